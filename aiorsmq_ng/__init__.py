@@ -1,0 +1,47 @@
+"""Redis message queues for asyncio, wire-compatible with RSMQ."""
+
+from .client import RSMQ
+from .codec import Codec
+from .delivery import Delivery
+from .errors import (
+    DurabilityUnmet,
+    InvalidValue,
+    LeaseLost,
+    MessageTooLong,
+    NoAttributeSupplied,
+    QueueCorrupt,
+    QueueExists,
+    QueueFull,
+    QueueNotFound,
+    RSMQError,
+    SendUnknown,
+    Unavailable,
+)
+from .models import Message, PendingMessage, QueueAttributes
+from .options import Options
+from .queue import Queue
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "RSMQ",
+    "Codec",
+    "Delivery",
+    "DurabilityUnmet",
+    "InvalidValue",
+    "LeaseLost",
+    "Message",
+    "MessageTooLong",
+    "NoAttributeSupplied",
+    "Options",
+    "PendingMessage",
+    "Queue",
+    "QueueAttributes",
+    "QueueCorrupt",
+    "QueueExists",
+    "QueueFull",
+    "QueueNotFound",
+    "RSMQError",
+    "SendUnknown",
+    "Unavailable",
+]

@@ -1,0 +1,226 @@
+"""The client: opens the way to Redis and hands out queues."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Self
+from weakref import WeakValueDictionary
+
+import anyio
+
+from .codec import JSON, Codec
+from .delivery import Delivery, Origin
+from .errors import InvalidValue, QueueExists
+from .leases import LeaseKeeper
+from .models import Message, QueueAttributes
+from .options import Options
+from .protocol import limits, messages, queues
+from .protocol.keys import Namespace, QueueKeys
+from .protocol.limits import Seconds
+from .queue import Queue
+from .receiver import Receiver
+from .transport.base import Driver
+from .transport.coalescing import Transport
+from .transport.connect import CallerClient, adopt, check_url, connect
+from .transport.notifier import Notifier
+
+DEFAULT_URL = "redis://localhost:6379"
+
+
+class RSMQ:
+    """A client of the queues of one namespace.
+
+    Use it with ``async with``, or call ``open`` and ``aclose``. Nothing is connected before that;
+    a client that was never opened connects with its first call. ``realtime`` makes sends publish
+    on RSMQ's own channel, for subscribers that are not of this library.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        ns: str = "rsmq",
+        client: CallerClient | None = None,
+        realtime: bool = False,
+        codec: Codec | None = None,
+        options: Options | None = None,
+    ) -> None:
+        if url is not None and client is not None:
+            raise InvalidValue("give either a url or a client, not both")
+        self._options = options or Options()
+        self._namespace = Namespace(limits.check_namespace(ns, nested=self._options.nested_ns))
+        self._client = client
+        self._url = url or os.environ.get("RSMQ_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
+        self._scheme = check_url(self._url) if client is None else "client"
+        self._realtime = realtime
+        self._codec: Codec = codec or JSON
+        self._transport = Transport(self._connect, deadline_s=self._options.deadline)
+        self._notifier = Notifier(self._transport)
+        self._keeper = LeaseKeeper(self._transport)
+        self._receivers: WeakValueDictionary[tuple[str, ...], Receiver] = WeakValueDictionary()
+
+    @property
+    def ns(self) -> str:
+        """The namespace: the prefix of every key."""
+        return self._namespace.name
+
+    async def open(self) -> Self:
+        """Connect, and make sure that the server answers; ``Unavailable`` if it does not."""
+        await self._transport.ping(self._options.connect_timeout)
+        return self
+
+    async def aclose(self) -> None:
+        """Finish the calls under way, give back what nobody took, and disconnect."""
+        for receiver in list(self._receivers.values()):
+            await receiver.aclose()
+        await self._transport.aclose()
+
+    async def quit(self) -> None:
+        """Disconnect (RSMQ's name for ``aclose``)."""
+        await self.aclose()
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self.open()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+            raise
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.aclose()
+
+    def queue(self, name: str, *, dead_letter: str | None = None) -> Queue:
+        """Return a handle on the queue *name*; no I/O.
+
+        *dead_letter* names the queue for rejected messages, by default ``<name>-dead``.
+        """
+        keys = self._keys(name)
+        origin = self._origin(keys, dead_letter or f"{name}-dead")
+        return Queue(origin, self._receiver(keys), self._codec)
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        vt: Seconds = 30,
+        delay: Seconds = 0,
+        maxsize: int = 65536,
+        exist_ok: bool = False,
+    ) -> Queue:
+        """Create a queue; ``QueueExists`` unless *exist_ok*, which keeps what is stored on it.
+
+        A queue that another client left half-made is completed. One round trip.
+        """
+        keys = self._keys(name)
+        created = await self._transport.run(
+            queues.create(keys, vt=vt, delay=delay, maxsize=maxsize)
+        )
+        if not created and not exist_ok:
+            raise QueueExists(name, self.ns)
+        return self.queue(name)
+
+    async def list_queues(self) -> list[str]:
+        """Return the names of all queues, sorted."""
+        return await self._transport.run(queues.list_all(self._namespace))
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue with all its messages; ``QueueNotFound`` if there is nothing of it."""
+        await self._transport.run(queues.delete(self._keys(name)))
+
+    async def receive(
+        self, *names: str | Queue, vt: Seconds | None = None, wait: Seconds = 0
+    ) -> Delivery | None:
+        """Lease one message from the first queue, in the given order, that has one.
+
+        One round trip for all queues; *wait* waits that long for a message in any of them.
+        """
+        if not names:
+            raise InvalidValue("no queue name given", code="missingParameter")
+        keys = tuple(self._keys(n if isinstance(n, str) else n.name) for n in names)
+        received = await self._receiver(*keys).receive(
+            1, limits.optional_ms("vt", vt), limits.seconds_to_ms("wait", wait) / 1000
+        )
+        if not received.messages:
+            return None
+        found = received.keys
+        return Delivery.of(received, self._origin(found, f"{found.queue}-dead"))[0]
+
+    async def get_queue_attributes(self, name: str) -> QueueAttributes:
+        """Describe a queue (RSMQ's name for ``Queue.attributes``)."""
+        return await self.queue(name).attributes()
+
+    async def set_queue_attributes(
+        self,
+        name: str,
+        *,
+        vt: Seconds | None = None,
+        delay: Seconds | None = None,
+        maxsize: int | None = None,
+    ) -> QueueAttributes:
+        """Change what is stored on a queue (RSMQ's name for ``Queue.set_attributes``)."""
+        return await self.queue(name).set_attributes(vt=vt, delay=delay, maxsize=maxsize)
+
+    async def send_message(
+        self, name: str, message: object, *, delay: Seconds | None = None
+    ) -> str:
+        """Send a message and return its id (RSMQ's name for ``Queue.send``)."""
+        return await self.queue(name).send(message, delay=delay)
+
+    async def receive_message(self, name: str, *, vt: Seconds | None = None) -> Delivery | None:
+        """Lease the next message (RSMQ's name for ``Queue.receive``)."""
+        return await self.queue(name).receive(vt=vt)
+
+    async def pop_message(self, name: str) -> Message | None:
+        """Take and delete the next message (RSMQ's name for ``Queue.pop``)."""
+        return await self.queue(name).pop()
+
+    async def delete_message(self, name: str, id: str) -> bool:
+        """Delete a message (RSMQ's name for ``Queue.delete``)."""
+        return await self.queue(name).delete(id)
+
+    async def change_message_visibility(self, name: str, id: str, vt: Seconds) -> bool:
+        """Hide a message for *vt* (RSMQ's name for ``Queue.change_visibility``)."""
+        return await self.queue(name).change_visibility(id, vt)
+
+    def __repr__(self) -> str:
+        """Show where it leads without the URL, which may hold a password."""
+        return f"<RSMQ ns={self.ns!r} by {self._scheme}, {self._transport!r}>"
+
+    async def _connect(self) -> Driver:
+        if self._client is not None:
+            return adopt(self._client, self._options)
+        return await connect(self._url, self._options)
+
+    def _keys(self, name: str) -> QueueKeys:
+        return self._namespace.queue(limits.check_name(name, foreign=self._options.foreign_names))
+
+    def _origin(self, keys: QueueKeys, dead_letter: str) -> Origin:
+        return Origin(
+            keys=keys,
+            transport=self._transport,
+            keeper=self._keeper,
+            sibling=self._keys,
+            channel=self._channel,
+            dead_letter=dead_letter,
+        )
+
+    def _channel(self, keys: QueueKeys) -> str:
+        return keys.realtime if self._realtime else keys.wake
+
+    def _receiver(self, *keys: QueueKeys) -> Receiver:
+        names = tuple(k.queue for k in keys)
+        receiver = self._receivers.get(names)
+        if receiver is None:
+            receiver = Receiver(
+                self._transport, self._notifier, messages.source(keys), self._options
+            )
+            self._receivers[names] = receiver
+        return receiver

@@ -1,0 +1,187 @@
+"""A message under lease, and what its holder may do with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import anyio
+
+from .errors import InvalidValue, RSMQError
+from .leases import LeaseKeeper
+from .models import Message
+from .protocol import limits, messages
+from .protocol.keys import QueueKeys
+from .protocol.messages import Leased, Receipt, Received
+from .protocol.operation import Operation
+from .transport.coalescing import Transport
+
+logger = logging.getLogger("aiorsmq_ng.delivery")
+
+
+class Named(Protocol):
+    """Anything with a queue's name, such as a Queue."""
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a delivery came from: what it needs to be settled."""
+
+    keys: QueueKeys
+    transport: Transport
+    keeper: LeaseKeeper
+    #: Return the keys of another queue of the same client, its name checked.
+    sibling: Callable[[str], QueueKeys]
+    #: Return the channel on which arrivals in a queue are announced.
+    channel: Callable[[QueueKeys], str]
+    dead_letter: str
+
+
+class Delivery(Message):
+    """A leased message with its receipt (``id``, ``rc``, ``fr``).
+
+    Every verb is fenced inside its script: if somebody, any RSMQ client, has received the message
+    since, nothing changes and ``LeaseLost`` is raised. ``async with delivery`` renews the lease
+    while inside, acks at the end, and releases if the block raises.
+    """
+
+    __slots__ = ("_origin", "_settled", "expires_at", "lease_lost", "vt_ms")
+
+    def __init__(self, leased: Leased, origin: Origin, vt_ms: int, expires_at: float) -> None:
+        super().__init__(*leased)
+        self._origin = origin
+        self._settled = False
+        #: The lease in milliseconds, and when it ends on the event loop's clock.
+        self.vt_ms = vt_ms
+        self.expires_at = expires_at
+        #: True once a renewal was refused.
+        self.lease_lost = False
+
+    @classmethod
+    def of(cls, received: Received, origin: Origin) -> list[Self]:
+        """Return the deliveries that a receive brought."""
+        # The script ran a moment ago. Verbs are fenced on the server whatever we believe here,
+        # so this clock only decides when to renew.
+        expires_at = asyncio.get_running_loop().time() + received.vt_ms / 1000
+        return [cls(leased, origin, received.vt_ms, expires_at) for leased in received.messages]
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue it was received from."""
+        return self._origin.keys.queue
+
+    @property
+    def receipt(self) -> Receipt:
+        """The proof of this delivery."""
+        return Receipt(self.id, self.rc, self.fr)
+
+    async def ack(self) -> None:
+        """Delete the message: it is done."""
+        await self._settle(messages.ack(self._origin.keys, self.receipt))
+
+    async def extend(self, vt: limits.Seconds) -> None:
+        """Hold the message for *vt* from now on."""
+        vt_ms = limits.seconds_to_ms("vt", vt)
+        # Counted from before the request, so that our idea of its end is never too late.
+        started = asyncio.get_running_loop().time()
+        await self._origin.transport.run(self._visibility(vt_ms))
+        self.vt_ms = vt_ms
+        self.expires_at = started + vt_ms / 1000
+
+    async def release(self, delay: limits.Seconds = 0) -> None:
+        """Give the message back; it is visible again after *delay*."""
+        await self._settle(self._visibility(limits.seconds_to_ms("delay", delay)))
+
+    async def reject(self, reason: str | None = None) -> None:
+        """Move the message to the dead-letter queue, with body, ``rc`` and ``fr``.
+
+        The dead-letter queue is an ordinary queue; it is created if it does not exist. The reason
+        can be read there with ``Queue.reason(id)`` for 14 days.
+        """
+        origin = self._origin
+        target = self._target(origin.dead_letter)
+        await self._settle(
+            messages.reject(
+                origin.keys,
+                self.receipt,
+                target,
+                reason=reason or "",
+                channel=origin.channel(target),
+            )
+        )
+
+    async def forward(self, queue: str | Named, *, delay: limits.Seconds | None = None) -> None:
+        """Move the message to another queue, where it starts anew with no receives."""
+        origin = self._origin
+        target = self._target(queue if isinstance(queue, str) else queue.name)
+        await self._settle(
+            messages.forward(
+                origin.keys,
+                self.receipt,
+                target,
+                delay_ms=limits.optional_ms("delay", delay),
+                channel=origin.channel(target),
+            )
+        )
+
+    def renewal(self) -> Operation[bool]:
+        """Return the operation that renews the lease."""
+        return self._visibility(self.vt_ms)
+
+    def lost(self) -> None:
+        """Take note that the lease is lost."""
+        self.lease_lost = True
+
+    async def __aenter__(self) -> Self:
+        self._origin.keeper.keep(self)
+        return self
+
+    async def __aexit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._origin.keeper.drop(self)
+        if self._settled:
+            return
+        if error is None:
+            await self.ack()
+            return
+        # The block was perhaps cancelled; giving the message back must not be.
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.release()
+            except RSMQError as failure:
+                logger.warning("message %s was not given back: %s", self.id, failure)
+
+    def _visibility(self, vt_ms: int) -> Operation[bool]:
+        keys = self._origin.keys
+        return messages.visibility(
+            keys, self.id, vt_ms=vt_ms, receipt=self.receipt, channel=keys.wake
+        )
+
+    def _target(self, name: str) -> QueueKeys:
+        target = self._origin.sibling(name)
+        if target.queue == self.queue:
+            raise InvalidValue(f"message {self.id} is in queue {name!r} already; use release()")
+        return target
+
+    async def _settle(self, operation: Operation[Any]) -> None:
+        kept = await self._origin.keeper.pause(self)
+        try:
+            await self._origin.transport.run(operation)
+        except RSMQError:
+            if kept:
+                self._origin.keeper.keep(self)
+            raise
+        self._settled = True

@@ -1,0 +1,166 @@
+"""Every error this library raises: one tree, each class named after the fact it states.
+
+``code`` is RSMQ's own word where RSMQ has one, so that services which share queues with other
+RSMQ clients can compare errors by the same word.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "DurabilityUnmet",
+    "InvalidValue",
+    "LeaseLost",
+    "MessageTooLong",
+    "NoAttributeSupplied",
+    "QueueCorrupt",
+    "QueueExists",
+    "QueueFull",
+    "QueueNotFound",
+    "RSMQError",
+    "SendUnknown",
+    "Unavailable",
+]
+
+
+class RSMQError(Exception):
+    """Base of all errors of this library."""
+
+    code: str = "rsmqError"
+
+
+class QueueExists(RSMQError):
+    """Raised by ``create_queue`` for a queue that is there already."""
+
+    code = "queueExists"
+
+    def __init__(self, queue: str, ns: str) -> None:
+        super().__init__(
+            f"queue {queue!r} exists already in namespace {ns!r}; pass exist_ok=True to accept it"
+        )
+        self.queue = queue
+        self.ns = ns
+
+
+class QueueNotFound(RSMQError):
+    """Raised by every operation on a queue that does not exist (or is only half there)."""
+
+    code = "queueNotFound"
+
+    def __init__(self, queue: str, ns: str) -> None:
+        super().__init__(
+            f"queue {queue!r} does not exist in namespace {ns!r}; create it with create_queue()"
+        )
+        self.queue = queue
+        self.ns = ns
+
+
+class MessageTooLong(RSMQError):
+    """Raised when a body has more bytes than the queue's ``maxsize`` allows; nothing was sent."""
+
+    code = "messageTooLong"
+
+    def __init__(self, queue: str, size: int, maxsize: int) -> None:
+        super().__init__(
+            f"body of {size} bytes exceeds the maxsize of {maxsize} bytes of queue {queue!r}"
+        )
+        self.queue = queue
+        self.size = size
+        self.maxsize = maxsize
+
+
+class InvalidValue(RSMQError, ValueError):
+    """Raised for a name, id, body or number that RSMQ does not allow; nothing was sent.
+
+    ``code`` says what kind of fault it is: ``invalidValue``, ``invalidFormat``,
+    ``missingParameter`` or ``messageNotString``.
+    """
+
+    CODES: ClassVar[frozenset[str]] = frozenset(
+        {"invalidValue", "invalidFormat", "missingParameter", "messageNotString"}
+    )
+    code = "invalidValue"
+
+    def __init__(self, message: str, *, code: str = "invalidValue") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NoAttributeSupplied(RSMQError, ValueError):
+    """Raised by ``set_attributes`` when it was given nothing to set."""
+
+    code = "noAttributeSupplied"
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(
+            f"no attribute to set on queue {queue!r}; give at least one of vt, delay, maxsize"
+        )
+        self.queue = queue
+
+
+class LeaseLost(RSMQError):
+    """Raised when a receipt is no longer the newest one; the operation changed nothing.
+
+    ``gone`` tells the two causes apart: the message does not exist any more (true), or somebody
+    has received it since (false).
+    """
+
+    code = "leaseLost"
+
+    def __init__(self, queue: str, id: str, *, gone: bool) -> None:
+        cause = "it is no longer in the queue" if gone else "somebody has received it since"
+        super().__init__(f"lease on message {id} of queue {queue!r} is lost: {cause}")
+        self.queue = queue
+        self.id = id
+        self.gone = gone
+
+
+class QueueFull(RSMQError):
+    """Raised when Redis is out of memory and refuses to store more; nothing was stored."""
+
+    code = "queueFull"
+
+
+class QueueCorrupt(RSMQError):
+    """Raised when the keys of a queue do not have RSMQ's layout (wrong type, bad number)."""
+
+    code = "queueCorrupt"
+
+    def __init__(self, queue: str, detail: str) -> None:
+        super().__init__(f"queue {queue!r} is not a sound RSMQ queue: {detail}")
+        self.queue = queue
+        self.detail = detail
+
+
+class Unavailable(RSMQError):
+    """Raised when Redis could not be reached, or refused the client, within the deadline.
+
+    ``executed`` is ``False`` when the operation certainly did not run, ``None`` when its reply
+    was lost and nobody can tell. ``passing`` is true for an outage that may end by itself, false
+    for a refusal (wrong password, closed client) that will not.
+    """
+
+    code = "unavailable"
+
+    def __init__(
+        self, message: str, *, executed: bool | None = False, passing: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.executed = executed
+        self.passing = passing
+
+
+class SendUnknown(Unavailable):
+    """Raised when the reply to a send was lost: the message is stored zero or one times."""
+
+    code = "sendUnknown"
+
+    def __init__(self, message: str, *, executed: bool | None = None, passing: bool = True) -> None:
+        super().__init__(message, executed=executed, passing=passing)
+
+
+class DurabilityUnmet(RSMQError):
+    """Raised when a message was stored, but not as safely as was asked for."""
+
+    code = "durabilityUnmet"

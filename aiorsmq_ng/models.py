@@ -1,0 +1,106 @@
+"""What operations return: messages and snapshots of queues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from . import codec, ids
+
+T = TypeVar("T")
+
+
+class Message:
+    """A message as it was stored.
+
+    ``rc`` is the receive count including the delivery that returned it, ``fr`` the time of the
+    first receive in epoch milliseconds; both are 0 for a message that was only looked at and has
+    never been received. Not a dataclass, because one is made for every message received.
+    """
+
+    __slots__ = ("body", "fr", "id", "rc")
+
+    def __init__(self, id: str, body: bytes, rc: int, fr: int) -> None:
+        self.id = id
+        self.body = body
+        self.rc = rc
+        self.fr = fr
+
+    @property
+    def sent(self) -> float | None:
+        """When it was sent, in epoch milliseconds; ``None`` if its id does not tell."""
+        return ids.sent_ms(self.id)
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text; ``UnicodeDecodeError`` if it is not text."""
+        return self.body.decode()
+
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, type: type[T]) -> T: ...
+    def json(self, type: Any = Any) -> Any:
+        """Return the body decoded from JSON, checked against *type* if one is given.
+
+        *type* may be anything msgspec understands: a dataclass, a TypedDict, ``list[int]``.
+        Raises ``InvalidValue`` if the body is not JSON or does not fit.
+        """
+        return codec.JSON.decode(self.body, type)
+
+    def __repr__(self) -> str:
+        """Show everything but the body, which may be private."""
+        return f"<{type(self).__name__} {self.id} rc={self.rc} {len(self.body)} bytes>"
+
+
+class PendingMessage(Message):
+    """A leased message as ``Queue.pending`` shows it: who holds it is not known, since when is.
+
+    ``delivered`` is the time of the last delivery in epoch milliseconds, ``idle`` the milliseconds
+    since then, ``deliveries`` how often it was delivered (RSMQ's ``rc``).
+    """
+
+    __slots__ = ("delivered", "idle")
+
+    def __init__(self, id: str, body: bytes, rc: int, fr: int, delivered: int, idle: int) -> None:
+        super().__init__(id, body, rc, fr)
+        self.delivered = delivered
+        self.idle = idle
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was delivered."""
+        return self.rc
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAttributes:
+    """What is stored on a queue, and how many messages are in which state.
+
+    The first nine are RSMQ's. ``hiddenmsgs`` is exact to the millisecond; every message is ready,
+    delayed (never received, not due yet) or leased (received, its lease runs).
+    """
+
+    #: Default visibility timeout, seconds. Other clients may have stored fractions.
+    vt: float
+    #: Default delay of new messages, seconds.
+    delay: float
+    #: Largest body in bytes; -1 for no limit.
+    maxsize: int
+    #: How often messages were received or popped, redeliveries included.
+    totalrecv: int
+    #: How many messages were sent.
+    totalsent: int
+    #: When the queue was created and last changed, epoch seconds; 0 if the creator did not say.
+    created: int
+    modified: int
+    #: Messages in the queue, and those of them that are not visible now.
+    msgs: int
+    hiddenmsgs: int
+    ready: int
+    delayed: int
+    leased: int
+    #: False when more than 4096 messages are hidden: then ``leased`` is an upper bound.
+    exact: bool
+    #: Seconds for which the message at the head has been visible; ``None`` if none is ready.
+    oldest_age: float | None

@@ -1,0 +1,38 @@
+"""Settings of a client that most users never touch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import InvalidValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Limits and pacing of one client. Durations are seconds."""
+
+    #: Connections to Redis at most, besides the one that listens for wake-ups. Concurrent calls
+    #: on one queue share script calls, so few are needed.
+    max_connections: int = 16
+    #: How long a call may take altogether, reconnects included.
+    deadline: float = 10.0
+    #: How long one attempt to connect may take.
+    connect_timeout: float = 2.0
+    #: A waiting receiver looks again after this long at first ...
+    poll_base: float = 0.05
+    #: ... and then ever less often, up to this: the longest it can miss a message whose sender
+    #: publishes no wake-up.
+    poll_cap: float = 5.0
+    #: Work with names that PyRSMQ allows and RSMQ does not (dots, spaces, any alphabet).
+    foreign_names: bool = False
+    #: Allow a colon in the namespace. Then ns "a" with queue "b" and ns "a:b" may share keys.
+    nested_ns: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_connections < 1:
+            raise InvalidValue(f"max_connections must be at least 1, not {self.max_connections}")
+        for name in ("deadline", "connect_timeout", "poll_base", "poll_cap"):
+            if not getattr(self, name) > 0:
+                raise InvalidValue(f"{name} must be more than 0 seconds")
+        if self.poll_cap < self.poll_base:
+            raise InvalidValue("poll_cap must not be less than poll_base")

@@ -1,0 +1,59 @@
+"""Every key and channel name, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """The key prefix that a set of queues shares."""
+
+    name: str
+
+    @cached_property
+    def index(self) -> str:
+        """Set of the names of all queues."""
+        return f"{self.name}:QUEUES"
+
+    def queue(self, queue: str) -> QueueKeys:
+        """Return the keys of one queue."""
+        return QueueKeys(self, queue)
+
+
+@dataclass(frozen=True)
+class QueueKeys:
+    """The keys of one queue. RSMQ's own three, and side keys under ``ng`` that only we know."""
+
+    namespace: Namespace
+    queue: str
+
+    @cached_property
+    def zset(self) -> str:
+        """Sorted set: message id, score = epoch ms at which it becomes visible."""
+        return f"{self.namespace.name}:{self.queue}"
+
+    @cached_property
+    def hash(self) -> str:
+        """Hash: attributes, counters, and body, ``:rc`` and ``:fr`` of every message."""
+        return f"{self.namespace.name}:{self.queue}:Q"
+
+    @cached_property
+    def realtime(self) -> str:
+        """Channel on which RSMQ clients with ``realtime`` publish the number of messages."""
+        return f"{self.namespace.name}:rt:{self.queue}"
+
+    @cached_property
+    def wake(self) -> str:
+        """Channel on which we publish when ``realtime`` is off, so that our waiters wake up."""
+        return f"{self.namespace.name}:{self.queue}:ng:wake"
+
+    @cached_property
+    def deliveries(self) -> str:
+        """Hash with a TTL: message id -> ``rc`` and time of a delivery after the first."""
+        return f"{self.namespace.name}:{self.queue}:ng:deliveries"
+
+    def reason(self, id: str) -> str:
+        """Key with a TTL: why the message was rejected into this queue."""
+        return f"{self.namespace.name}:{self.queue}:ng:reason:{id}"

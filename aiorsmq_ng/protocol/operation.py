@@ -1,0 +1,47 @@
+"""The Operation: one atomic step on the server, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..errors import RSMQError, Unavailable
+from .scripts import Script
+
+R = TypeVar("R")
+
+#: What a script may be given: Redis stores bytes, numbers are written in decimal.
+Argument = bytes | str | int
+#: What a reply is made of, decoding switched off.
+Reply = Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation(Generic[R]):
+    """A script call, or one part of a script call that several operations share.
+
+    ``keys`` and ``head`` stand once in a call; ``args`` are this operation's own. A ``merge``-able
+    operation shares a call with others of the same script, keys and head: the script is then
+    given all their ``args`` in a row and answers with one reply for each.
+    """
+
+    script: Script
+    keys: tuple[str, ...]
+    args: tuple[Argument, ...]
+    #: Turn the reply into the result, or raise what it says.
+    parse: Callable[[Reply], R]
+    #: Raise what a code word in place of a reply says, for example ``queueNotFound``.
+    fail: Callable[[str], RSMQError]
+    head: tuple[Argument, ...] = ()
+    merge: bool = False
+    #: How many messages it is about; bounds what one call may carry.
+    weight: int = 1
+    #: How many bytes of bodies it carries; bounds what one call may carry.
+    size: int = 0
+    #: Whether running it twice does no harm, so that a lost reply may be asked for again.
+    repeatable: bool = False
+    #: What to raise when the reply is lost and the operation must not be repeated.
+    lost: type[Unavailable] = Unavailable
+    #: Build what undoes it, for a caller that was cancelled while it ran.
+    undo: Callable[[R], list[Operation[Any]]] | None = None

@@ -1,0 +1,172 @@
+"""Operations on queues as such: create, delete, list, describe, change, purge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ..errors import QueueCorrupt, QueueNotFound, RSMQError
+from ..models import QueueAttributes
+from . import limits
+from .keys import Namespace, QueueKeys
+from .operation import Argument, Operation, Reply
+from .scripts import load
+
+_DAMAGE = {
+    "queueCorrupt": "an attribute or a counter in its hash is not a number",
+    "wrongType": "one of its keys has another type than RSMQ gives it",
+    "scriptFailed": "a script stumbled over what its keys hold",
+}
+
+
+def failures(keys: QueueKeys) -> Callable[[str], RSMQError]:
+    """Return the function that turns a script's code word into the error for this queue."""
+
+    def fail(code: str) -> RSMQError:
+        if code == QueueNotFound.code:
+            return QueueNotFound(keys.queue, keys.namespace.name)
+        return QueueCorrupt(keys.queue, _DAMAGE.get(code, code))
+
+    return fail
+
+
+def create(
+    keys: QueueKeys, *, vt: limits.Seconds, delay: limits.Seconds, maxsize: int
+) -> Operation[bool]:
+    """Create a queue, or complete a half-made one; the result tells whether it was not there."""
+    return Operation(
+        script=load("create_queue"),
+        keys=(keys.namespace.index, keys.zset, keys.hash),
+        args=(
+            keys.queue,
+            limits.whole_seconds("vt", vt),
+            limits.whole_seconds("delay", delay),
+            limits.check_maxsize(maxsize),
+        ),
+        parse=bool,
+        fail=failures(keys),
+    )
+
+
+def delete(keys: QueueKeys) -> Operation[None]:
+    """Delete a queue and all that belongs to it."""
+
+    def parse(reply: Reply) -> None:
+        if not reply:
+            raise QueueNotFound(keys.queue, keys.namespace.name)
+
+    return Operation(
+        script=load("delete_queue"),
+        keys=(keys.namespace.index, keys.zset, keys.hash, keys.deliveries),
+        args=(keys.queue,),
+        parse=parse,
+        fail=failures(keys),
+    )
+
+
+def list_all(namespace: Namespace) -> Operation[list[str]]:
+    """List the names of all queues, sorted."""
+
+    def parse(reply: Reply) -> list[str]:
+        # Foreign names need not be text; they are shown, and refused when used.
+        return sorted(name.decode(errors="backslashreplace") for name in reply)
+
+    return Operation(
+        script=load("list_queues"),
+        keys=(namespace.index,),
+        args=(),
+        parse=parse,
+        fail=lambda code: QueueCorrupt("QUEUES", code),
+        repeatable=True,
+    )
+
+
+def attributes(keys: QueueKeys) -> Operation[QueueAttributes]:
+    """Describe a queue."""
+    return _describing("attributes", keys, ())
+
+
+def set_attributes(
+    keys: QueueKeys,
+    *,
+    vt: limits.Seconds | None,
+    delay: limits.Seconds | None,
+    maxsize: int | None,
+) -> Operation[QueueAttributes]:
+    """Change what is stored on a queue, then describe it."""
+    args: tuple[Argument, ...] = (
+        "" if vt is None else limits.whole_seconds("vt", vt),
+        "" if delay is None else limits.whole_seconds("delay", delay),
+        "" if maxsize is None else limits.check_maxsize(maxsize),
+    )
+    return _describing("set_attributes", keys, args)
+
+
+def purge(keys: QueueKeys, at: int) -> Operation[tuple[int, int, int]]:
+    """Remove up to 1000 messages that nobody holds: (removed, next rank or -1, number before)."""
+    return Operation(
+        script=load("purge"),
+        keys=(keys.zset, keys.hash, keys.deliveries),
+        args=(at,),
+        parse=lambda reply: (reply[0], reply[1], reply[2]),
+        fail=failures(keys),
+    )
+
+
+def purge_all(keys: QueueKeys) -> Operation[int]:
+    """Remove every message, leased ones too; the result is their number."""
+    return Operation(
+        script=load("purge_all"),
+        keys=(keys.zset, keys.hash, keys.deliveries),
+        args=(),
+        parse=int,
+        fail=failures(keys),
+    )
+
+
+def _describing(
+    script: str, keys: QueueKeys, args: tuple[Argument, ...]
+) -> Operation[QueueAttributes]:
+    def parse(reply: Reply) -> QueueAttributes:
+        try:
+            return _attributes(reply)
+        except (ValueError, OverflowError):
+            raise failures(keys)(QueueCorrupt.code) from None
+
+    return Operation(
+        script=load(script),
+        keys=(keys.zset, keys.hash),
+        args=args,
+        parse=parse,
+        fail=failures(keys),
+        repeatable=True,
+    )
+
+
+def _attributes(reply: Reply) -> QueueAttributes:
+    vt, delay, maxsize, totalrecv, totalsent, created, modified = map(_number, reply[:7])
+    msgs, hidden, leased, exact, head_age_ms = reply[7:]
+    return QueueAttributes(
+        vt=vt,
+        delay=delay,
+        maxsize=int(maxsize),
+        totalrecv=int(totalrecv),
+        totalsent=int(totalsent),
+        created=int(created),
+        modified=int(modified),
+        msgs=msgs,
+        hiddenmsgs=hidden,
+        ready=msgs - hidden,
+        delayed=hidden - leased,
+        leased=leased,
+        exact=bool(exact),
+        oldest_age=None if head_age_ms < 0 else head_age_ms / 1000,
+    )
+
+
+def _number(stored: bytes) -> int | float:
+    """Read a stored number: absent ones count as 0, whole ones come back as ``int``."""
+    value = float(stored or 0)
+    if not math.isfinite(value):
+        raise ValueError(stored)
+    return int(value) if value.is_integer() else value

@@ -1,0 +1,64 @@
+-- Lease ready messages of one queue for one or more callers; earlier parts are served first.
+-- Reads: now. Defines: lease(zset, hash, deliveries, parts) -> replies or a code word.
+-- parts: flat list of count, vt (ms, -1 = the queue's). replies: per part {vt_ms, ready messages
+--   left, then per message: id, body, rc, fr}, or for a part that got nothing
+--   {vt_ms, ms until the next message is visible or -1}.
+local function lease(zset, hash, deliveries, parts)
+  -- @include queue
+  -- @include take
+  local wanted = 0
+  for at = 1, #parts, 2 do wanted = wanted + tonumber(parts[at]) end
+  local taken = take(wanted)
+
+  local replies, scores, fields, again, served = {}, {}, {}, {}, 0
+  local function flush()
+    if #scores > 0 then
+      redis.call('ZADD', zset, unpack(scores))
+      redis.call('HSET', hash, unpack(fields))
+      scores, fields = {}, {}
+    end
+  end
+  for at = 1, #parts, 2 do
+    local count, vt_ms = tonumber(parts[at]), tonumber(parts[at + 1])
+    if vt_ms < 0 then vt_ms = queue_vt_ms end
+    local score = string.format('%.0f', now + vt_ms)
+    local reply = {vt_ms, 0}
+    while count > 0 and served < #taken do
+      served, count = served + 1, count - 1
+      local id, body, rc, fr = unpack(taken[served])
+      local size = #reply
+      reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = id, body, rc, fr
+      scores[#scores + 1] = score
+      scores[#scores + 1] = id
+      size = #fields
+      fields[size + 1], fields[size + 2] = id .. ':rc', rc
+      fields[size + 3], fields[size + 4] = id .. ':fr', string.format('%.0f', fr)
+      if size >= 4000 then flush() end
+      -- The first delivery's time is fr; RSMQ keeps none for later ones, so a side key does.
+      if rc > 1 then
+        again[#again + 1] = id
+        again[#again + 1] = string.format('%.0f %.0f', rc, now)
+      end
+    end
+    replies[#replies + 1] = reply
+  end
+
+  if #taken > 0 then
+    local left = 0
+    if more then left = redis.call('ZCOUNT', zset, '-inf', now) - #taken end
+    flush()
+    redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + #taken))
+    for from = 1, #again, 4000 do
+      redis.call('HSET', deliveries, unpack(again, from, math.min(#again, from + 3999)))
+    end
+    if #again > 0 then redis.call('EXPIRE', deliveries, 1209600) end
+    for i = 1, #replies do replies[i][2] = left end
+  end
+  if served < wanted then
+    local hint = next_visible_ms()
+    for i = 1, #replies do
+      if #replies[i] == 2 then replies[i][2] = hint end
+    end
+  end
+  return replies
+end

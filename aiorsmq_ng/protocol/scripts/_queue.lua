@@ -1,0 +1,16 @@
+-- The queue's stored attributes. A queue exists if vt, delay and maxsize are all there.
+-- Reads: hash. Defines: queue_vt_ms, queue_delay_ms, maxsize, sent, received (numbers).
+-- Returns early: queueNotFound, queueCorrupt.
+local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalsent', 'totalrecv')
+if not (stored[1] and stored[2] and stored[3]) then
+  return 'queueNotFound'
+end
+local queue_vt_ms, queue_delay_ms, maxsize = tonumber(stored[1]), tonumber(stored[2]), tonumber(stored[3])
+local sent, received = tonumber(stored[4] or 0), tonumber(stored[5] or 0)
+if not (queue_vt_ms and queue_delay_ms and maxsize and sent and received)
+  or sent % 1 ~= 0 or received % 1 ~= 0 then
+  return 'queueCorrupt'
+end
+-- Other clients store fractions of a second; scores are whole milliseconds.
+queue_vt_ms = math.floor(queue_vt_ms * 1000 + 0.5)
+queue_delay_ms = math.floor(queue_delay_ms * 1000 + 0.5)

@@ -1,0 +1,50 @@
+-- Choose ready messages, oldest visible-at first, and read them.
+-- Reads: zset, hash, now. Defines: take(wanted) -> list of {id, body, rc, fr}, where rc already
+--   counts this delivery and fr is its time if it is the first; more -> true if others are ready.
+-- An id without a body (a phantom that another client left) would block the head of the queue:
+-- it is removed, and the next one is taken. After 1000 of them the call ends with what it has, so
+-- that other clients go on; a hint of 0 ms then tells the caller to come back at once.
+local more = false
+local function take(wanted)
+  local taken, seen, phantoms = {}, {}, 0
+  repeat
+    local before = phantoms
+    local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, wanted + 1)
+    more = #ids > wanted
+    local fresh = {}
+    for i = 1, math.min(#ids, wanted) do
+      if not seen[ids[i]] then
+        seen[ids[i]] = true
+        fresh[#fresh + 1] = ids[i]
+      end
+    end
+    for from = 1, #fresh, 1000 do
+      local upto, fields = math.min(#fresh, from + 999), {}
+      for i = from, upto do
+        fields[#fields + 1] = fresh[i]
+        fields[#fields + 1] = fresh[i] .. ':rc'
+        fields[#fields + 1] = fresh[i] .. ':fr'
+      end
+      local values = redis.call('HMGET', hash, unpack(fields))
+      for i = from, upto do
+        local at = 3 * (i - from) + 1
+        if values[at] then
+          local rc = math.floor(tonumber(values[at + 1] or 0) or 0) + 1
+          local fr = math.floor(tonumber(values[at + 2] or now) or now)
+          taken[#taken + 1] = {fresh[i], values[at], rc, fr}
+        else
+          redis.call('ZREM', zset, fresh[i])
+          redis.call('HDEL', hash, fresh[i] .. ':rc', fresh[i] .. ':fr')
+          phantoms = phantoms + 1
+        end
+      end
+    end
+  until phantoms == before or phantoms >= 1000 or not more
+  return taken
+end
+-- Hint for a caller that got nothing: milliseconds until the next message becomes visible, or -1.
+local function next_visible_ms()
+  local head = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+  if not head[2] then return -1 end
+  return math.max(0, math.ceil(tonumber(head[2]) - now))
+end

@@ -1,0 +1,44 @@
+-- Delete messages, fenced by their receipts or not. Each part is one caller's delete.
+-- KEYS: zset, hash, deliveries. ARGV per part: n, then n times: id, rc, fr (rc '' = no fence).
+-- Returns: per part n numbers: 1 deleted, 0 gone, -1 received by somebody since.
+-- Cost: O(messages * log n). A queue that does not exist has no messages: all gone.
+local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
+-- @include fence
+local receipts, counts, at = {}, {}, 1
+while at <= #ARGV do
+  local count = tonumber(ARGV[at])
+  counts[#counts + 1] = count
+  for i = at + 1, at + 3 * count do receipts[#receipts + 1] = ARGV[i] end
+  at = at + 1 + 3 * count
+end
+local held, ids, fields, deleted = standing(receipts), {}, {}, {}
+local replies, n = {}, 0
+for part = 1, #counts do
+  local reply = {}
+  for i = 1, counts[part] do
+    n = n + 1
+    local id = receipts[3 * n - 2]
+    if held[n] == 'stale' then
+      reply[i] = -1
+    else
+      -- A body without a place in the queue is an orphan: clear it away too.
+      reply[i] = (held[n] == 'gone' or deleted[id]) and 0 or 1
+      if not deleted[id] then
+        deleted[id] = true
+        ids[#ids + 1] = id
+        fields[#fields + 1] = id
+        fields[#fields + 1] = id .. ':rc'
+        fields[#fields + 1] = id .. ':fr'
+        fields[#fields + 1] = id .. ':meta'
+      end
+    end
+  end
+  replies[part] = reply
+end
+for from = 1, #ids, 1000 do
+  local upto = math.min(#ids, from + 999)
+  redis.call('ZREM', zset, unpack(ids, from, upto))
+  redis.call('HDEL', hash, unpack(fields, 4 * from - 3, 4 * upto))
+  redis.call('HDEL', deliveries, unpack(ids, from, upto))
+end
+return replies

@@ -1,0 +1,48 @@
+-- Move one leased message to another queue, fenced by its receipt.
+-- KEYS: zset, hash, deliveries, target zset, target hash, index, reason.
+-- ARGV: id, rc, fr, target's name, wake-up channel of the target, then
+--   delay (ms, -1 = the target's), keep ('1': rc and fr go along, any size is taken, and a missing
+--   target is created), reason ('' none), how long to keep the reason (s).
+-- Returns: 1 moved, 0 gone, -1 received by somebody since, or {messageTooLong, bytes, maxsize}.
+-- Errors: queueNotFound (the target), queueCorrupt. Cost: O(log n).
+local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
+local target_zset, target_hash, index, reason = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local id, rc, fr, target, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local delay_ms, keep = tonumber(ARGV[6]), ARGV[7] == '1'
+-- @include clock
+-- @include fence
+local held = standing({id, rc, fr})[1]
+local body = redis.call('HGET', hash, id)
+if held == 'stale' then return -1 end
+if held == 'gone' or not body then return 0 end
+
+local stored = redis.call('HMGET', target_hash, 'delay', 'maxsize', 'totalsent', 'vt')
+redis.call('ZCARD', target_zset)
+local missing = not (stored[1] and stored[2] and stored[4])
+if missing and not keep then return 'queueNotFound' end
+local target_delay, maxsize = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
+local sent = tonumber(stored[3] or 0)
+if not (target_delay and maxsize and sent) or sent % 1 ~= 0 then return 'queueCorrupt' end
+if not keep and maxsize >= 0 and #body > maxsize then
+  return {'messageTooLong', #body, maxsize}
+end
+if missing then
+  redis.call('SADD', index, target)
+  local defaults = {vt = 30, delay = 0, maxsize = redis.call('HGET', hash, 'maxsize') or 65536}
+  for name, value in pairs(defaults) do redis.call('HSETNX', target_hash, name, value) end
+  redis.call('HSETNX', target_hash, 'created', seconds)
+  redis.call('HSETNX', target_hash, 'modified', seconds)
+end
+if delay_ms < 0 then delay_ms = math.floor(target_delay * 1000 + 0.5) end
+
+redis.call('ZADD', target_zset, string.format('%.0f', now + delay_ms), id)
+redis.call('HSET', target_hash, id, body, 'totalsent', string.format('%.0f', sent + 1))
+if keep then
+  redis.call('HSET', target_hash, id .. ':rc', rc, id .. ':fr', fr)
+end
+if ARGV[8] ~= '' then redis.call('SET', reason, ARGV[8], 'EX', ARGV[9]) end
+redis.call('ZREM', zset, id)
+redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
+redis.call('HDEL', deliveries, id)
+redis.call('PUBLISH', channel, redis.call('ZCARD', target_zset))
+return 1

@@ -1,0 +1,64 @@
+-- Read leased messages, the one whose lease ends first in front, in bounded pages.
+-- KEYS: zset, hash, deliveries. ARGV: leased messages to skip, to return, and rank among the hidden
+--   ones to start at; a negative count walks from the end towards the front.
+-- Returns: {next rank or -1 at the end, leased messages still to skip, then per message:
+--   id, body, rc, fr, last delivery (ms), idle (ms)}.
+-- Errors: queueNotFound, queueCorrupt. Cost: O(log n + 1000).
+local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
+-- @include queue
+-- @include clock
+local skip, count, at = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local backwards = count < 0
+count = math.abs(count)
+local ready = redis.call('ZCOUNT', zset, '-inf', now)
+local hidden = redis.call('ZCARD', zset) - ready
+local reply = {-1, skip}
+if at >= hidden then return reply end
+
+local range
+if backwards then
+  range = redis.call('ZREVRANGE', zset, at, math.min(hidden, at + 1000) - 1, 'WITHSCORES')
+else
+  range = redis.call('ZRANGE', zset, ready + at, ready + at + 999, 'WITHSCORES')
+end
+local fields, ids = {}, {}
+for i = 1, #range, 2 do
+  ids[#ids + 1] = range[i]
+  fields[#fields + 1] = range[i]
+  fields[#fields + 1] = range[i] .. ':rc'
+  fields[#fields + 1] = range[i] .. ':fr'
+end
+local values = redis.call('HMGET', hash, unpack(fields))
+local again = redis.call('HMGET', deliveries, unpack(ids))
+for i = 1, #ids do
+  local body, rc, fr = values[3 * i - 2], tonumber(values[3 * i - 1] or 0) or 0, tonumber(values[3 * i] or 0) or 0
+  at = at + 1
+  if body and rc > 0 then
+    if skip > 0 then
+      skip = skip - 1
+    else
+      -- The side key knows deliveries made by this library (it must be of this very rc); a later
+      -- delivery by another client is placed the queue's vt before the end of its lease.
+      local last = fr
+      if rc > 1 then
+        local known_rc, known_ms = string.match(again[i] or '', '^(%d+) (%d+)$')
+        if tonumber(known_rc) == rc then
+          last = tonumber(known_ms)
+        else
+          last = math.min(now, math.max(fr, tonumber(range[2 * i]) - queue_vt_ms))
+        end
+      end
+      local size = #reply
+      reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = ids[i], body, rc, fr
+      reply[size + 5], reply[size + 6] = last, now - last
+      count = count - 1
+      if count == 0 then
+        reply[2] = 0
+        return reply
+      end
+    end
+  end
+end
+reply[2] = skip
+if at < hidden then reply[1] = at end
+return reply

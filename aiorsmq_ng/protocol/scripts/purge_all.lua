@@ -1,0 +1,19 @@
+-- Remove all messages, leased ones too. The attributes are set aside and the hash is dropped whole,
+-- so the cost does not depend on the number of messages.
+-- KEYS: zset, hash, deliveries. ARGV: none.
+-- Returns: number removed. Errors: queueNotFound, queueCorrupt. Cost: O(1).
+local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
+-- @include queue
+local names = {'vt', 'delay', 'maxsize', 'created', 'modified', 'totalsent', 'totalrecv'}
+local values = redis.call('HMGET', hash, unpack(names))
+local removed = redis.call('ZCARD', zset)
+local kept = {}
+for i = 1, #names do
+  if values[i] then
+    kept[#kept + 1] = names[i]
+    kept[#kept + 1] = values[i]
+  end
+end
+redis.call('UNLINK', zset, hash, deliveries)
+redis.call('HSET', hash, unpack(kept))
+return removed

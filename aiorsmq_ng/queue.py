@@ -1,0 +1,229 @@
+"""The Queue: every operation on one queue, checked, named and wrapped."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import AsyncGenerator, Iterable
+
+from .codec import Codec, to_body
+from .consumer import consume
+from .delivery import Delivery, Origin
+from .errors import InvalidValue, NoAttributeSupplied
+from .ids import SUFFIX_LENGTH
+from .models import Message, PendingMessage, QueueAttributes
+from .protocol import limits, messages, queues
+from .protocol.keys import QueueKeys
+from .protocol.limits import Seconds
+from .receiver import Receiver
+
+#: Ids or bodies that one delete call carries; more are split.
+_DELETE_PAGE = 1000
+
+
+class Queue:
+    """A handle on one queue. Making one costs nothing and checks nothing but the name."""
+
+    def __init__(self, origin: Origin, receiver: Receiver, codec: Codec) -> None:
+        self._origin = origin
+        self._receiver = receiver
+        self._codec = codec
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self._keys.queue
+
+    @property
+    def dead_letter(self) -> str:
+        """Name of the queue that rejected messages go to."""
+        return self._origin.dead_letter
+
+    async def send(self, body: object, *, delay: Seconds | None = None) -> str:
+        """Store a message and return its id.
+
+        ``str`` and ``bytes`` go on the wire as they are, anything else through the codec. One
+        round trip, shared with other sends of the same moment. Cancelled, the message may or may
+        not be stored; ``SendUnknown`` says the same of a lost reply.
+        """
+        return (await self._send([body], delay))[0]
+
+    async def send_many(
+        self, bodies: Iterable[object], *, delay: Seconds | None = None
+    ) -> list[str]:
+        """Store messages in order, all or none, and return their ids. One round trip."""
+        if isinstance(bodies, str | bytes | bytearray):
+            raise InvalidValue("send_many takes a list of bodies; use send() for a single one")
+        batch = list(bodies)
+        if not batch:
+            return []
+        limits.check_count(len(batch))
+        return await self._send(batch, delay)
+
+    async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:
+        """Lease the next ready message, or return ``None``.
+
+        With *wait*, wait that long for one. Cancelled, a message that was taken already is made
+        visible again.
+        """
+        deliveries = await self.receive_many(1, vt=vt, wait=wait)
+        return deliveries[0] if deliveries else None
+
+    async def receive_many(
+        self, count: int, *, vt: Seconds | None = None, wait: Seconds = 0
+    ) -> list[Delivery]:
+        """Lease up to *count* ready messages by one call; *wait* is for the first of them."""
+        limits.check_count(count)
+        vt_ms = limits.optional_ms("vt", vt)
+        wait_s = limits.seconds_to_ms("wait", wait) / 1000
+        return await self._receive(count, vt_ms, wait_s)
+
+    async def pop(self) -> Message | None:
+        """Take the next ready message and delete it, or return ``None``.
+
+        At most once: if the reply is lost or the call is cancelled, so may be the message.
+        """
+        popped = await self.pop_many(1)
+        return popped[0] if popped else None
+
+    async def pop_many(self, count: int) -> list[Message]:
+        """Take and delete up to *count* ready messages by one call. At most once."""
+        return await self._origin.transport.run(messages.pop(self._keys, limits.check_count(count)))
+
+    async def delete(self, id: str) -> bool:
+        """Delete a message by id, whoever holds it; tell whether it was there.
+
+        RSMQ's own, unfenced delete. The holder of a delivery uses ``ack``.
+        """
+        return bool(await self.delete_many([id]))
+
+    async def delete_many(self, ids: Iterable[str]) -> list[str]:
+        """Delete messages by id, whoever holds them; return the ids that were there."""
+        if isinstance(ids, str):
+            raise InvalidValue("delete_many takes a list of ids; use delete() for a single one")
+        unique = list(dict.fromkeys(map(limits.check_id, ids)))
+        deleted: list[str] = []
+        for at in range(0, len(unique), _DELETE_PAGE):
+            page = unique[at : at + _DELETE_PAGE]
+            operation = messages.delete(self._keys, page)
+            deleted += await self._origin.transport.run(operation)
+        return deleted
+
+    async def change_visibility(self, id: str, vt: Seconds) -> bool:
+        """Make a message visible in *vt* from now, whoever holds it; tell whether it was there."""
+        operation = messages.visibility(
+            self._keys,
+            limits.check_id(id),
+            vt_ms=limits.seconds_to_ms("vt", vt),
+            channel=self._keys.wake,
+        )
+        return await self._origin.transport.run(operation)
+
+    async def attributes(self) -> QueueAttributes:
+        """Describe the queue: stored attributes, counters, messages in each state."""
+        return await self._origin.transport.run(queues.attributes(self._keys))
+
+    async def set_attributes(
+        self,
+        *,
+        vt: Seconds | None = None,
+        delay: Seconds | None = None,
+        maxsize: int | None = None,
+    ) -> QueueAttributes:
+        """Change stored attributes (whole seconds, bytes) and describe the queue."""
+        if vt is None and delay is None and maxsize is None:
+            raise NoAttributeSupplied(self.name)
+        operation = queues.set_attributes(self._keys, vt=vt, delay=delay, maxsize=maxsize)
+        return await self._origin.transport.run(operation)
+
+    async def peek(self, start: int = 0, count: int = 10) -> list[Message]:
+        """Read ready messages without leasing them; a negative *start* counts from the end."""
+        operation = messages.peek(self._keys, limits.check_start(start), limits.check_count(count))
+        return await self._origin.transport.run(operation)
+
+    async def pending(self, start: int = 0, count: int = 10) -> list[PendingMessage]:
+        """Read leased messages, in the order in which their leases end.
+
+        A negative *start* counts from the end. Delayed messages lie between leased ones, so a
+        long queue is walked in pages of 1000; one page is one round trip.
+        """
+        limits.check_start(start)
+        limits.check_count(count)
+        if start < 0:
+            # The last -start leased ones, of which the first count are wanted.
+            tail = await self._pending_pages(0, start)
+            tail.reverse()
+            missing = -start - len(tail)
+            return tail[: max(0, count - missing)]
+        return await self._pending_pages(start, count)
+
+    async def reason(self, id: str) -> str | None:
+        """Tell why a message was rejected into this queue, if that was said and is still kept."""
+        operation = messages.reason(self._keys, limits.check_id(id))
+        return await self._origin.transport.run(operation)
+
+    async def purge(self, *, leased: bool = False) -> int:
+        """Remove the messages that nobody holds, or with *leased* all; return their number.
+
+        Without *leased* the queue is walked in pages of 1000, each atomic, so other clients go
+        on meanwhile. What is sent while it runs may stay.
+        """
+        transport = self._origin.transport
+        if leased:
+            return await transport.run(queues.purge_all(self._keys))
+        removed, at, present = 0, 0, None
+        while at >= 0 and (present is None or removed < present):
+            count, at, before = await transport.run(queues.purge(self._keys, at))
+            removed += count
+            present = before if present is None else present
+        return removed
+
+    def consume(
+        self, *, prefetch: int = 1, vt: Seconds | None = None
+    ) -> AsyncGenerator[Delivery, None]:
+        """Iterate over messages for ever, waiting when there are none.
+
+        *prefetch* is how many are leased by one call. The leases of those not handed out yet are
+        renewed, and they are given back when the iteration ends. An outage of Redis is waited
+        out; other errors end the iteration.
+        """
+        limits.check_count(prefetch)
+        vt_ms = limits.optional_ms("vt", vt)
+        return consume(lambda: self._receive(prefetch, vt_ms, math.inf), self._origin.keeper)
+
+    def __aiter__(self) -> AsyncGenerator[Delivery, None]:
+        return self.consume()
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r} in namespace {self._keys.namespace.name!r}>"
+
+    @property
+    def _keys(self) -> QueueKeys:
+        return self._origin.keys
+
+    async def _send(self, bodies: list[object], delay: Seconds | None) -> list[str]:
+        operation = messages.send(
+            self._keys,
+            [to_body(body, self._codec) for body in bodies],
+            delay_ms=limits.optional_ms("delay", delay),
+            entropy=os.urandom(SUFFIX_LENGTH * len(bodies)),
+            channel=self._origin.channel(self._keys),
+        )
+        return await self._origin.transport.run(operation)
+
+    async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
+        received = await self._receiver.receive(count, vt_ms, wait_s)
+        return Delivery.of(received, self._origin)
+
+    async def _pending_pages(self, skip: int, count: int) -> list[PendingMessage]:
+        found: list[PendingMessage] = []
+        at: int | None = 0
+        sign = -1 if count < 0 else 1
+        while at is not None and len(found) < abs(count):
+            left = count - sign * len(found)
+            page = await self._origin.transport.run(
+                messages.pending(self._keys, skip=skip, count=left, at=at)
+            )
+            found += page.messages
+            at, skip = page.next_at, page.skip
+        return found

@@ -1,0 +1,203 @@
+"""Long poll: wait for messages on behalf of everybody who waits on a queue in this client.
+
+All waiters of a queue share one loop. It looks for messages when a wake-up comes, when the next
+message was said to become visible, and otherwise ever less often; each look is one script call,
+whatever the number of waiters. A waiter is woken only with a message in its hands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from .backoff import Backoff
+from .errors import Unavailable
+from .options import Options
+from .protocol.messages import Received, Source
+from .protocol.operation import Operation
+from .transport.coalescing import Transport
+from .transport.notifier import Notifier
+
+#: Waiters served by one look; the others follow at once if all of these were served.
+_SERVED_AT_ONCE = 64
+#: How long a subscription outlives its last waiter; most come back for the next message.
+_LINGER_S = 10.0
+#: The server's clock is read in whole milliseconds; looking a hair too early would be in vain.
+_MARGIN_S = 0.001
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    count: int
+    vt_ms: int
+    future: asyncio.Future[Received]
+
+
+class Receiver:
+    """The loop that all waiters of one queue share; it runs only while somebody waits."""
+
+    def __init__(
+        self, transport: Transport, notifier: Notifier, source: Source, options: Options
+    ) -> None:
+        self._transport = transport
+        self._notifier = notifier
+        self._source = source
+        self._backoff = Backoff(options.poll_base, options.poll_cap)
+        self._waiters: deque[_Waiter] = deque()
+        self._changed = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._stopped.set()
+        self._due = 0.0
+        self._woken = False
+        self._closed = False
+
+    async def receive(self, count: int, vt_ms: int, wait_s: float) -> Received:
+        """Lease up to *count* messages, waiting up to *wait_s* for the first.
+
+        Cancelling gives back what was taken; at the end of the wait the result is empty.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait_s
+        received = await self._try(count, vt_ms)
+        if received.messages or wait_s <= 0:
+            return received
+        waiter = _Waiter(count, vt_ms, loop.create_future())
+        self._enrol(waiter, received.next_visible_ms)
+        try:
+            with anyio.move_on_after(until - loop.time()):
+                return await waiter.future
+        except asyncio.CancelledError:
+            if _served(waiter):
+                self._transport.undo(self._source.receive(count, vt_ms), waiter.future.result())
+            raise
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+        # The wait may have ended in the very moment in which a message came.
+        return waiter.future.result() if _served(waiter) else received
+
+    async def aclose(self) -> None:
+        """Send everybody home and wait until the loop has ended."""
+        self._closed = True
+        self._changed.set()
+        with anyio.CancelScope(shield=True):
+            await self._stopped.wait()
+
+    async def _try(self, count: int, vt_ms: int) -> Received:
+        operation = self._source.receive(count, vt_ms)
+        while True:
+            received = await self._transport.run(operation)
+            # Nothing found, yet a message is due now: the script stopped to let others through
+            # after clearing a thousand ids without a body.
+            if received.messages or received.next_visible_ms != 0:
+                return received
+
+    def _enrol(self, waiter: _Waiter, next_visible_ms: int) -> None:
+        if self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        now = asyncio.get_running_loop().time()
+        self._waiters.append(waiter)
+        if self._stopped.is_set():
+            self._stopped.clear()
+            self._due = now + self._pause_s(next_visible_ms)
+            self._transport.spawn(self._run)
+        elif next_visible_ms >= 0:
+            self._due = min(self._due, now + next_visible_ms / 1000 + _MARGIN_S)
+        self._changed.set()
+
+    async def _run(self) -> None:
+        channels = self._source.channels
+        self._notifier.watch(channels, self._wake)
+        try:
+            while not self._closed and await self._somebody_waits():
+                await self._until_due()
+                if self._waiters and not self._closed:
+                    await self._look()
+        finally:
+            for waiter in self._waiters:
+                if not waiter.future.done():
+                    waiter.future.set_exception(Unavailable("the client was closed"))
+            self._waiters.clear()
+            self._notifier.forget(channels, self._wake)
+            self._stopped.set()
+
+    async def _somebody_waits(self) -> bool:
+        with anyio.move_on_after(_LINGER_S):
+            while not self._waiters and not self._closed:
+                self._changed.clear()
+                await self._changed.wait()
+        return bool(self._waiters)
+
+    async def _until_due(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiters and not self._closed and not self._woken:
+            remaining = self._due - loop.time()
+            if remaining <= 0:
+                break
+            self._changed.clear()
+            with anyio.move_on_after(remaining):
+                await self._changed.wait()
+        self._woken = False
+
+    async def _look(self) -> None:
+        """Make one attempt for the first waiters, all in one script call."""
+        served: list[_Waiter] = []
+        while self._waiters and len(served) < _SERVED_AT_ONCE:
+            waiter = self._waiters.popleft()
+            if not waiter.future.done():
+                served.append(waiter)
+        operations = [self._source.receive(w.count, w.vt_ms) for w in served]
+        pending = [self._transport.submit(operation) for operation in operations]
+        await asyncio.wait(pending)
+        hints = [
+            self._hand_over(waiter, operation, future)
+            for waiter, operation, future in zip(served, operations, pending, strict=True)
+        ]
+        # Those who got nothing keep their places at the head.
+        self._waiters.extendleft(w for w in reversed(served) if not w.future.done())
+        self._plan(hints)
+
+    def _hand_over(
+        self, waiter: _Waiter, operation: Operation[Received], future: asyncio.Future[Received]
+    ) -> int | None:
+        """Give a result to its waiter; return the hint if there was nothing."""
+        error = future.exception()
+        if error is not None:
+            if not waiter.future.done():
+                waiter.future.set_exception(error)
+            return None
+        received = future.result()
+        if not received.messages:
+            return received.next_visible_ms
+        if waiter.future.done():
+            self._transport.undo(operation, received)
+        else:
+            waiter.future.set_result(received)
+        return None
+
+    def _plan(self, hints: Sequence[int | None]) -> None:
+        now = asyncio.get_running_loop().time()
+        empty = [hint for hint in hints if hint is not None]
+        if len(empty) < len(hints):
+            self._backoff.reset()
+        # Everybody was served, so there may be more for those behind them.
+        self._due = now + self._pause_s(empty[0]) if empty else now
+
+    def _pause_s(self, next_visible_ms: int) -> float:
+        pause_s = self._backoff.next_s()
+        if next_visible_ms < 0:
+            return pause_s
+        return min(pause_s, next_visible_ms / 1000 + _MARGIN_S)
+
+    def _wake(self) -> None:
+        self._woken = True
+        self._changed.set()
+
+
+def _served(waiter: _Waiter) -> bool:
+    future = waiter.future
+    return future.done() and not future.cancelled() and future.exception() is None

@@ -1,0 +1,265 @@
+"""redis-py behind the Driver seam: connections without its retries, errors mapped in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+import anyio
+from redis import exceptions as driver_errors
+from redis.asyncio import ConnectionPool, Redis, RedisCluster
+from redis.asyncio.connection import AbstractConnection
+from redis.client import NEVER_DECODE
+
+from ..errors import QueueFull, Unavailable
+from ..protocol.operation import Reply
+from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+
+# What a server says when it cannot serve now but may soon: nothing ran.
+_TRY_LATER = (
+    "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN", "TRYAGAIN"
+)  # fmt: skip
+_NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
+#: Seconds of silence after which a wake-up connection is pinged, and then given up.
+_SILENCE_S = 15.0
+
+#: Called when the server cannot be reached, to bring it back if it is ours.
+Revive = Callable[[], Awaitable[None]]
+
+
+class PoolDriver:
+    """Runs commands on connections of a redis-py pool.
+
+    redis-py repeats a command when its reply is lost, which doubles sends and strands receives.
+    Talking to the connection itself leaves that out, whatever the pool's settings, and saves most
+    of the client's time per call. ``keep`` holds connections between calls instead of handing
+    them back each time; only for a pool of our own.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        *,
+        limit: int,
+        keep: bool,
+        revive: Revive | None = None,
+        closing: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._pool = pool
+        self._keep = keep
+        self._revive = revive
+        self._closing = closing
+        self._slots = anyio.Semaphore(limit)
+        self._idle: list[AbstractConnection] = []
+
+    async def execute(self, command: Command) -> Reply:
+        """Run *command* once."""
+        async with self._slots:
+            connection = await self._acquire()
+            try:
+                command.written = True
+                await connection.send_command(*command.words, check_health=False)
+                reply = await connection.read_response(disable_decoding=True)
+            except driver_errors.ResponseError as error:
+                await self._put_back(connection)
+                explain(error)
+            except BaseException as error:
+                await self._discard(connection)
+                if not isinstance(error, Exception):
+                    raise
+                # redis-py lets AttributeError and the like escape from a connection that dies.
+                raise ReplyLost(_sentence(error)) from error
+            await self._put_back(connection)
+            return reply
+
+    def listener(self) -> PubSubListener:
+        """Return a listener on a connection of the same pool."""
+        return PubSubListener(Redis(connection_pool=self._pool))
+
+    async def aclose(self) -> None:
+        """Hand all connections back, and close them if the pool is ours."""
+        while self._idle:
+            await self._pool.release(self._idle.pop())
+        if self._keep:
+            await self._pool.disconnect()
+        if self._closing is not None:
+            await self._closing()
+
+    async def _acquire(self) -> AbstractConnection:
+        while self._idle:
+            connection = self._idle.pop()
+            if await _usable(connection):
+                return connection
+            await self._discard(connection)
+        try:
+            fresh: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+            return fresh
+        except driver_errors.AuthenticationError as error:
+            explain(error)
+        except driver_errors.ResponseError as error:
+            explain(error)
+        except (driver_errors.RedisError, OSError) as error:
+            if self._revive is not None:
+                await self._revive()
+            raise NotExecuted(_sentence(error)) from error
+
+    async def _put_back(self, connection: AbstractConnection) -> None:
+        if self._keep:
+            self._idle.append(connection)
+        else:
+            await self._pool.release(connection)
+
+    async def _discard(self, connection: AbstractConnection) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                await connection.disconnect(nowait=True)
+            finally:
+                await self._pool.release(connection)
+
+
+class ClusterDriver:
+    """Runs commands on a Redis Cluster; its client finds the node and follows redirections."""
+
+    def __init__(self, client: RedisCluster, *, own: bool) -> None:
+        self._client = client
+        self._own = own
+
+    async def execute(self, command: Command) -> Reply:
+        """Run *command* on the node that holds its keys."""
+        try:
+            await self._client.initialize()
+        except driver_errors.AuthenticationError as error:
+            explain(error)
+        except (driver_errors.RedisError, OSError) as error:
+            raise NotExecuted(_sentence(error)) from error
+        command.written = True
+        try:
+            return await self._client.execute_command(*command.words, **{NEVER_DECODE: []})
+        except driver_errors.CrossSlotTransactionError as error:
+            explain(error)
+        except driver_errors.ResponseError as error:
+            explain(error)
+        except Exception as error:
+            raise ReplyLost(_sentence(error)) from error
+
+    def listener(self) -> PubSubListener:
+        """Return a listener; publications reach every node of a cluster."""
+        return PubSubListener(self._client)
+
+    async def aclose(self) -> None:
+        """Close the client if it is ours."""
+        if self._own:
+            await self._client.aclose()
+
+
+class PubSubListener:
+    """Listens on one connection. Silence is probed, because a dead peer is silent too."""
+
+    def __init__(self, client: Redis | RedisCluster) -> None:
+        self._pubsub = client.pubsub()
+        self._probed = False
+
+    async def subscribe(self, *channels: str) -> None:
+        """Add channels."""
+        with mapped_errors():
+            await self._pubsub.subscribe(*channels)
+
+    async def unsubscribe(self, *channels: str) -> None:
+        """Drop channels."""
+        with mapped_errors():
+            await self._pubsub.unsubscribe(*channels)
+
+    async def next_channel(self) -> str | None:
+        """Wait for a publication; ``NotExecuted`` when the connection is lost."""
+        with mapped_errors():
+            message = await self._pubsub.get_message(timeout=_SILENCE_S)
+            if message is None:
+                if self._probed:
+                    raise NotExecuted("the wake-up connection gives no answer")
+                self._probed = True
+                await self._pubsub.ping()
+                return None
+        self._probed = False
+        if message["type"] != "message":
+            return None
+        channel = message["channel"]
+        return channel.decode() if isinstance(channel, bytes) else str(channel)
+
+    async def aclose(self) -> None:
+        """Give the connection back."""
+        with anyio.CancelScope(shield=True):
+            await self._pubsub.aclose()  # type: ignore[no-untyped-call]
+
+
+class mapped_errors:  # noqa: N801 - reads as a statement
+    """Turn whatever a wake-up connection raises into ``NotExecuted`` (a final error stays)."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, driver_errors.ResponseError | driver_errors.AuthenticationError):
+            explain(error)
+        if isinstance(error, Exception) and not isinstance(error, NotExecuted):
+            raise NotExecuted(_sentence(error)) from error
+
+
+def explain(error: Exception) -> NoReturn:
+    """Raise what an error that the server answered with means. Nothing was written."""
+    text = str(error)
+    word = text.split(" ", 1)[0]
+    if isinstance(error, driver_errors.NoScriptError) or word == "NOSCRIPT":
+        raise ScriptMissing from None
+    if "WRONGTYPE" in text:
+        raise WrongLayout("wrongType") from None
+    if word == "OOM" or "OOM command not allowed" in text:
+        raise QueueFull(
+            "redis is out of memory and stores nothing more; "
+            "consume messages or raise its maxmemory"
+        ) from None
+    if _denied(error, word, text):
+        raise Unavailable(f"redis refused access: {text}; check user, password and ACL") from None
+    if isinstance(error, driver_errors.BusyLoadingError) or any(w in text for w in _TRY_LATER):
+        raise NotExecuted(text) from error
+    if word in ("MOVED", "ASK") or isinstance(error, driver_errors.MovedError):
+        raise Unavailable(
+            "the server is part of a cluster; connect with redis+cluster:// "
+            "and a namespace in braces such as '{rsmq}'"
+        ) from None
+    if "CROSSSLOT" in text or "same slot" in text or "same key slot" in text or "non local" in text:
+        raise Unavailable(
+            "a cluster keeps the keys of a queue on one node only if the namespace is in braces, "
+            "such as ns='{rsmq}'"
+        ) from None
+    if "user_script" in text or "Lua" in text:
+        raise WrongLayout("scriptFailed") from error
+    # An unknown command is answered with its arguments, which may hold bodies.
+    raise Unavailable(f"redis refused the command: {text.split(', with args', 1)[0]}") from None
+
+
+def _denied(error: Exception, word: str, text: str) -> bool:
+    return (
+        isinstance(error, driver_errors.AuthenticationError | driver_errors.NoPermissionError)
+        or word in _NO_ACCESS
+        or "can't run this command" in text
+        or "No permissions" in text
+        or "no permissions" in text
+        or "invalid username-password" in text
+        or "invalid password" in text
+    )
+
+
+async def _usable(connection: AbstractConnection) -> bool:
+    """Tell whether a kept connection is alive and in step (no unread reply, not closed)."""
+    try:
+        if not connection.is_connected or await connection.can_read():
+            return False
+        await connection.check_health()  # type: ignore[no-untyped-call]
+    except (driver_errors.RedisError, OSError):
+        return False
+    return True
+
+
+def _sentence(error: Exception) -> str:
+    """Return a driver's error as text for ours; its repr would not say anything."""
+    return str(error).rstrip(".") or type(error).__name__

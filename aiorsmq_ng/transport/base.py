@@ -1,0 +1,70 @@
+"""The seam between the transport and a driver, so that either can be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..protocol.operation import Argument, Reply
+
+
+class NotExecuted(Exception):
+    """The command certainly did not run; it may be tried again."""
+
+
+class ReplyLost(Exception):
+    """The command was written and its reply never came; nobody can tell whether it ran."""
+
+
+class ScriptMissing(Exception):
+    """The server does not have the script in its cache; nothing ran."""
+
+
+class WrongLayout(Exception):
+    """The script met keys that do not have RSMQ's layout. ``code`` says what is wrong."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(slots=True)
+class Command:
+    """One command for the server. ``written`` is set as soon as it may have left the process."""
+
+    words: Sequence[Argument]
+    written: bool = False
+
+
+class Listener(Protocol):
+    """One connection that receives publications."""
+
+    async def subscribe(self, *channels: str) -> None:
+        """Add channels."""
+
+    async def unsubscribe(self, *channels: str) -> None:
+        """Drop channels."""
+
+    async def next_channel(self) -> str | None:
+        """Wait for a publication and return its channel; ``None`` when something else came."""
+
+    async def aclose(self) -> None:
+        """Give the connection back."""
+
+
+class Driver(Protocol):
+    """Executes commands, each once, and says precisely what became of it.
+
+    Raises ``NotExecuted``, ``ReplyLost``, ``ScriptMissing``, ``WrongLayout``, or an ``RSMQError``
+    that is final.
+    """
+
+    async def execute(self, command: Command) -> Reply:
+        """Run *command* on a connection of its own and return the undecoded reply."""
+
+    def listener(self) -> Listener:
+        """Return a listener that is not connected yet."""
+
+    async def aclose(self) -> None:
+        """Close what this driver opened."""

@@ -1,0 +1,352 @@
+"""The transport: runs operations, and turns concurrency into batches.
+
+Operations that may share a call (same script, keys and head) gather in a *lane*. A lane has up to
+two calls under way; whatever is submitted meanwhile, or in the same tick of the event loop, goes
+with the next one. A lone operation finds an idle lane and is written at once.
+
+Calls run in tasks of the transport, never in the caller's: cancelling a caller cancels no I/O, so
+no connection gets out of step and no neighbour in the batch is hurt. What was taken for a caller
+who is gone is undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ..backoff import Backoff
+from ..errors import RSMQError, Unavailable
+from ..protocol.operation import Argument, Operation, Reply
+from .base import Command, Driver, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+
+R = TypeVar("R")
+Key = tuple[str, tuple[str, ...], tuple[Argument, ...]]
+
+logger = logging.getLogger("aiorsmq_ng.transport")
+
+#: While two calls of a lane are under way the next batch gathers by itself; more gain nothing.
+CALLS_PER_LANE = 2
+#: A call with this many messages keeps the server busy for about a millisecond.
+MAX_WEIGHT = 256
+MAX_SIZE = 1 << 20
+RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
+#: How long closing waits for calls under way and give-backs.
+CLOSE_S = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """An operation on its way, and the future its caller waits for."""
+
+    operation: Operation[Any]
+    future: asyncio.Future[Any]
+    deadline: float
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    key: Key | None
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    calls: int = 0
+    starting: bool = False
+
+    def batch(self) -> list[_Waiting]:
+        """Take what fits into one call, at least one operation; skip callers who left."""
+        batch: list[_Waiting] = []
+        weight = size = 0
+        while self.waiting:
+            if self.waiting[0].future.cancelled():
+                self.waiting.popleft()
+                continue
+            operation = self.waiting[0].operation
+            weight += operation.weight
+            size += operation.size
+            if batch and (weight > MAX_WEIGHT or size > MAX_SIZE):
+                break
+            batch.append(self.waiting.popleft())
+        return batch
+
+
+class Transport:
+    """Runs operations on a driver that is opened when first needed."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Driver]], *, deadline_s: float) -> None:
+        self._connect = connect
+        self._deadline_s = deadline_s
+        self._driver: Driver | None = None
+        self._connecting: anyio.Lock | None = None
+        self._lanes: dict[Key, _Lane] = {}
+        self._busy = 0
+        self._quiet: asyncio.Event | None = None
+        self._tasks: TaskGroup | None = None
+        self._host: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Make ready to run operations; nothing is connected yet."""
+        if self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        if self._host is None:
+            self._connecting = anyio.Lock()
+            self._quiet = asyncio.Event()
+            self._quiet.set()
+            ready = asyncio.Event()
+            # The task group lives in a task of its own, so that open and close may be called
+            # from different tasks (fixtures and frameworks do).
+            self._host = asyncio.create_task(self._serve(ready), name="aiorsmq-ng transport")
+            self._ready = ready
+        await self._ready.wait()
+
+    async def run(self, operation: Operation[R]) -> R:
+        """Run *operation* and return its result; one round trip."""
+        if self._tasks is None:
+            await self.start()
+        future = self.submit(operation)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # The reply may have arrived between the cancellation and this line.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self.undo(operation, future.result())
+            raise
+
+    def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
+        """Send *operation* on its way; cancelling the future gives up the result."""
+        if self._tasks is None or self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        return self._submit(operation)
+
+    def undo(self, operation: Operation[R], result: R) -> None:
+        """Undo in the background what *operation* did for a caller who is gone."""
+        if operation.undo is None or self._tasks is None:
+            return
+        for step in operation.undo(result):
+            self._submit(step).add_done_callback(_note_failure)
+
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
+        """Run a background task that ends with the transport."""
+        if self._tasks is None or self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        self._tasks.start_soon(function, *args)
+
+    async def driver(self) -> Driver:
+        """Return the driver, connected on first use."""
+        if self._driver is None:
+            assert self._connecting is not None  # noqa: S101 - start() came first
+            async with self._connecting:
+                if self._driver is None:
+                    self._driver = await self._connect()
+        return self._driver
+
+    async def ping(self, timeout_s: float) -> None:
+        """Learn whether the server answers, within *timeout_s*; ``Unavailable`` if it does not."""
+        await self.start()
+        # Starting an embedded server has a limit of its own.
+        await self.driver()
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        try:
+            await self._persist(lambda: Command(("PING",)), deadline, repeatable=True)
+        except (NotExecuted, ReplyLost) as error:
+            raise Unavailable(_gave_up(error, timeout_s), passing=True) from None
+
+    async def aclose(self) -> None:
+        """Finish what is under way, then let go of every connection."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._host is not None and self._quiet is not None and not self._host.done():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
+                await self._quiet.wait()
+            self._host.cancel()
+            await asyncio.gather(self._host, return_exceptions=True)
+        with anyio.CancelScope(shield=True):
+            if self._driver is not None:
+                await self._driver.aclose()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open" if self._tasks else "idle"
+        return f"<Transport {state}, {len(self._lanes)} lanes, {self._busy} calls>"
+
+    async def _serve(self, ready: asyncio.Event) -> None:
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                ready.set()
+                await anyio.sleep_forever()
+        finally:
+            self._closed = True
+            for lane in list(self._lanes.values()):
+                for waiting in lane.waiting:
+                    _fail(waiting, Unavailable("the client was closed before the call was made"))
+            self._lanes.clear()
+
+    def _submit(self, operation: Operation[R]) -> asyncio.Future[R]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        lane = self._lane(operation)
+        lane.waiting.append(_Waiting(operation, future, loop.time() + self._deadline_s))
+        self._start_call(lane)
+        return future
+
+    def _lane(self, operation: Operation[Any]) -> _Lane:
+        if not operation.merge:
+            return _Lane(None)
+        key = (operation.script.name, operation.keys, operation.head)
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(key)
+        return lane
+
+    def _start_call(self, lane: _Lane) -> None:
+        if lane.starting or lane.calls >= CALLS_PER_LANE:
+            return
+        assert self._tasks is not None and self._quiet is not None  # noqa: S101, PT018
+        # The task takes its first step in the next tick, after everybody in this one submitted.
+        lane.starting = True
+        lane.calls += 1
+        self._busy += 1
+        self._quiet.clear()
+        self._tasks.start_soon(self._drain, lane)
+
+    async def _drain(self, lane: _Lane) -> None:
+        lane.starting = False
+        try:
+            while batch := lane.batch():
+                if lane.waiting:
+                    self._start_call(lane)
+                await self._run(batch)
+        finally:
+            lane.calls -= 1
+            self._busy -= 1
+            if not lane.calls and not lane.waiting and lane.key is not None:
+                self._lanes.pop(lane.key, None)
+            if not self._busy and self._quiet is not None:
+                self._quiet.set()
+
+    async def _run(self, batch: list[_Waiting]) -> None:
+        first = batch[0].operation
+        args: list[Argument] = list(first.head)
+        for waiting in batch:
+            args += waiting.operation.args
+        try:
+            reply = await self._script(first, args, min(w.deadline for w in batch))
+        except RSMQError as error:
+            cause = error
+            self._fail_all(batch, lambda _: copy(cause))
+        except WrongLayout as error:
+            code = error.code
+            self._fail_all(batch, lambda operation: operation.fail(code))
+        except NotExecuted as error:
+            text = _gave_up(error, self._deadline_s)
+            self._fail_all(batch, lambda _: Unavailable(text, passing=True))
+        except ReplyLost as error:
+            text = f"the reply was lost, so the outcome is not known: {error}"
+            self._fail_all(
+                batch, lambda operation: operation.lost(text, executed=None, passing=True)
+            )
+        except BaseException:
+            text = "the client was closed while the call ran"
+            self._fail_all(batch, lambda operation: operation.lost(text, executed=None))
+            raise
+        else:
+            self._settle_all(batch, reply)
+
+    def _settle_all(self, batch: list[_Waiting], reply: Reply) -> None:
+        if isinstance(reply, bytes):
+            code = reply.decode()
+            self._fail_all(batch, lambda operation: operation.fail(code))
+        elif batch[0].operation.merge:
+            for waiting, part in zip(batch, reply, strict=True):
+                self._settle(waiting, part)
+        else:
+            self._settle(batch[0], reply)
+
+    def _settle(self, waiting: _Waiting, reply: Reply) -> None:
+        try:
+            result = waiting.operation.parse(reply)
+        except Exception as error:
+            _fail(waiting, error)
+            return
+        if waiting.future.cancelled():
+            self.undo(waiting.operation, result)
+        else:
+            waiting.future.set_result(result)
+
+    def _fail_all(
+        self, batch: list[_Waiting], error: Callable[[Operation[Any]], Exception]
+    ) -> None:
+        for waiting in batch:
+            _fail(waiting, error(waiting.operation))
+
+    async def _script(
+        self, operation: Operation[Any], args: list[Argument], deadline: float
+    ) -> Reply:
+        """Call the script by its digest; send its text only to a server that lacks it."""
+        tail = (len(operation.keys), *operation.keys, *args)
+        script = operation.script
+        try:
+            return await self._persist(
+                lambda: Command(("EVALSHA", script.sha, *tail)), deadline, operation.repeatable
+            )
+        except ScriptMissing:
+            return await self._persist(
+                lambda: Command(("EVAL", script.source, *tail)), deadline, operation.repeatable
+            )
+
+    async def _persist(
+        self, command: Callable[[], Command], deadline: float, repeatable: bool
+    ) -> Reply:
+        """Try until *deadline* as long as nothing ran, or as running twice does no harm."""
+        backoff = Backoff(RETRY_BASE_S, RETRY_CAP_S)
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await self._attempt(command(), deadline - loop.time())
+            except NotExecuted:
+                pause_s = backoff.next_s()
+                if loop.time() + pause_s >= deadline:
+                    raise
+            except ReplyLost:
+                pause_s = backoff.next_s()
+                if not repeatable or loop.time() + pause_s >= deadline:
+                    raise
+            await anyio.sleep(pause_s)
+
+    async def _attempt(self, command: Command, timeout_s: float) -> Reply:
+        try:
+            with anyio.fail_after(timeout_s):
+                driver = self._driver or await self.driver()
+                return await driver.execute(command)
+        except TimeoutError:
+            if command.written:
+                raise ReplyLost("redis did not answer in time") from None
+            raise NotExecuted("no connection in time") from None
+
+
+def _fail(waiting: _Waiting, error: Exception) -> None:
+    if not waiting.future.done():
+        waiting.future.set_exception(error)
+        # A caller that is cancelled just now never looks at it.
+        waiting.future.add_done_callback(_retrieved)
+
+
+def _retrieved(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+def _note_failure(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        logger.debug("a message could not be given back: %s", error)
+
+
+def _gave_up(error: Exception, deadline_s: float) -> str:
+    return f"redis cannot be reached: {error} (gave up after {deadline_s:g} s)"
