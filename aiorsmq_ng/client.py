@@ -55,7 +55,11 @@ class RSMQ:
         self._scheme = check_url(self._url) if client is None else "client"
         self._realtime = realtime
         self._codec: Codec = codec or JSON
-        self._transport = Transport(self._connect, deadline_s=self._options.deadline)
+        self._transport = Transport(
+            self._connect,
+            deadline_s=self._options.deadline,
+            connections=self._options.max_connections,
+        )
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
         self._receivers: WeakValueDictionary[tuple[str, ...], Receiver] = WeakValueDictionary()
@@ -196,7 +200,7 @@ class RSMQ:
 
     async def _connect(self) -> Driver:
         if self._client is not None:
-            return adopt(self._client, self._options)
+            return adopt(self._client)
         return await connect(self._url, self._options)
 
     def _keys(self, name: str) -> QueueKeys:

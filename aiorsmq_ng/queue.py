@@ -105,8 +105,8 @@ class Queue:
         deleted: list[str] = []
         for at in range(0, len(unique), _DELETE_PAGE):
             page = unique[at : at + _DELETE_PAGE]
-            operation = messages.delete(self._keys, page)
-            deleted += await self._origin.transport.run(operation)
+            found = await self._origin.transport.run(messages.delete(self._keys, page))
+            deleted += found
         return deleted
 
     async def change_visibility(self, id: str, vt: Seconds) -> bool:

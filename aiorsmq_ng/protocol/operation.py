@@ -17,13 +17,16 @@ Argument = bytes | str | int
 Reply = Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Operation(Generic[R]):
     """A script call, or one part of a script call that several operations share.
 
     ``keys`` and ``head`` stand once in a call; ``args`` are this operation's own. A ``merge``-able
     operation shares a call with others of the same script, keys and head: the script is then
     given all their ``args`` in a row and answers with one reply for each.
+
+    A value: nobody changes one. It is not frozen because one is made per message, and a frozen
+    dataclass takes three times as long to make.
     """
 
     script: Script

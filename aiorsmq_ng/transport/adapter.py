@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 import anyio
+from hiredis import pack_command
 from redis import exceptions as driver_errors
 from redis.asyncio import ConnectionPool, Redis, RedisCluster
 from redis.asyncio.connection import AbstractConnection
@@ -40,7 +41,6 @@ class PoolDriver:
         self,
         pool: ConnectionPool,
         *,
-        limit: int,
         keep: bool,
         revive: Revive | None = None,
         closing: Callable[[], Awaitable[None]] | None = None,
@@ -49,28 +49,27 @@ class PoolDriver:
         self._keep = keep
         self._revive = revive
         self._closing = closing
-        self._slots = anyio.Semaphore(limit)
         self._idle: list[AbstractConnection] = []
 
     async def execute(self, command: Command) -> Reply:
         """Run *command* once."""
-        async with self._slots:
-            connection = await self._acquire()
-            try:
-                command.written = True
-                await connection.send_command(*command.words, check_health=False)
-                reply = await connection.read_response(disable_decoding=True)
-            except driver_errors.ResponseError as error:
-                await self._put_back(connection)
-                explain(error)
-            except BaseException as error:
-                await self._discard(connection)
-                if not isinstance(error, Exception):
-                    raise
-                # redis-py lets AttributeError and the like escape from a connection that dies.
-                raise ReplyLost(_sentence(error)) from error
+        connection = await self._acquire()
+        try:
+            command.written = True
+            packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
+            await connection.send_packed_command(packed, check_health=False)
+            reply = await connection.read_response(disable_decoding=True)
+        except driver_errors.ResponseError as error:
             await self._put_back(connection)
-            return reply
+            explain(error)
+        except BaseException as error:
+            await self._discard(connection)
+            if not isinstance(error, Exception):
+                raise
+            # redis-py lets AttributeError and the like escape from a connection that dies.
+            raise ReplyLost(_sentence(error)) from error
+        await self._put_back(connection)
+        return reply
 
     def listener(self) -> PubSubListener:
         """Return a listener on a connection of the same pool."""

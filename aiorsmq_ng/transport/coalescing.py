@@ -78,9 +78,14 @@ class _Lane:
 class Transport:
     """Runs operations on a driver that is opened when first needed."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Driver]], *, deadline_s: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[Driver]], *, deadline_s: float, connections: int
+    ) -> None:
         self._connect = connect
         self._deadline_s = deadline_s
+        self._spare = connections
+        self._due: deque[_Lane] = deque()
+        self._resting: list[asyncio.Future[None]] = []
         self._driver: Driver | None = None
         self._connecting: anyio.Lock | None = None
         self._lanes: dict[Key, _Lane] = {}
@@ -209,24 +214,42 @@ class Transport:
         if lane.starting or lane.calls >= CALLS_PER_LANE:
             return
         assert self._tasks is not None and self._quiet is not None  # noqa: S101, PT018
-        # The task takes its first step in the next tick, after everybody in this one submitted.
         lane.starting = True
         lane.calls += 1
         self._busy += 1
         self._quiet.clear()
-        self._tasks.start_soon(self._drain, lane)
+        self._due.append(lane)
+        # A runner takes its next step in the next tick, after everybody in this one submitted.
+        if self._resting:
+            self._resting.pop().set_result(None)
+        elif self._spare:
+            self._spare -= 1
+            self._tasks.start_soon(self._serve_lanes)
+
+    async def _serve_lanes(self) -> None:
+        """Run calls, one at a time, for whichever lane is due. As many runners as connections."""
+        loop = asyncio.get_running_loop()
+        while True:
+            while self._due:
+                await self._drain(self._due.popleft())
+            rest = loop.create_future()
+            self._resting.append(rest)
+            await rest
 
     async def _drain(self, lane: _Lane) -> None:
+        """Make one call for *lane*; if more is waiting, line up again behind the other lanes."""
         lane.starting = False
         try:
-            while batch := lane.batch():
+            if batch := lane.batch():
                 if lane.waiting:
                     self._start_call(lane)
                 await self._run(batch)
         finally:
             lane.calls -= 1
             self._busy -= 1
-            if not lane.calls and not lane.waiting and lane.key is not None:
+            if lane.waiting:
+                self._start_call(lane)
+            elif not lane.calls and lane.key is not None:
                 self._lanes.pop(lane.key, None)
             if not self._busy and self._quiet is not None:
                 self._quiet.set()
@@ -322,7 +345,8 @@ class Transport:
 
     async def _attempt(self, command: Command, timeout_s: float) -> Reply:
         try:
-            with anyio.fail_after(timeout_s):
+            # asyncio's timeout, because it costs a fifth of a cancel scope and this is every call.
+            async with asyncio.timeout(timeout_s):
                 driver = self._driver or await self.driver()
                 return await driver.execute(command)
         except TimeoutError:

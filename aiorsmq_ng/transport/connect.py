@@ -36,7 +36,7 @@ async def connect(url: str, options: Options) -> Driver:
     if scheme == "embedded":
         return await _embedded(url, options)
     if scheme == "memory":
-        return _memory(url, options)
+        return _memory(url)
     if scheme == "redis+sentinel":
         return _sentinel(url, options)
     if scheme == "redis+cluster":
@@ -44,11 +44,11 @@ async def connect(url: str, options: Options) -> Driver:
     return _own_pool(url, options)
 
 
-def adopt(client: CallerClient, options: Options) -> Driver:
+def adopt(client: CallerClient) -> Driver:
     """Return a driver on a caller's client. Its connections are shared, its retries are not."""
     if isinstance(client, RedisCluster):
         return ClusterDriver(client, own=False)
-    return PoolDriver(client.connection_pool, limit=options.max_connections, keep=False)
+    return PoolDriver(client.connection_pool, keep=False)
 
 
 def check_url(url: str) -> str:
@@ -83,14 +83,14 @@ def _own_pool(url: str, options: Options, **extra: Any) -> PoolDriver:
     try:
         pool = BlockingConnectionPool.from_url(
             url,
-            # One more than calls need, for the wake-up connection.
-            max_connections=options.max_connections + 1,
+            # Two more than calls need: for the wake-up connection and its successor.
+            max_connections=options.max_connections + 2,
             timeout=None,
             **_settings(options),
         )
     except (ValueError, TypeError) as error:
         raise InvalidValue(f"url cannot be used: {error}") from None
-    return PoolDriver(pool, limit=options.max_connections, keep=True, **extra)
+    return PoolDriver(pool, keep=True, **extra)
 
 
 async def _embedded(url: str, options: Options) -> PoolDriver:
@@ -106,7 +106,7 @@ async def _embedded(url: str, options: Options) -> PoolDriver:
     )
 
 
-def _memory(url: str, options: Options) -> PoolDriver:
+def _memory(url: str) -> PoolDriver:
     try:
         import fakeredis  # noqa: PLC0415 - the extra is optional
     except ImportError:
@@ -126,9 +126,7 @@ def _memory(url: str, options: Options) -> PoolDriver:
         else:
             del _fakes[name]
 
-    return PoolDriver(
-        client.connection_pool, limit=options.max_connections, keep=True, closing=closing
-    )
+    return PoolDriver(client.connection_pool, keep=True, closing=closing)
 
 
 def _sentinel(url: str, options: Options) -> PoolDriver:
@@ -154,9 +152,7 @@ def _sentinel(url: str, options: Options) -> PoolDriver:
         for node in sentinel.sentinels:
             await node.aclose()
 
-    return PoolDriver(
-        client.connection_pool, limit=options.max_connections, keep=True, closing=closing
-    )
+    return PoolDriver(client.connection_pool, keep=True, closing=closing)
 
 
 def _cluster(url: str, options: Options) -> ClusterDriver:

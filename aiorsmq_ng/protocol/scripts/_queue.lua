@@ -5,10 +5,11 @@ local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalsent', 
 if not (stored[1] and stored[2] and stored[3]) then
   return 'queueNotFound'
 end
-local queue_vt_ms, queue_delay_ms, maxsize = tonumber(stored[1]), tonumber(stored[2]), tonumber(stored[3])
-local sent, received = tonumber(stored[4] or 0), tonumber(stored[5] or 0)
+-- @include number
+local queue_vt_ms, queue_delay_ms, maxsize = number(stored[1]), number(stored[2]), number(stored[3])
+local sent, received = number(stored[4], 0), number(stored[5], 0)
 if not (queue_vt_ms and queue_delay_ms and maxsize and sent and received)
-  or sent % 1 ~= 0 or received % 1 ~= 0 then
+  or queue_vt_ms < 0 or queue_delay_ms < 0 or sent % 1 ~= 0 or received % 1 ~= 0 then
   return 'queueCorrupt'
 end
 -- Other clients store fractions of a second; scores are whole milliseconds.

@@ -20,9 +20,12 @@ local stored = redis.call('HMGET', target_hash, 'delay', 'maxsize', 'totalsent',
 redis.call('ZCARD', target_zset)
 local missing = not (stored[1] and stored[2] and stored[4])
 if missing and not keep then return 'queueNotFound' end
-local target_delay, maxsize = tonumber(stored[1] or 0), tonumber(stored[2] or -1)
-local sent = tonumber(stored[3] or 0)
-if not (target_delay and maxsize and sent) or sent % 1 ~= 0 then return 'queueCorrupt' end
+-- @include number
+local target_delay, maxsize = number(stored[1], 0), number(stored[2], -1)
+local sent = number(stored[3], 0)
+if not (target_delay and maxsize and sent) or target_delay < 0 or sent % 1 ~= 0 then
+  return 'queueCorrupt'
+end
 if not keep and maxsize >= 0 and #body > maxsize then
   return {'messageTooLong', #body, maxsize}
 end

@@ -1,0 +1,283 @@
+"""``AIORSMQ`` and what it returns: other names for the operations of ``RSMQ``, no logic."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.asyncio import Redis
+
+import aiorsmq_ng
+from aiorsmq_ng import RSMQ, Options
+
+from .errors import translated_errors
+from .exceptions import InvalidValueException, MessageNotFoundException
+
+_ID_LENGTH = 32
+# aiorsmq takes any namespace; the colon is the only odd character that people put into one.
+_OPTIONS = Options(nested_ns=True)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Message:
+    """A received message; the times are epoch milliseconds."""
+
+    #: ``str`` from a Redis client with ``decode_responses=True``, ``bytes`` from any other.
+    contents: str | bytes = field(repr=False)
+    id: str
+    #: When it was first received, and how often it was.
+    fr: int
+    rc: int
+    #: When it was sent; not a number if another client made an id that does not tell.
+    sent: float
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class QueueAttributes:
+    """What is stored on a queue (seconds, bytes), its counters, and how many messages it has."""
+
+    vt: int
+    delay: int
+    max_size: int
+    total_recv: int
+    total_sent: int
+    #: Epoch seconds.
+    created: int
+    modified: int
+    #: All messages, and those of them that cannot be received now.
+    messages: int
+    hidden_messages: int
+
+
+class AIORSMQ:
+    """Queues on a Redis client of the caller's.
+
+    Nothing has to be opened or closed: the first call starts a background task, which ends with
+    the event loop or with this object. *client* may have any decode setting; its own encoding
+    counts, so *client_encoding* is accepted and not needed. *real_time* publishes the number of
+    messages on ``<namespace>:rt:<queue>`` with each send.
+
+    Every method raises ``InvalidValueException`` for a name or number out of its range, and all
+    but two ``QueueNotFoundException``; redis-py's own errors say that Redis fails.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Redis,
+        client_encoding: str = "utf-8",
+        namespace: str = "rsmq",
+        real_time: bool = False,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._real_time = real_time
+        self._encoder: Any = client.get_encoder()  # type: ignore[no-untyped-call]
+        # Made here so that a namespace which cannot be used is refused at once.
+        self._rsmq = self._make()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending: weakref.finalize[[asyncio.AbstractEventLoop, RSMQ], AIORSMQ] | None = None
+
+    async def create_queue(
+        self, queue_name: str, vt: int = 30, delay: int = 0, max_size: int = 65536
+    ) -> None:
+        """Create a queue; ``QueueExistsException`` if the name is taken.
+
+        *vt* and *delay* are whole seconds, *max_size* is in bytes or -1 for no limit.
+        """
+        with translated_errors():
+            await self._open().create_queue(queue_name, vt=vt, delay=delay, maxsize=max_size)
+
+    async def list_queues(self) -> list[str]:
+        """Return the names of all queues of the namespace, sorted."""
+        with translated_errors():
+            return [self._text(name) for name in await self._open().list_queues()]
+
+    async def delete_queue(self, queue_name: str) -> None:
+        """Delete a queue with all its messages."""
+        with translated_errors():
+            await self._open().delete_queue(queue_name)
+
+    async def get_queue_attributes(self, queue_name: str) -> QueueAttributes:
+        """Describe a queue."""
+        with translated_errors():
+            return _attributes(await self._open().get_queue_attributes(queue_name))
+
+    async def set_queue_attributes(
+        self,
+        queue_name: str,
+        vt: int | None = None,
+        delay: int | None = None,
+        max_size: int | None = None,
+    ) -> QueueAttributes:
+        """Change what is stored on a queue, and describe it.
+
+        ``NoAttributesSpecified`` if there is nothing to change.
+        """
+        with translated_errors():
+            return _attributes(
+                await self._open().set_queue_attributes(
+                    queue_name, vt=vt, delay=delay, maxsize=max_size
+                )
+            )
+
+    async def send_message(
+        self, queue_name: str, contents: str | bytes, delay: int | None = None
+    ) -> str:
+        """Send a message and return its id; *delay* in seconds, by default the queue's.
+
+        ``InvalidValueException`` also for contents of more bytes than the queue allows.
+        """
+        if not isinstance(contents, str | bytes | bytearray | memoryview):
+            raise TypeError(f"contents must be str or bytes, not {type(contents).__name__}")
+        body = self._encoder.encode(contents)
+        with translated_errors():
+            return await self._open().send_message(queue_name, body, delay=delay)
+
+    async def receive_message(self, queue_name: str, vt: int | None = None) -> Message | None:
+        """Receive a message and hide it for *vt* seconds, by default the queue's.
+
+        Returns ``None`` at once if there is none. Delete the message when it is done, or it can
+        be received again.
+        """
+        with translated_errors():
+            return self._message(await self._open().receive_message(queue_name, vt=vt))
+
+    async def delete_message(self, queue_name: str, id: str) -> None:
+        """Delete a message; ``MessageNotFoundException`` without it, or without the queue."""
+        _check_id(id)
+        with translated_errors():
+            deleted = await self._open().delete_message(queue_name, id)
+        _require(deleted, queue_name, id)
+
+    async def pop_message(self, queue_name: str) -> Message | None:
+        """Receive a message and delete it, or return ``None`` at once if there is none.
+
+        If the reply is lost on its way, so is the message.
+        """
+        with translated_errors():
+            return self._message(await self._open().pop_message(queue_name))
+
+    async def change_message_visibility(self, queue_name: str, id: str, vt: int) -> None:
+        """Hide a message for *vt* seconds from now; 0 shows it.
+
+        ``MessageNotFoundException`` if it is not in the queue.
+        """
+        _check_id(id)
+        with translated_errors():
+            changed = await self._open().change_message_visibility(queue_name, id, vt)
+        _require(changed, queue_name, id)
+
+    async def quit(self) -> None:
+        """End the background task and close the Redis client that was handed over."""
+        await self.aclose()
+        await self._client.aclose()
+
+    async def aclose(self) -> None:
+        """End the background task; the Redis client stays open.
+
+        aiorsmq has no such method, and calling it is optional. A later call starts anew.
+        """
+        ending, loop = self._ending, self._loop
+        self._ending = self._loop = None
+        if ending is None:
+            return
+        if loop is asyncio.get_running_loop():
+            ending.detach()
+            await self._rsmq.aclose()
+        else:
+            ending()
+
+    def _open(self) -> RSMQ:
+        """Return a client for the running event loop.
+
+        One ends with its loop, while an ``AIORSMQ`` may see several, one ``asyncio.run`` after
+        another.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._ending is not None:
+                self._ending()
+            self._rsmq, self._loop = self._make(), loop
+            self._ending = weakref.finalize(self, _end, loop, self._rsmq)
+            self._ending.atexit = False
+        return self._rsmq
+
+    def _make(self) -> RSMQ:
+        with translated_errors():
+            return RSMQ(
+                client=self._client,
+                ns=self._namespace,
+                realtime=self._real_time,
+                options=_OPTIONS,
+            )
+
+    def _message(self, message: aiorsmq_ng.Message | None) -> Message | None:
+        if message is None:
+            return None
+        return Message(
+            contents=self._encoder.decode(message.body),
+            id=self._text(message.id),
+            fr=message.fr,
+            rc=message.rc,
+            sent=math.nan if message.sent is None else message.sent,
+        )
+
+    def _text(self, text: str) -> str:
+        return text if self._encoder.decode_responses else _DecodedText(text)
+
+
+class _DecodedText(str):
+    """A name or id as a client without ``decode_responses`` gets it.
+
+    aiorsmq hands out ``bytes`` there but takes only ``str``, so programs that work at all call
+    ``decode``, and shall go on working.
+    """
+
+    __slots__ = ()
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return str(self)
+
+
+def _attributes(attributes: aiorsmq_ng.QueueAttributes) -> QueueAttributes:
+    return QueueAttributes(
+        vt=int(attributes.vt),
+        delay=int(attributes.delay),
+        max_size=attributes.maxsize,
+        total_recv=attributes.totalrecv,
+        total_sent=attributes.totalsent,
+        created=attributes.created,
+        modified=attributes.modified,
+        messages=attributes.msgs,
+        hidden_messages=attributes.hiddenmsgs,
+    )
+
+
+def _check_id(id: str) -> None:
+    # RSMQ itself accepts the ids of other lengths that some clients make; aiorsmq does not.
+    if not isinstance(id, str) or len(id) != _ID_LENGTH:
+        raise InvalidValueException(f"message id {id!r} is not allowed: ids have 32 characters")
+
+
+def _require(found: bool, queue: str, id: str) -> None:
+    if not found:
+        raise MessageNotFoundException(f"message {id} is not in queue {queue!r}")
+
+
+_closing: set[asyncio.Task[None]] = set()
+
+
+def _end(loop: asyncio.AbstractEventLoop, rsmq: RSMQ) -> None:
+    """Close *rsmq* in its event loop; called from anywhere when nobody can use it any more."""
+
+    def close() -> None:
+        task = loop.create_task(rsmq.aclose())
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(close)

@@ -1,0 +1,57 @@
+"""The one place where this library's errors become those that aiorsmq users catch."""
+
+from __future__ import annotations
+
+from redis import exceptions as driver_errors
+
+from aiorsmq_ng import (
+    InvalidValue,
+    MessageTooLong,
+    NoAttributeSupplied,
+    QueueCorrupt,
+    QueueExists,
+    QueueFull,
+    QueueNotFound,
+    RSMQError,
+    Unavailable,
+)
+
+from . import exceptions
+
+# aiorsmq let the driver's errors pass, so its users catch those of redis-py when Redis fails.
+# The first class that fits counts.
+_TABLE: tuple[tuple[type[RSMQError], type[Exception]], ...] = (
+    (QueueExists, exceptions.QueueExistsException),
+    (QueueNotFound, exceptions.QueueNotFoundException),
+    (MessageTooLong, exceptions.InvalidValueException),
+    (InvalidValue, exceptions.InvalidValueException),
+    (NoAttributeSupplied, exceptions.NoAttributesSpecified),
+    (QueueCorrupt, driver_errors.ResponseError),
+    (QueueFull, driver_errors.OutOfMemoryError),
+    (Unavailable, driver_errors.ConnectionError),
+    (RSMQError, exceptions.AIORSMQException),
+)
+
+
+class translated_errors:  # noqa: N801 - reads as a statement
+    """Raise aiorsmq's error instead of ours, with ours as its cause."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, RSMQError):
+            raise translate(error) from error
+
+
+def translate(error: RSMQError) -> Exception:
+    """Return the error that a user of aiorsmq expects in place of *error*."""
+    theirs = next(theirs for ours, theirs in _TABLE if isinstance(error, ours))
+    return theirs(_sentence(error))
+
+
+def _sentence(error: RSMQError) -> str:
+    if isinstance(error, QueueExists):
+        # Its own sentence advises an argument that aiorsmq does not have.
+        return f"queue {error.queue!r} exists already in namespace {error.ns!r}"
+    return str(error)

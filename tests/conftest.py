@@ -1,0 +1,56 @@
+"""Fixtures shared by all tests: a real server, a namespace per test, an open client."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from redis.asyncio import Redis
+
+from aiorsmq_ng import RSMQ, Queue
+
+from .support.servers import test_server
+
+_used = pytest.StashKey[str]()
+
+
+@pytest.fixture(scope="session")
+def server_url(pytestconfig: pytest.Config) -> Iterator[str]:
+    """URL of the server that the tests of this run share."""
+    with test_server() as (url, kind):
+        pytestconfig.stash[_used] = kind
+        yield url
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    terminalreporter.write_line(f"server: {config.stash.get(_used, 'none was needed')}")
+
+
+@pytest.fixture
+def ns() -> str:
+    """A namespace of the test's own."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def rsmq(server_url: str, ns: str) -> AsyncIterator[RSMQ]:
+    """An open client."""
+    async with RSMQ(server_url, ns=ns) as client:
+        yield client
+
+
+@pytest.fixture
+async def queue(rsmq: RSMQ) -> Queue:
+    """A queue with RSMQ's defaults."""
+    return await rsmq.create_queue("jobs")
+
+
+@pytest.fixture
+async def raw(server_url: str) -> AsyncIterator[Redis]:
+    """A plain redis-py client, to see and to damage what is stored."""
+    client = Redis.from_url(server_url, decode_responses=False)
+    yield client
+    await client.aclose()

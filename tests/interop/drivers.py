@@ -1,0 +1,143 @@
+"""Installs the foreign clients and speaks with the processes that own them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+#: Kept between runs and out of git; remove it to install anew.
+CACHE = HERE.parents[1] / ".interop"
+NODE_RSMQ, PYRSMQ = "rsmq@0.12.4", "PyRSMQ==0.6.1"
+#: Less than the time limit of a test, so that a mute registry leads to a reason, not to a crash.
+INSTALL_LIMIT_S = 50
+
+
+class NotInstalled(Exception):
+    """A foreign client cannot be had here; the text says why."""
+
+
+class Refused(Exception):
+    """What a client answers instead of a result, under its own name for it."""
+
+    def __init__(self, code: str, text: str = "") -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+
+class Driver:
+    """A process that owns a foreign client and answers one line of JSON per line."""
+
+    def __init__(self, command: Sequence[str | Path], url: str, extra: Mapping[str, str]) -> None:
+        self._command = command
+        self._turn = threading.Lock()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            env={**os.environ, **extra, "RSMQ_INTEROP_URL": url},
+        )
+
+    def ask(self, request: Mapping[str, Any]) -> Any:
+        """Return the result of one call, or raise ``Refused``."""
+        talk_in, talk_out = self._process.stdin, self._process.stdout
+        assert talk_in
+        assert talk_out
+        with self._turn:
+            talk_in.write(json.dumps(request) + "\n")
+            talk_in.flush()
+            line = talk_out.readline()
+        if not line:
+            raise RuntimeError(f"{self._command} ended with {self._process.wait(10)}")
+        answer = json.loads(line)
+        if "err" in answer:
+            raise Refused(answer["err"], answer["msg"])
+        return answer["ok"]
+
+    def close(self) -> None:
+        """End the process: it leaves when its input ends."""
+        try:
+            with self._process:
+                self._process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+
+
+@contextmanager
+def node_driver(url: str) -> Iterator[Driver]:
+    """Run the npm package, installed if need be."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise NotInstalled("node and npm are not both on the PATH")
+    folder = CACHE / "node"
+    with _installation(folder, NODE_RSMQ, folder / "node_modules" / "rsmq") as needed:
+        if needed:
+            (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
+            # Without --prefix npm walks up to the nearest folder that looks like a package.
+            install = ("install", "--no-audit", "--no-fund", "--no-save", "--prefix", folder)
+            _run(npm, *install, NODE_RSMQ)
+    extra = {"NODE_PATH": str(folder / "node_modules")}
+    yield from _running([node, HERE / "node_driver.js"], url, extra)
+
+
+@contextmanager
+def pyrsmq_driver(url: str) -> Iterator[Driver]:
+    """Run PyRSMQ; its own environment, because it brings a top-level package ``tests`` along."""
+    folder = CACHE / "pyrsmq"
+    python = folder / "bin" / "python"
+    with _installation(folder, PYRSMQ, python) as needed:
+        if needed:
+            _run(sys.executable, "-m", "venv", "--clear", folder)
+            _run(python, "-m", "pip", "install", "--quiet", "--no-input", PYRSMQ)
+    yield from _running([python, "-I", HERE / "pyrsmq_driver.py"], url, {})
+
+
+@contextmanager
+def _installation(folder: Path, what: str, witness: Path) -> Iterator[bool]:
+    """Yield whether *what* has to be installed into *folder*; one run at a time may do it."""
+    folder.parent.mkdir(exist_ok=True)
+    stamp = folder / "installed"
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder.mkdir(exist_ok=True)
+        done = stamp.is_file() and stamp.read_text(encoding="utf-8") == what and witness.exists()
+        yield not done
+        # Written last, so that an installation that was broken off is made anew.
+        if not done:
+            stamp.write_text(what, encoding="utf-8")
+
+
+def _run(*command: str | Path) -> None:
+    try:
+        subprocess.run(
+            command,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=INSTALL_LIMIT_S,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(getattr(error, "output", None) or "")[-400:]
+        raise NotInstalled(f"{error}\n{said}".strip()) from None
+
+
+def _running(command: Sequence[str | Path], url: str, extra: Mapping[str, str]) -> Iterator[Driver]:
+    driver = Driver(command, url, extra)
+    try:
+        yield driver
+    finally:
+        driver.close()

@@ -1,0 +1,40 @@
+"""A driver that follows a script instead of talking to Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiorsmq_ng.transport.base import Command
+from aiorsmq_ng.transport.coalescing import Transport
+
+
+class ScriptedDriver:
+    """Answers every command by *answer*, which may raise or return a future to wait for."""
+
+    def __init__(self, answer: Callable[[Command], Any]) -> None:
+        self.answer = answer
+        self.commands: list[Command] = []
+        self.closed = False
+
+    async def execute(self, command: Command) -> Any:
+        self.commands.append(command)
+        command.written = True
+        reply = self.answer(command)
+        return await reply if isinstance(reply, asyncio.Future) else reply
+
+    def listener(self) -> Any:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def transport_on(driver: ScriptedDriver, *, deadline_s: float = 5, connections: int = 4):
+    """Return a transport on *driver*."""
+
+    async def connect() -> ScriptedDriver:
+        return driver
+
+    return Transport(connect, deadline_s=deadline_s, connections=connections)

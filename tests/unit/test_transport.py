@@ -1,0 +1,363 @@
+"""The transport joins operations, keeps their fates apart, and survives its callers."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aiorsmq_ng import (
+    LeaseLost,
+    MessageTooLong,
+    QueueCorrupt,
+    QueueNotFound,
+    RSMQError,
+    SendUnknown,
+    Unavailable,
+)
+from aiorsmq_ng.protocol import messages, queues
+from aiorsmq_ng.protocol.keys import Namespace
+from aiorsmq_ng.protocol.messages import Receipt
+from aiorsmq_ng.transport.base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+
+from ..support.driver import ScriptedDriver, transport_on
+
+KEYS = Namespace("rsmq").queue("jobs")
+OTHER = Namespace("rsmq").queue("other")
+ID = b"g73zkl38qz" + b"x" * 22
+
+
+def send(body=b"x", keys=KEYS):
+    return messages.send(keys, [body], delay_ms=-1, entropy=bytes(22), channel="w")
+
+
+def parts(command):
+    """Return the operations' own arguments of an EVALSHA with two keys and a channel."""
+    return list(command.words[3 + command.words[2] + 1 :])
+
+
+def bodies(command):
+    return parts(command)[3::4]
+
+
+def echo(command):
+    """Answer a send with one id per part."""
+    return [[ID] for _ in bodies(command)]
+
+
+@asynccontextmanager
+async def running(answer, **settings):
+    driver = ScriptedDriver(answer)
+    transport = transport_on(driver, **settings)
+    try:
+        yield driver, transport
+    finally:
+        await transport.aclose()
+
+
+async def test_operations_of_one_tick_share_one_call_in_order():
+    async with running(echo) as (driver, transport):
+        await transport.start()
+        ids = await asyncio.gather(*(transport.run(send(b"%d" % i)) for i in range(50)))
+
+    assert len(driver.commands) == 1
+    assert bodies(driver.commands[0]) == [b"%d" % i for i in range(50)]
+    assert ids == [[ID.decode()]] * 50
+
+
+async def test_operations_on_different_queues_never_share_a_call():
+    async with running(echo) as (driver, transport):
+        await transport.start()
+        await asyncio.gather(transport.run(send()), transport.run(send(keys=OTHER)))
+
+    assert len(driver.commands) == 2
+
+
+async def test_what_comes_while_two_calls_run_gathers_for_the_next():
+    gates = []
+
+    def answer(command):
+        gates.append(asyncio.get_running_loop().create_future())
+        return gates[-1]
+
+    async with running(answer) as (driver, transport):
+        await transport.start()
+        tasks = []
+        for i in range(10):
+            tasks.append(asyncio.create_task(transport.run(send(b"%d" % i))))
+            await asyncio.sleep(0.001)
+        assert [len(bodies(c)) for c in driver.commands] == [1, 1]
+        gates[0].set_result([[ID]])
+        await tasks[0]
+        while len(driver.commands) < 3:
+            await asyncio.sleep(0)
+        gates[1].set_result([[ID]])
+        gates[2].set_result([[ID]] * 8)
+        await asyncio.gather(*tasks)
+
+    assert bodies(driver.commands[2]) == [b"%d" % i for i in range(2, 10)]
+
+
+async def test_call_carries_a_bounded_number_of_messages():
+    async with running(echo) as (driver, transport):
+        await transport.start()
+        await asyncio.gather(*(transport.run(send()) for _ in range(600)))
+
+    assert sorted(len(bodies(c)) for c in driver.commands) == [88, 256, 256]
+
+
+async def test_call_carries_a_bounded_number_of_bytes():
+    async with running(echo) as (driver, transport):
+        await transport.start()
+        await asyncio.gather(*(transport.run(send(bytes(400_000))) for _ in range(5)))
+
+    assert sorted(len(bodies(c)) for c in driver.commands) == [1, 2, 2]
+
+
+async def test_failure_of_one_operation_is_its_own():
+    def answer(command):
+        return [[b"messageTooLong", 9, 1] if body == b"bad" else [ID] for body in bodies(command)]
+
+    async with running(answer) as (driver, transport):
+        await transport.start()
+        good, bad, also_good = await asyncio.gather(
+            *(transport.run(send(body)) for body in (b"a", b"bad", b"b")), return_exceptions=True
+        )
+
+    assert len(driver.commands) == 1
+    assert good == also_good == [ID.decode()]
+    assert isinstance(bad, MessageTooLong)
+
+
+async def test_code_word_reaches_every_caller_as_an_error_of_its_own():
+    async with running(lambda _: b"queueNotFound") as (_, transport):
+        await transport.start()
+        errors = await asyncio.gather(
+            *(transport.run(send()) for _ in range(3)), return_exceptions=True
+        )
+
+    assert all(isinstance(e, QueueNotFound) for e in errors)
+    assert len({id(e) for e in errors}) == 3
+
+
+async def test_missing_script_is_sent_with_its_text_once():
+    def answer(command):
+        if command.words[0] == "EVALSHA":
+            raise ScriptMissing
+        return [[ID]]
+
+    async with running(answer) as (driver, transport):
+        assert await transport.run(send()) == [ID.decode()]
+
+    assert [c.words[0] for c in driver.commands] == ["EVALSHA", "EVAL"]
+    assert driver.commands[1].words[1] == send().script.source
+
+
+async def test_command_that_did_not_run_is_tried_again():
+    failures = [NotExecuted("loading"), NotExecuted("loading")]
+
+    def answer(command):
+        if failures:
+            raise failures.pop()
+        return [[ID]]
+
+    async with running(answer) as (driver, transport):
+        assert await transport.run(send()) == [ID.decode()]
+
+    assert len(driver.commands) == 3
+
+
+async def test_server_that_stays_away_gives_one_sentence_at_the_deadline():
+    def answer(command):
+        raise NotExecuted("connection refused")
+
+    async with running(answer, deadline_s=0.2) as (_, transport):
+        with pytest.raises(Unavailable, match=r"connection refused .gave up after 0.2 s") as caught:
+            await transport.run(send())
+
+    assert caught.value.executed is False
+    assert caught.value.passing
+
+
+async def test_lost_reply_of_a_send_is_not_repeated_and_says_so():
+    def answer(command):
+        raise ReplyLost("connection reset")
+
+    async with running(answer) as (driver, transport):
+        with pytest.raises(SendUnknown) as caught:
+            await transport.run(send())
+
+    assert len(driver.commands) == 1
+    assert caught.value.executed is None
+
+
+async def test_lost_reply_of_a_look_is_asked_for_again():
+    replies = [[b"b", b"a"]]
+
+    def answer(command):
+        if len(driver.commands) == 1:
+            raise ReplyLost("connection reset")
+        return replies[0]
+
+    async with running(answer) as (driver, transport):
+        assert await transport.run(queues.list_all(Namespace("rsmq"))) == ["a", "b"]
+
+    assert len(driver.commands) == 2
+
+
+async def test_server_that_never_answers_ends_at_the_deadline():
+    async with running(
+        lambda _: asyncio.get_running_loop().create_future(), deadline_s=0.1
+    ) as (_, transport):
+        with pytest.raises(SendUnknown, match="not answer in time"):
+            await transport.run(send())
+
+
+async def test_keys_of_another_layout_are_a_corrupt_queue():
+    def answer(command):
+        raise WrongLayout("wrongType")
+
+    async with running(answer) as (_, transport):
+        with pytest.raises(QueueCorrupt, match="another type"):
+            await transport.run(send())
+
+
+def leased(*ids):
+    row = [30000, 0]
+    for id in ids:
+        row += [id, b"body", 1, 17]
+    return row
+
+
+async def test_message_taken_for_a_cancelled_caller_is_given_back():
+    gate = asyncio.get_running_loop().create_future()
+
+    def answer(command):
+        return gate if b"count" not in command.words and len(driver.commands) == 1 else [1]
+
+    async with running(answer) as (driver, transport):
+        task = asyncio.create_task(transport.run(messages.receive(KEYS, 1, vt_ms=-1)))
+        while not getattr(driver, "commands", None):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        gate.set_result([leased(ID)])
+
+    give_back = driver.commands[1]
+    assert list(give_back.words)[-4:] == [ID.decode(), 1, 17, 0]
+
+
+async def test_message_whose_caller_is_cancelled_as_it_arrives_is_given_back():
+    gate = asyncio.get_running_loop().create_future()
+
+    def answer(command):
+        return gate if len(driver.commands) == 1 else [1]
+
+    async with running(answer) as (driver, transport):
+        operation = messages.receive(KEYS, 1, vt_ms=-1)
+        await transport.start()
+        task = asyncio.create_task(transport.run(operation))
+        while not driver.commands:
+            await asyncio.sleep(0)
+        settle = transport._settle_all
+
+        def settle_then_cancel(batch, reply):
+            settle(batch, reply)
+            task.cancel()
+
+        transport._settle_all = settle_then_cancel
+        gate.set_result([leased(ID)])
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        transport._settle_all = settle
+
+    assert len(driver.commands) == 2
+    assert list(driver.commands[1].words)[-4:] == [ID.decode(), 1, 17, 0]
+
+
+async def test_cancelling_one_caller_leaves_its_neighbours_alone():
+    gate = asyncio.get_running_loop().create_future()
+    async with running(lambda _: gate) as (driver, transport):
+        await transport.start()
+        tasks = [asyncio.create_task(transport.run(send(b"%d" % i))) for i in range(3)]
+        while not driver.commands:
+            await asyncio.sleep(0)
+        tasks[1].cancel()
+        gate.set_result([[ID]] * 3)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert results[0] == results[2] == [ID.decode()]
+    assert isinstance(results[1], asyncio.CancelledError)
+
+
+async def test_operation_cancelled_before_its_call_is_not_sent():
+    gates = []
+
+    def answer(command):
+        gates.append(asyncio.get_running_loop().create_future())
+        return gates[-1]
+
+    async with running(answer) as (driver, transport):
+        await transport.start()
+        tasks = []
+        for i in range(3):
+            tasks.append(asyncio.create_task(transport.run(send(b"%d" % i))))
+            await asyncio.sleep(0.001)
+        tasks[2].cancel()
+        for gate in gates:
+            gate.set_result([[ID]])
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [bodies(c) for c in driver.commands] == [[b"0"], [b"1"]]
+
+
+async def test_many_busy_queues_take_turns_on_few_connections():
+    async with running(echo, connections=1) as (driver, transport):
+        await transport.start()
+        keys = [Namespace("rsmq").queue(f"q{i}") for i in range(20)]
+        await asyncio.gather(*(transport.run(send(keys=k)) for k in keys for _ in range(3)))
+
+    assert len(driver.commands) == 20
+
+
+async def test_closed_transport_refuses_with_a_sentence():
+    async with running(echo) as (driver, transport):
+        await transport.run(send())
+
+    assert driver.closed
+    with pytest.raises(Unavailable, match="closed") as caught:
+        await transport.run(send())
+    assert not caught.value.passing
+
+
+async def test_closing_finishes_calls_under_way():
+    gate = asyncio.get_running_loop().create_future()
+    async with running(lambda _: gate) as (driver, transport):
+        task = asyncio.create_task(transport.run(send()))
+        while not driver.commands:
+            await asyncio.sleep(0)
+        closing = asyncio.create_task(transport.aclose())
+        await asyncio.sleep(0)
+        gate.set_result([[ID]])
+        await closing
+
+    assert await task == [ID.decode()]
+
+
+async def test_transport_closed_by_another_task_than_its_opener_is_fine():
+    driver = ScriptedDriver(echo)
+    transport = transport_on(driver)
+    await asyncio.create_task(transport.start())
+    await transport.run(send())
+    await asyncio.create_task(transport.aclose())
+
+    assert driver.closed
+
+
+async def test_every_failure_of_an_operation_is_an_error_of_ours():
+    receipt = Receipt(ID.decode(), 1, 5)
+    async with running(lambda _: [[0]]) as (_, transport):
+        with pytest.raises(LeaseLost) as caught:
+            await transport.run(messages.ack(KEYS, receipt))
+
+    assert isinstance(caught.value, RSMQError)
