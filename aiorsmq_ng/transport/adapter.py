@@ -16,8 +16,16 @@ from ..errors import QueueFull, Unavailable
 from ..protocol.operation import Reply
 from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 
-# What a server says when it cannot serve now but may soon: nothing ran.
+# What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
+# some of these and takes the code word off their text.
 _TRY_LATER = (
+    driver_errors.BusyLoadingError,
+    driver_errors.ReadOnlyError,
+    driver_errors.MasterDownError,
+    driver_errors.ClusterDownError,
+    driver_errors.TryAgainError,
+)
+_TRY_LATER_WORDS = (
     "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN", "TRYAGAIN"
 )  # fmt: skip
 _NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
@@ -93,11 +101,8 @@ class PoolDriver:
         try:
             fresh: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
             return fresh
-        except driver_errors.AuthenticationError as error:
-            explain(error)
-        except driver_errors.ResponseError as error:
-            explain(error)
         except (driver_errors.RedisError, OSError) as error:
+            _refused_at_connect(error)
             if self._revive is not None:
                 await self._revive()
             raise NotExecuted(_sentence(error)) from error
@@ -127,9 +132,8 @@ class ClusterDriver:
         """Run *command* on the node that holds its keys."""
         try:
             await self._client.initialize()
-        except driver_errors.AuthenticationError as error:
-            explain(error)
         except (driver_errors.RedisError, OSError) as error:
+            _refused_at_connect(error)
             raise NotExecuted(_sentence(error)) from error
         command.written = True
         try:
@@ -211,14 +215,14 @@ def explain(error: Exception) -> NoReturn:
         raise ScriptMissing from None
     if "WRONGTYPE" in text:
         raise WrongLayout("wrongType") from None
-    if word == "OOM" or "OOM command not allowed" in text:
+    if isinstance(error, driver_errors.OutOfMemoryError) or "OOM command not allowed" in text:
         raise QueueFull(
             "redis is out of memory and stores nothing more; "
             "consume messages or raise its maxmemory"
         ) from None
     if _denied(error, word, text):
         raise Unavailable(f"redis refused access: {text}; check user, password and ACL") from None
-    if isinstance(error, driver_errors.BusyLoadingError) or any(w in text for w in _TRY_LATER):
+    if isinstance(error, _TRY_LATER) or any(word in text for word in _TRY_LATER_WORDS):
         raise NotExecuted(text) from error
     if word in ("MOVED", "ASK") or isinstance(error, driver_errors.MovedError):
         raise Unavailable(
@@ -246,6 +250,13 @@ def _denied(error: Exception, word: str, text: str) -> bool:
         or "invalid username-password" in text
         or "invalid password" in text
     )
+
+
+def _refused_at_connect(error: Exception) -> None:
+    """Raise if the server answered, but with a refusal; redis-py wraps that as an outage."""
+    for cause in (error, error.__cause__, error.__context__):
+        if isinstance(cause, driver_errors.ResponseError | driver_errors.AuthenticationError):
+            explain(cause)
 
 
 async def _usable(connection: AbstractConnection) -> bool:

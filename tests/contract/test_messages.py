@@ -326,7 +326,9 @@ async def test_delete_many_tells_which_were_there(queue):
 async def test_delete_of_one_message_by_many_tasks_succeeds_once(queue):
     id = await queue.send("x")
 
-    assert sorted(await asyncio.gather(*(queue.delete(id) for _ in range(10)))) == [False] * 9 + [True]
+    assert sorted(await asyncio.gather(*(queue.delete(id) for _ in range(10)))) == [False] * 9 + [
+        True
+    ]
 
 
 async def test_delete_by_the_name_of_an_attribute_is_refused(queue):

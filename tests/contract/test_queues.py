@@ -168,7 +168,12 @@ async def test_attributes_count_every_state_exactly(rsmq, queue, raw, ns):
     attributes = await queue.attributes()
 
     assert first.text == "ready"
-    assert (attributes.msgs, attributes.ready, attributes.delayed, attributes.leased) == (4, 2, 1, 1)
+    assert (attributes.msgs, attributes.ready, attributes.delayed, attributes.leased) == (
+        4,
+        2,
+        1,
+        1,
+    )
     assert attributes.hiddenmsgs == 2
     assert (attributes.totalsent, attributes.totalrecv) == (4, 2)
     assert attributes.exact
@@ -244,7 +249,12 @@ async def test_purge_of_everything_keeps_the_attributes(queue, raw, ns):
 
     assert await queue.purge(leased=True) == 10
     attributes = await queue.attributes()
-    assert (attributes.msgs, attributes.vt, attributes.totalsent, attributes.totalrecv) == (0, 11, 10, 4)
+    assert (attributes.msgs, attributes.vt, attributes.totalsent, attributes.totalrecv) == (
+        0,
+        11,
+        10,
+        4,
+    )
     assert await raw.hlen(f"{ns}:jobs:Q") == 7
 
 

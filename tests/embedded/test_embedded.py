@@ -16,8 +16,14 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from aiorsmq_ng import embedded
-from aiorsmq_ng.embedded import EmbeddedServer, ServerBinary, default_folder, find_binary, status
+from aiorsmq_ng.embedded import (
+    EmbeddedServer,
+    ServerBinary,
+    default_folder,
+    find_binary,
+    locks,
+    status,
+)
 from aiorsmq_ng.errors import InvalidValue, Unavailable
 
 ROOT = Path(__file__).parents[2]
@@ -145,7 +151,7 @@ def test_acquire_starts_a_durable_private_server(folder: Path) -> None:
         assert os.getsid(pid) != os.getsid(0)
         for name, value in {
             b"appendonly": b"yes",
-            b"appendfsync": b"everysec",
+            b"appendfsync": b"always",
             b"aof-use-rdb-preamble": b"no",
             b"save": b"",
             b"port": b"0",
@@ -290,8 +296,8 @@ def test_fork_while_a_lock_is_held_does_not_keep_it(tmp_path: Path) -> None:
     """A fork in the middle of a start does not block the folder for the life of the child."""
     source = """
         import fcntl
-        from aiorsmq_ng.embedded import _LockFile
-        held = _LockFile(Path(sys.argv[1]))
+        from aiorsmq_ng.embedded.locks import LockFile
+        held = LockFile(Path(sys.argv[1]))
         assert held.attempt(fcntl.LOCK_EX)
         read, write = os.pipe()
         child = os.fork()
@@ -300,7 +306,7 @@ def test_fork_while_a_lock_is_held_does_not_keep_it(tmp_path: Path) -> None:
             os.read(read, 1)
             os._exit(0)
         held.close()
-        again = _LockFile(Path(sys.argv[1]))
+        again = LockFile(Path(sys.argv[1]))
         while not again.attempt(fcntl.LOCK_EX):
             pass
         print(os.waitpid(child, os.WNOHANG))
@@ -540,7 +546,7 @@ def test_acquire_while_another_process_hangs_at_the_gate_ends_in_time(
     folder.mkdir()
     with (folder / "gate.lock").open("w") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
-        monkeypatch.setattr(embedded._gate.__wrapped__, "__defaults__", (0.1,))  # type: ignore[attr-defined]
+        monkeypatch.setattr(locks.gate.__wrapped__, "__defaults__", (0.1,))  # type: ignore[attr-defined]
 
         with pytest.raises(Unavailable, match="look for a hanging process"):
             EmbeddedServer.acquire(folder)

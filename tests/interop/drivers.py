@@ -130,9 +130,15 @@ def _run(*command: str | Path) -> None:
             errors="replace",
             timeout=INSTALL_LIMIT_S,
         )
-    except (OSError, subprocess.SubprocessError) as error:
-        said = str(getattr(error, "output", None) or "")[-400:]
-        raise NotInstalled(f"{error}\n{said}".strip()) from None
+    except subprocess.CalledProcessError as error:
+        # The first lines name the cause, the others what could be done about it.
+        causes = [line for line in error.output.splitlines() if "error" in line.lower()]
+        said = " / ".join(causes[:2]) or error.output[-200:]
+        raise NotInstalled(
+            f"{Path(command[0]).name} ended with {error.returncode}: {said}"
+        ) from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotInstalled(str(error)) from None
 
 
 def _running(command: Sequence[str | Path], url: str, extra: Mapping[str, str]) -> Iterator[Driver]:

@@ -292,6 +292,7 @@ async def test_send_many_is_received_in_order(rsmq: RSMQ, receiver: Peer) -> Non
     got = [await receiver.receive("jobs") for _ in bodies]
 
     assert [(m.id, m.body) for m in got if m] == list(zip(ids, bodies, strict=True))
+    assert (await receiver.attributes("jobs"))["totalsent"] == 50
 
 
 async def test_receive_many_of_other_client_keeps_order(rsmq: RSMQ, foreign: Foreign) -> None:
@@ -302,6 +303,7 @@ async def test_receive_many_of_other_client_keeps_order(rsmq: RSMQ, foreign: For
     got = await rsmq.queue("jobs").receive_many(100)
 
     assert [(m.id, m.text) for m in got] == list(zip(ids, bodies, strict=True))
+    assert (await foreign.attributes("jobs"))["totalrecv"] == 50
 
 
 @pytest.mark.node

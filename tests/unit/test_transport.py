@@ -205,9 +205,10 @@ async def test_lost_reply_of_a_look_is_asked_for_again():
 
 
 async def test_server_that_never_answers_ends_at_the_deadline():
-    async with running(
-        lambda _: asyncio.get_running_loop().create_future(), deadline_s=0.1
-    ) as (_, transport):
+    async with running(lambda _: asyncio.get_running_loop().create_future(), deadline_s=0.1) as (
+        _,
+        transport,
+    ):
         with pytest.raises(SendUnknown, match="not answer in time"):
             await transport.run(send())
 

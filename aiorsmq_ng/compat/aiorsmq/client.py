@@ -13,8 +13,8 @@ from redis.asyncio import Redis
 import aiorsmq_ng
 from aiorsmq_ng import RSMQ, Options
 
-from .errors import translated_errors
 from .exceptions import InvalidValueException, MessageNotFoundException
+from .translation import translated_errors
 
 _ID_LENGTH = 32
 # aiorsmq takes any namespace; the colon is the only odd character that people put into one.
@@ -131,8 +131,7 @@ class AIORSMQ:
 
         ``InvalidValueException`` also for contents of more bytes than the queue allows.
         """
-        if not isinstance(contents, str | bytes | bytearray | memoryview):
-            raise TypeError(f"contents must be str or bytes, not {type(contents).__name__}")
+        # As the Redis client itself would: text in its encoding, its DataError for other types.
         body = self._encoder.encode(contents)
         with translated_errors():
             return await self._open().send_message(queue_name, body, delay=delay)

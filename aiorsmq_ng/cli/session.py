@@ -1,0 +1,128 @@
+"""What every command shares: the global options, and the way to an open client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+import click
+
+import aiorsmq_ng
+
+R = TypeVar("R")
+Callback = TypeVar("Callback", bound=Callable[..., Any])
+
+#: What the library takes when it is told nothing.
+DEFAULT_URL, DEFAULT_NAMESPACE = "redis://localhost:6379", "rsmq"
+#: Somebody waits at the terminal: rather an early answer than the last chance.
+_DEADLINE_S, _CONNECT_S = 5.0, 2.0
+
+
+@dataclass(slots=True)
+class Settings:
+    """The global options as they were given."""
+
+    redis_url: str | None = None
+    namespace: str | None = None
+    verbose: bool = False
+
+    def client(
+        self, *, url: str = DEFAULT_URL, namespace: str = DEFAULT_NAMESPACE
+    ) -> aiorsmq_ng.RSMQ:
+        """Return a client, not open yet; the arguments stand in for options not given."""
+        return aiorsmq_ng.RSMQ(
+            _checked(self.redis_url or url),
+            ns=namespace if self.namespace is None else self.namespace,
+            options=aiorsmq_ng.Options(deadline=_DEADLINE_S, connect_timeout=_CONNECT_S),
+        )
+
+
+def seconds(value: str | float) -> int | float:
+    """Read an option in seconds; whole ones become ``int``, so that they are printed like that."""
+    try:
+        number = float(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a number of seconds") from None
+    return int(number) if number.is_integer() else number
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value not in (None, False):
+        setattr(current_settings(context), str(parameter.name), value)
+
+
+def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
+    """Accept the global options; hidden on commands, where the group's help shows them."""
+    # Only the group looks at the environment, so that an option given to it is not overruled.
+    envvar = None if hidden else ["RSMQ_URL", "REDIS_URL"]
+
+    def decorate(function: Callback) -> Callback:
+        common: dict[str, Any] = {"callback": _keep, "expose_value": False, "hidden": hidden}
+        for option in (
+            click.option("-v", "--verbose", is_flag=True, help=_VERBOSE_HELP, **common),
+            click.option("--ns", "namespace", metavar="NAME", help=_NAMESPACE_HELP, **common),
+            click.option(
+                "-r", "--redis-url", metavar="URL", envvar=envvar, help=_URL_HELP, **common
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_URL_HELP = (
+    "The server: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, or "
+    f"embedded:// for one of your own. From RSMQ_URL, then REDIS_URL; else {DEFAULT_URL}. "
+    "A password is safer there than here, where other users can see it."
+)
+_NAMESPACE_HELP = f"The namespace: the prefix of all keys.  [default: {DEFAULT_NAMESPACE}]"
+_VERBOSE_HELP = "Show the log, and where an error came from, on stderr."
+
+
+def current_settings(context: click.Context | None = None) -> Settings:
+    """Return the settings of the command that runs."""
+    return (context or click.get_current_context()).ensure_object(Settings)
+
+
+def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]]) -> R:
+    """Open a client, run *work* with it, and close it."""
+
+    async def session() -> R:
+        async with current_settings().client() as rsmq:
+            return await work(rsmq)
+
+    return finish(session)
+
+
+def finish(session: Callable[[], Awaitable[R]]) -> R:
+    """Run a coroutine to its end; what the library does not allow is an error in usage."""
+    log = logging.StreamHandler()
+    log.setLevel(logging.DEBUG if current_settings().verbose else logging.WARNING)
+    logging.basicConfig(level=log.level, format="rsmqctl: %(message)s", handlers=[log])
+    try:
+        return anyio.run(session)
+    except aiorsmq_ng.InvalidValue as error:
+        raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+def examples(*lines: str) -> str:
+    """Return an epilog that shows *lines* as they are."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _checked(url: str) -> str:
+    """Refuse a URL whose password would be taken for a port: the driver's error shows it."""
+    try:
+        urlsplit(url).port  # noqa: B018 - raises for a port that is none
+    except ValueError:
+        if "," not in url:  # a list of hosts is for the library to take apart
+            raise aiorsmq_ng.InvalidValue(
+                "the port in the url is not a number; write '/', '#', '?' and '@' in a password "
+                "as %2F, %23, %3F and %40"
+            ) from None
+    return url

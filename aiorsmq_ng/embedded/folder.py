@@ -1,0 +1,91 @@
+"""Where the data of an embedded server lies, and its address."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import Unavailable
+from .binary import read_record
+
+_log = logging.getLogger(__name__)
+
+# sun_path has 108 bytes on Linux and 104 on macOS, both with a closing NUL.
+_SOCKET_PATH_BYTES = 103
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn an error of the file system into a sentence about *folder*."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(
+            f"data folder {str(folder)!r} cannot be used: {error}; choose a folder on a local "
+            f"disk that you may write to, for example with AIORSMQ_DATA_DIR"
+        ) from error
+
+
+def default_folder() -> Path:
+    """Return the data folder for users who name none.
+
+    It is ``AIORSMQ_DATA_DIR``, or ``aiorsmq-ng/default`` in ``XDG_STATE_HOME`` (``~/.local/state``
+    if unset), or, with a logged warning, a temporary folder where neither can be written.
+    """
+    if named := os.environ.get("AIORSMQ_DATA_DIR"):
+        return Path(named).expanduser()
+    home = os.environ.get("HOME", "")
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path(home, ".local", "state"))
+    if state.is_absolute():
+        folder = state / "aiorsmq-ng" / "default"
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        if os.access(existing, os.W_OK | os.X_OK):
+            return folder
+    folder = private_folder(tempfile.gettempdir()) / "default"
+    _log.warning("keeping data in %s until a reboot; set AIORSMQ_DATA_DIR to keep it", folder)
+    return folder
+
+
+def private_folder(parent: str) -> Path:
+    """Make a folder of this user in *parent*, where every user of the machine may write."""
+    folder = Path(parent, f"aiorsmq-{os.getuid()}")
+    with explained(folder):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise PermissionError("it is not a private folder of this user")
+    return folder
+
+
+def resolve(folder: Path | None) -> Path:
+    """Return the absolute path of *folder*, or of the default one."""
+    return (default_folder() if folder is None else Path(folder).expanduser()).resolve()
+
+
+def prepare(folder: Path) -> None:
+    """Make *folder* private and ready, or refuse one that holds something else."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    foreign = {entry.name for entry in folder.iterdir()} - {"gate.lock", "lost+found"}
+    # users.lock is older than everything else in a folder of ours, so it is looked for last.
+    if foreign and read_record(folder) is None and not (folder / "users.lock").exists():
+        raise Unavailable(
+            f"folder {str(folder)!r} holds other files ({min(foreign)!r}) and no data of "
+            f"aiorsmq-ng; choose a new or empty folder"
+        )
+    folder.chmod(0o700)
+
+
+def socket_path(folder: Path) -> Path:
+    """Return the address of the server of *folder*, short enough for a unix socket."""
+    path = folder / "server.sock"
+    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES:
+        return path
+    # Not in XDG_RUNTIME_DIR or TMPDIR: all processes must agree, whatever their environment.
+    digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]
+    return private_folder("/tmp") / f"{digest}.sock"  # noqa: S108 - checked to be private

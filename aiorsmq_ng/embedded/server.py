@@ -1,0 +1,306 @@
+"""Run a private Redis or Valkey server for as long as somebody on this machine uses it.
+
+Plain blocking code: call it from a worker thread. A data folder has one server, which any number
+of processes share by three ``flock`` files. The kernel drops a lock together with its process,
+so a crash leaves nothing to repair. ``gate.lock`` is held while somebody starts or stops the
+server. ``users.lock`` is held shared by every user: whoever gets it alone is the last one.
+``server.lock`` is opened here and inherited by the server: while it is held the server lives, and
+a second server on the same files cannot start.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+from ..errors import InvalidValue, Unavailable
+from .binary import LAYOUT, ServerBinary, find_binary, read_record
+from .folder import explained, prepare, private_folder, resolve, socket_path
+from .locks import POLL_S, LockFile, at_fork, gate
+
+_log = logging.getLogger(__name__)
+
+# Syncing the append-only file to a slow disk is what takes time at the end.
+_STOP_S = 30.0
+# No preamble: a snapshot inside the append-only file would tie the data to one engine and version.
+# Daemonized: outside our process tree the server leaves no zombie and needs no one to wait for it.
+_OPTIONS = (  # noqa: SIM905 - reads like the command line it is
+    "--port 0 --unixsocketperm 700 --appendonly yes --aof-use-rdb-preamble no "
+    "--maxmemory-policy noeviction --daemonize yes"
+).split()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """A snapshot: ``binary`` ran last here, ``pid`` is known only while the server runs.
+
+    ``in_use`` is ``None`` when nobody can tell: never used, or being started or stopped.
+    """
+
+    folder: Path
+    socket: Path
+    running: bool
+    in_use: bool | None
+    binary: ServerBinary | None
+    pid: int | None
+
+
+def _ask(address: Path, *words: bytes) -> bytes | None:
+    """Send one command; return the first line of the reply, or None if nobody answers."""
+    request = b"*%d\r\n" % len(words)
+    request += b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(1.0)
+        connection.connect(os.fsencode(address))
+        connection.sendall(request)
+        return connection.recv(512).split(b"\r\n")[0] or None
+    return None
+
+
+def _bring_up(folder: Path, address: Path, fsync: str, timeout_s: float) -> ServerBinary:
+    """Start the server unless it runs, and wait until it serves; the caller holds the gate."""
+    deadline = time.monotonic() + timeout_s
+    started: ServerBinary | None = None
+    while (reply := _ask(address, b"PING")) is None or reply.startswith(b"-LOADING"):
+        if reply is not None:
+            # It is reading its data: alive, however long that takes.
+            deadline = time.monotonic() + timeout_s
+        with closing(LockFile(folder / "server.lock")) as lock:
+            if lock.attempt(fcntl.LOCK_EX):
+                if started is not None:
+                    raise _death(folder, started)
+                started = find_binary(folder)
+                _spawn(started, folder, address, fsync, lock, timeout_s)
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"server of {str(folder)!r} did not answer within {timeout_s:g} s; "
+                f"look into {str(folder / 'server.log')!r}"
+            )
+        time.sleep(POLL_S)
+    if started is not None:
+        _log.info("started %s for %s", started, folder)
+        draft = folder / "server.json.new"
+        draft.write_text(json.dumps({"layout": LAYOUT, **asdict(started)}))
+        draft.replace(folder / "server.json")
+    elif fsync == "always":
+        # Somebody who asked for less started it; the safest wish wins.
+        _ask(address, b"CONFIG", b"SET", b"appendfsync", b"always")
+    return started or read_record(folder) or find_binary(folder)
+
+
+def _spawn(
+    binary: ServerBinary, folder: Path, address: Path, fsync: str, lock: LockFile, timeout_s: float
+) -> None:
+    log, pidfile = folder / "server.log", folder / "server.pid"
+    pidfile.unlink(missing_ok=True)
+    if log.exists():
+        log.replace(folder / "server.log.old")
+    command = [binary.path, *_OPTIONS, "--save", "", "--appendfsync", fsync, "--dir", str(folder)]
+    command += ["--unixsocket", str(address), "--logfile", str(log), "--pidfile", str(pidfile)]
+    try:
+        with log.open("ab") as output:
+            subprocess.run(  # noqa: S603 - the user chooses the program
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Redis 7 does not start in a locale that the machine lacks, and needs none.
+                env={**os.environ, "LC_ALL": "C"},
+                pass_fds=(lock.fd,),
+                start_new_session=True,
+                timeout=timeout_s,
+                check=True,
+            )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise _death(folder, binary) from error
+
+
+def _death(folder: Path, binary: ServerBinary) -> Unavailable:
+    lines = (folder / "server.log").read_text(errors="replace").splitlines()
+    said = " | ".join(filter(None, map(str.strip, lines[-5:]))) or "nothing"
+    return Unavailable(
+        f"{binary} died at start and said: {said}; mend the cause, or choose another data "
+        f"folder than {str(folder)!r}"
+    )
+
+
+def _stop(folder: Path, address: Path) -> None:
+    """Shut the server down and wait until it is gone; the caller holds the gate."""
+    deadline = time.monotonic() + _STOP_S
+    with closing(LockFile(folder / "server.lock")) as lock:
+        while not lock.attempt(fcntl.LOCK_EX):
+            # NOSAVE concerns snapshots; the append-only file is flushed and synced.
+            reply = _ask(address, b"SHUTDOWN", b"NOSAVE")
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"server of {str(folder)!r} did not stop within {_STOP_S:g} s and said "
+                    f"{reply!r}; look into its server.log, and end process {_read_pid(folder)}"
+                )
+            time.sleep(POLL_S)
+    _log.info("stopped the server of %s", folder)
+
+
+def _read_pid(folder: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        return int((folder / "server.pid").read_text())
+    return None
+
+
+class EmbeddedServer:
+    """One user's hold on the server of a data folder; the last release stops the server.
+
+    A hold belongs to the process that acquired it: a forked child may use the address while its
+    parent holds on, and acquires its own hold to be independent. Holds that are left when the
+    interpreter exits are released then.
+    """
+
+    def __init__(self, folder: Path, fsync: str, startup_timeout_s: float, remove: bool) -> None:
+        self.folder = folder
+        self.socket = socket_path(folder)
+        self._fsync = fsync
+        self._remove = remove
+        self._startup_timeout_s = startup_timeout_s
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._users: LockFile | None = None
+        with gate(folder):
+            users = LockFile(folder / "users.lock")
+            try:
+                fcntl.flock(users.fd, fcntl.LOCK_SH)
+                self.binary = _bring_up(folder, self.socket, fsync, startup_timeout_s)
+            except BaseException:
+                users.unlock()
+                users.close()
+                raise
+        self._users = users
+        _holds.add(self)
+
+    @classmethod
+    def acquire(
+        cls,
+        folder: Path | None = None,
+        *,
+        fsync: str = "always",
+        startup_timeout_s: float = 15.0,
+    ) -> Self:
+        """Become a user of the server of *folder*, which is started unless it runs.
+
+        *folder* is made with mode 700 if it is missing. *fsync* is ``always`` (nothing is lost
+        when the server is killed or the power fails) or ``everysec`` (faster; either may cost up
+        to 2 s). *startup_timeout_s* limits the silence of a
+        starting server; one that reads its data is not silent. Raise ``Unavailable`` for a
+        missing program, an unfit folder, or a server that fails.
+        """
+        if fsync not in ("everysec", "always"):
+            raise InvalidValue(f"fsync is {fsync!r}; give 'everysec' or 'always'")
+        folder = resolve(folder)
+        with explained(folder):
+            prepare(folder)
+        return cls(folder, fsync, startup_timeout_s, remove=False)
+
+    @classmethod
+    def ephemeral(cls) -> Self:
+        """Start a server on a new temporary folder, which the last release removes."""
+        parent = private_folder(tempfile.gettempdir())
+        for left in parent.glob("run-*"):
+            # Its owner was killed, and nobody else will ever stop that server.
+            with suppress(Unavailable):
+                if status(left).in_use is False:
+                    cls(left.resolve(), "everysec", 15.0, remove=True).release()
+        folder = Path(tempfile.mkdtemp(prefix="run-", dir=parent)).resolve()
+        try:
+            return cls(folder, "everysec", 15.0, remove=True)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    @property
+    def url(self) -> str:
+        """Name the server in a form that ``redis.asyncio.from_url`` takes."""
+        return f"unix://{quote(str(self.socket))}"
+
+    def ensure_running(self) -> None:
+        """Start the server again, on the same socket and data, if it died under this hold."""
+        if self._users is None or self._pid != os.getpid():
+            raise Unavailable(
+                f"this process does not hold the server of {str(self.folder)!r} any more; "
+                f"acquire it again"
+            )
+        with gate(self.folder):
+            self.binary = _bring_up(self.folder, self.socket, self._fsync, self._startup_timeout_s)
+
+    def release(self) -> None:
+        """Give the hold back; the last user stops the server and waits until it is gone.
+
+        Releasing again, or in a forked child, does nothing. Raise ``Unavailable`` if the server
+        does not stop; the hold is given back all the same.
+        """
+        if self._pid != os.getpid():
+            return
+        with self._mutex:
+            users, self._users = self._users, None
+        if users is None:
+            return
+        _holds.discard(self)
+        with closing(users), gate(self.folder):
+            try:
+                if users.attempt(fcntl.LOCK_EX):
+                    _stop(self.folder, self.socket)
+                    if self._remove:
+                        shutil.rmtree(self.folder, ignore_errors=True)
+            finally:
+                # Still inside the gate: the next one to release must not count this hold.
+                users.unlock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        state = "released" if self._users is None else "held"
+        return f"<EmbeddedServer {self.url} {self.binary} {state}>"
+
+
+_holds: set[EmbeddedServer] = set()
+at_fork.append(_holds.clear)
+
+
+@atexit.register
+def _release_all() -> None:
+    for hold in list(_holds):
+        with suppress(Unavailable):
+            hold.release()
+
+
+def status(folder: Path | None = None) -> ServerStatus:
+    """Report on the server of *folder* without starting, stopping or creating anything."""
+    folder = resolve(folder)
+    address = socket_path(folder)
+    running, in_use = _ask(address, b"PING") is not None, None
+    if (folder / "users.lock").exists():
+        with (
+            suppress(Unavailable),
+            gate(folder, timeout_s=0),
+            closing(LockFile(folder / "users.lock")) as users,
+            closing(LockFile(folder / "server.lock")) as server,
+        ):
+            running = not server.attempt(fcntl.LOCK_EX)
+            in_use = not users.attempt(fcntl.LOCK_EX)
+    pid = _read_pid(folder) if running else None
+    return ServerStatus(folder, address, running, in_use, read_record(folder), pid)

@@ -1,0 +1,207 @@
+"""Waiting for messages: never a busy loop, never a lost message, few commands."""
+
+import asyncio
+
+import pytest
+
+from aiorsmq_ng import RSMQ, Options, QueueNotFound
+
+
+async def calls(raw):
+    stats = await raw.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval"))
+
+
+async def test_wait_ends_with_nothing_when_time_is_up(queue):
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    assert await queue.receive(wait=0.3) is None
+    assert loop.time() - started >= 0.3
+
+
+async def test_wait_is_over_as_soon_as_a_message_is_sent(queue):
+    waiting = asyncio.create_task(queue.receive(wait=60))
+    await asyncio.sleep(0.2)
+    await queue.send("x")
+
+    async with asyncio.timeout(5):
+        assert (await waiting).text == "x"
+
+
+async def test_wait_sees_a_message_sent_by_another_client_with_or_without_realtime(
+    server_url, ns, queue
+):
+    for realtime in (True, False):
+        async with RSMQ(server_url, ns=ns, realtime=realtime) as other:
+            waiting = asyncio.create_task(queue.receive(wait=60))
+            await asyncio.sleep(0.2)
+            await other.queue("jobs").send("x")
+            async with asyncio.timeout(5):
+                await (await waiting).ack()
+
+
+async def test_wait_sees_what_a_silent_foreign_sender_stored(server_url, ns, raw):
+    options = Options(poll_base=0.02, poll_cap=0.1)
+    async with RSMQ(server_url, ns=ns, options=options) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        waiting = asyncio.create_task(queue.receive(wait=60))
+        await asyncio.sleep(0.3)
+        await raw.hset(f"{ns}:jobs:Q", "g" * 32, "silent")
+        await raw.zadd(f"{ns}:jobs", {"g" * 32: 1})
+
+        async with asyncio.timeout(5):
+            assert (await waiting).text == "silent"
+
+
+async def test_wait_ends_when_a_delayed_message_becomes_visible(server_url, ns, raw):
+    """Nothing is published then; the empty receive told when to look again."""
+    options = Options(poll_base=30, poll_cap=30)
+    async with RSMQ(server_url, ns=ns, options=options) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        await queue.send("delayed", delay=0.5)
+        before = await calls(raw)
+
+        async with asyncio.timeout(10):
+            assert (await queue.receive(wait=60)).text == "delayed"
+        assert await calls(raw) - before <= 5
+
+
+async def test_wait_ends_when_a_lease_runs_out(server_url, ns):
+    async with RSMQ(server_url, ns=ns, options=Options(poll_base=30, poll_cap=30)) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        await queue.send("x")
+        await queue.receive(vt=0.5)
+
+        async with asyncio.timeout(10):
+            assert (await queue.receive(wait=60)).rc == 2
+
+
+async def test_wait_ends_when_a_message_is_released(server_url, ns):
+    async with RSMQ(server_url, ns=ns, options=Options(poll_base=30, poll_cap=30)) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        await queue.send("x")
+        held = await queue.receive(vt=600)
+        waiting = asyncio.create_task(queue.receive(wait=60))
+        await asyncio.sleep(0.2)
+        await held.release()
+
+        async with asyncio.timeout(10):
+            assert (await waiting).rc == 2
+
+
+async def test_wait_on_a_queue_that_is_deleted_says_so(server_url, ns):
+    async with RSMQ(server_url, ns=ns, options=Options(poll_base=0.05, poll_cap=0.1)) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        waiting = asyncio.create_task(queue.receive(wait=60))
+        await asyncio.sleep(0.1)
+        await rsmq.delete_queue("jobs")
+
+        with pytest.raises(QueueNotFound):
+            await waiting
+
+
+async def test_one_message_wakes_one_waiter_by_few_commands(queue, raw):
+    waiting = [asyncio.create_task(queue.receive(wait=60)) for _ in range(50)]
+    await asyncio.sleep(0.3)
+    before = await calls(raw)
+
+    await queue.send("x")
+    done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=5)
+    after = await calls(raw)
+
+    assert len(done) == 1
+    assert done.pop().result().text == "x"
+    assert after - before <= 4
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+
+
+async def test_burst_reaches_all_waiters(queue):
+    waiting = [asyncio.create_task(queue.receive(wait=60)) for _ in range(150)]
+    await asyncio.sleep(0.2)
+    await queue.send_many([str(i) for i in range(150)])
+
+    async with asyncio.timeout(10):
+        received = await asyncio.gather(*waiting)
+    assert sorted(int(m.text) for m in received) == list(range(150))
+
+
+async def test_waiters_with_wishes_of_their_own_get_them(queue):
+    one = asyncio.create_task(queue.receive_many(3, vt=100, wait=60))
+    await asyncio.sleep(0.05)
+    two = asyncio.create_task(queue.receive_many(2, vt=200, wait=60))
+    await asyncio.sleep(0.2)
+    await queue.send_many([str(i) for i in range(5)])
+
+    async with asyncio.timeout(5):
+        first, second = await one, await two
+    assert ([m.text for m in first], first[0].vt_ms) == (["0", "1", "2"], 100_000)
+    assert ([m.text for m in second], second[0].vt_ms) == (["3", "4"], 200_000)
+
+
+async def test_idle_consumers_ask_redis_hardly_anything(server_url, ns, raw):
+    options = Options(poll_base=0.05, poll_cap=0.5)
+    async with RSMQ(server_url, ns=ns, options=options) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+
+        async def consume():
+            async for message in queue:
+                await message.ack()
+
+        tasks = [asyncio.create_task(consume()) for _ in range(100)]
+        await asyncio.sleep(1)
+        before = await calls(raw)
+        await asyncio.sleep(2)
+        spent = await calls(raw) - before
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # One shared look per half to whole cap, not one per consumer.
+    assert spent <= 10
+
+
+async def test_client_has_one_wake_up_connection_for_all_queues(rsmq, raw, ns):
+    queues = [await rsmq.create_queue(f"q{i}") for i in range(10)]
+    waiting = [asyncio.create_task(q.receive(wait=60)) for q in queues for _ in range(3)]
+    await asyncio.sleep(0.5)
+    clients = [c for c in await raw.client_list() if int(c["sub"]) > 0]
+    channels = {c.decode() for c in await raw.pubsub_channels(f"{ns}*")}
+
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert len([c for c in clients if int(c["sub"]) == 20]) == 1
+    assert channels == {x for i in range(10) for x in (f"{ns}:rt:q{i}", f"{ns}:q{i}:ng:wake")}
+
+
+async def test_wait_that_is_cancelled_takes_no_message_with_it(queue):
+    for _ in range(50):
+        waiting = asyncio.create_task(queue.receive(wait=60))
+        sending = asyncio.create_task(queue.send("x"))
+        await asyncio.sleep(0.001)
+        waiting.cancel()
+        try:
+            message = await waiting
+        except asyncio.CancelledError:
+            message = None
+        await sending
+        if message is None:
+            async with asyncio.timeout(5):
+                message = await queue.receive(wait=5)
+        await message.ack()
+
+    assert (await queue.attributes()).msgs == 0
+
+
+async def test_closing_sends_waiters_home(server_url, ns):
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    queue = await rsmq.create_queue("jobs")
+    waiting = asyncio.create_task(queue.receive(wait=60))
+    await asyncio.sleep(0.1)
+    await rsmq.aclose()
+
+    with pytest.raises(Exception, match="closed"):
+        await waiting
