@@ -157,7 +157,7 @@ class Delivery(Message):
         if error is None:
             await self.ack()
             return
-        # The block was perhaps cancelled; giving the message back must not be.
+        # Once begun, a release goes on whatever happens to this task.
         with anyio.CancelScope(shield=True):
             try:
                 await self.release()
@@ -177,11 +177,18 @@ class Delivery(Message):
         return target
 
     async def _settle(self, operation: Operation[Any]) -> None:
-        kept = await self._origin.keeper.pause(self)
+        """Run *operation*, which ends the lease, even if the caller is cancelled meanwhile.
+
+        It follows a renewal that is under way: one that overtook a release would hide the
+        message again.
+        """
+        keeper = self._origin.keeper
+        kept = keeper.keeps(self)
+        keeper.drop(self)
         try:
-            await self._origin.transport.run(operation)
+            await self._origin.transport.finish(operation, after=keeper.renewing(self))
         except RSMQError:
             if kept:
-                self._origin.keeper.keep(self)
+                keeper.keep(self)
             raise
         self._settled = True

@@ -57,16 +57,13 @@ class LeaseKeeper:
         """Stop renewing *lease*."""
         self._leases.discard(lease)
 
-    async def pause(self, lease: Lease) -> bool:
-        """Stop renewing *lease* and wait for a renewal under way; tell whether it was kept.
+    def keeps(self, lease: Lease) -> bool:
+        """Tell whether *lease* is being renewed."""
+        return lease in self._leases
 
-        A renewal that overtook a release would hide the message again.
-        """
-        kept = lease in self._leases
-        self._leases.discard(lease)
-        if (renewing := self._renewing.get(lease)) is not None:
-            await asyncio.wait([renewing])
-        return kept
+    def renewing(self, lease: Lease) -> asyncio.Future[bool] | None:
+        """Return the renewal of *lease* that is under way, if one is."""
+        return self._renewing.get(lease)
 
     async def _run(self) -> None:
         try:

@@ -150,6 +150,8 @@ class Receiver:
             waiter = self._waiters.popleft()
             if not waiter.future.done():
                 served.append(waiter)
+        if not served:
+            return  # all of them were cancelled and have not left yet
         operations = [self._source.receive(w.count, w.vt_ms) for w in served]
         pending = [self._transport.submit(operation) for operation in operations]
         await asyncio.wait(pending)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 import traceback
 from collections.abc import Sequence
@@ -15,13 +14,13 @@ from .messages import message
 from .output import complain, emit, without_secrets
 from .queues import queue
 from .session import (
-    DEFAULT_NAMESPACE,
     DEFAULT_URL,
     Settings,
     current_settings,
     examples,
     finish,
     global_options,
+    program,
 )
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 4, 130
@@ -157,10 +156,10 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
     match error:
         case aiorsmq_ng.QueueNotFound(queue=name, ns=namespace):
             fact = f"queue {name!r} does not exist in namespace {namespace!r}"
-            return f"{fact}; create it with: {_command(namespace)} queue create -n {name}"
+            return f"{fact}; create it with: {program(namespace)} queue create -n {name}"
         case aiorsmq_ng.QueueExists(queue=name, ns=namespace):
             fact = f"queue {name!r} exists already in namespace {namespace!r}"
-            return f"{fact}; look at it with: {_command(namespace)} queue describe -n {name}"
+            return f"{fact}; look at it with: {program(namespace)} queue describe -n {name}"
         case aiorsmq_ng.MessageTooLong():
             return f"{error}; send less, or use a queue with a larger maxsize"
         case aiorsmq_ng.QueueCorrupt():
@@ -172,10 +171,6 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
     return str(error)
 
 
-def _command(namespace: str) -> str:
-    return "rsmqctl" if namespace == DEFAULT_NAMESPACE else f"rsmqctl --ns {shlex.quote(namespace)}"
-
-
 def _clause(sentence: str) -> str:
     """Return click's sentence in our style: lower case, and open for a next step."""
-    return (sentence[:1].lower() + sentence[1:]).rstrip(".")
+    return (sentence[:1].lower() + sentence[1:]).rstrip(".").replace(". (", " (")

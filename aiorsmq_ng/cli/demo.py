@@ -172,7 +172,7 @@ async def _receive(stage: Stage, queue: Queue) -> None:
     stage.step(
         "Receive them, and say when the work is done",
         "async for message in queue:",
-        "    async with message:      # acks at the end, gives back on an exception",
+        "    async with message:      # acks at the end; gives back on an error",
         "        print(message.text)",
     )
     left = len(BODIES)

@@ -8,7 +8,7 @@ from aiorsmq_ng import Message
 
 from .output import complain, emit, message_record, printable
 from .queues import name_option
-from .session import examples, global_options, run, seconds
+from .session import current_settings, examples, global_options, program, run, seconds
 
 #: Exit status for an empty queue, for scripts that ask for it.
 NOTHING_THERE = 3
@@ -19,7 +19,13 @@ fail_empty_option = click.option(
 )
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        '$ rsmqctl message send -n jobs -m "Hello, World"',
+        "$ rsmqctl message receive -n jobs",
+        "$ rsmqctl message delete -n jobs -i g73zkl38qzSBNq2NcnVVlCldqwqFXRJd",
+    )
+)
 @global_options()
 def message() -> None:
     """Send, receive, pop, hide and delete messages."""
@@ -49,8 +55,8 @@ def send(name: str, body: str, delay: float | None) -> None:
 @message.command(
     epilog=examples(
         "$ rsmqctl message receive -n jobs",
-        '{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World", "rc": 1,',
-        ' "ts": 1645021703008}     (on one line)',
+        '{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World",',
+        ' "rc": 1, "ts": 1645021703008}     (on one line)',
     )
 )
 @name_option
@@ -63,7 +69,7 @@ def send(name: str, body: str, delay: float | None) -> None:
 @fail_empty_option
 @global_options()
 def receive(name: str, vt: float | None, fail_empty: bool) -> None:
-    r"""Receive the next message and print it as a JSON object.
+    r"""Receive the next message and print it as JSON.
 
     The message stays in the queue, hidden. Delete it when its work is done; otherwise it comes
     back after the visibility timeout, with a higher rc.
@@ -78,15 +84,15 @@ def receive(name: str, vt: float | None, fail_empty: bool) -> None:
 @message.command(
     epilog=examples(
         "$ rsmqctl message pop -n jobs",
-        '{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World", "rc": 1,',
-        ' "ts": 1645021703008}     (on one line)',
+        '{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World",',
+        ' "rc": 1, "ts": 1645021703008}     (on one line)',
     )
 )
 @name_option
 @fail_empty_option
 @global_options()
 def pop(name: str, fail_empty: bool) -> None:
-    r"""Take the next message out of the queue and print it as a JSON object.
+    r"""Take the next message and delete it; print it as JSON.
 
     The message is deleted at once: if its work fails, it is lost. Bytes that are not UTF-8 text
     are shown as \xff. From an empty queue nothing is printed but a note on stderr.
@@ -108,7 +114,7 @@ def delete(name: str, id: str) -> None:
 
 @message.command(
     epilog=examples(
-        "$ rsmqctl message visibility -n jobs -i g7aoitedg36TbsB8eP2yPY8XgaLwfKN3 -t 600",
+        "$ rsmqctl message visibility -n q -i g7aoitedg36TbsB8eP2yPY8XgaLwfKN3 -t 600",
         "Message ID: g7aoitedg36TbsB8eP2yPY8XgaLwfKN3 visibility timeout set to 600s",
     )
 )
@@ -117,7 +123,10 @@ def delete(name: str, id: str) -> None:
 @click.option("-t", "--vt", type=seconds, required=True, help="How long it is hidden from now on.")
 @global_options()
 def visibility(name: str, id: str, vt: float) -> None:
-    """Change how long a message is hidden, whoever holds it; 0 makes it ready at once."""
+    """Change how long a message is hidden, whoever holds it.
+
+    0 makes it ready at once.
+    """
     if not run(lambda rsmq: rsmq.change_message_visibility(name, id, vt)):
         raise _absent(name, id)
     click.echo(printable(f"Message ID: {id} visibility timeout set to {vt}s"))
@@ -133,7 +142,7 @@ def _show(found: Message | None, name: str, fail_empty: bool) -> None:
 
 
 def _absent(name: str, id: str) -> click.ClickException:
+    look = f"{program(current_settings().namespace)} queue describe -n {name}"
     return click.ClickException(
-        f"message {id} is not in queue {name!r}; it was perhaps deleted, "
-        f"look with: rsmqctl queue describe -n {name}"
+        f"message {id} is not in queue {name!r}, it was perhaps deleted; look with: {look}"
     )

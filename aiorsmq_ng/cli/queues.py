@@ -10,7 +10,7 @@ from .session import examples, global_options, run, seconds
 name_option = click.option("-n", "--name", required=True, help="The queue.")
 
 
-@click.group()
+@click.group(epilog=examples("$ rsmqctl queue create -n jobs", "$ rsmqctl queue list"))
 @global_options()
 def queue() -> None:
     """List, create, describe and delete queues."""
@@ -19,7 +19,7 @@ def queue() -> None:
 @queue.command("list", epilog=examples("$ rsmqctl queue list", '["emails", "jobs"]'))
 @global_options()
 def list_queues() -> None:
-    """Print the names of all queues, sorted, as a JSON list."""
+    """Print the names of all queues as a JSON list, sorted."""
     emit(run(lambda rsmq: rsmq.list_queues()))
 
 

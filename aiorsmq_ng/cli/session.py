@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -115,14 +116,21 @@ def examples(*lines: str) -> str:
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+def program(namespace: str | None) -> str:
+    """Return how a command line in *namespace* begins, for users to copy."""
+    if namespace in (None, DEFAULT_NAMESPACE):
+        return "rsmqctl"
+    return f"rsmqctl --ns {shlex.quote(str(namespace))}"
+
+
 def _checked(url: str) -> str:
-    """Refuse a URL whose password would be taken for a port: the driver's error shows it."""
+    """Refuse a URL whose password is taken for a port; the driver's error would show it."""
     try:
         urlsplit(url).port  # noqa: B018 - raises for a port that is none
     except ValueError:
         if "," not in url:  # a list of hosts is for the library to take apart
             raise aiorsmq_ng.InvalidValue(
-                "the port in the url is not a number; write '/', '#', '?' and '@' in a password "
+                "host or port in the url cannot be read; write '/', '#', '?' and '@' in a password "
                 "as %2F, %23, %3F and %40"
             ) from None
     return url

@@ -123,11 +123,26 @@ class Transport:
                 self.undo(operation, future.result())
             raise
 
-    def submit(self, operation: Operation[R]) -> asyncio.Future[R]:
-        """Send *operation* on its way; cancelling the future gives up the result."""
+    async def finish(
+        self, operation: Operation[R], *, after: asyncio.Future[Any] | None = None
+    ) -> R:
+        """Run *operation*, once *after* is done, even if the caller is cancelled meanwhile."""
+        if self._tasks is None:
+            await self.start()
+        future = self.submit(operation, after=after)
+        future.add_done_callback(_note_failure)
+        return await asyncio.shield(future)
+
+    def submit(
+        self, operation: Operation[R], *, after: asyncio.Future[Any] | None = None
+    ) -> asyncio.Future[R]:
+        """Send *operation* on its way, once *after* is done.
+
+        Cancelling the future gives up the result, and the operation if it is not written yet.
+        """
         if self._tasks is None or self._closed:
             raise Unavailable("the client is closed; open a new one")
-        return self._submit(operation)
+        return self._submit(operation, after)
 
     def undo(self, operation: Operation[R], result: R) -> None:
         """Undo in the background what *operation* did for a caller who is gone."""
@@ -169,7 +184,8 @@ class Transport:
         self._closed = True
         if self._host is not None and self._quiet is not None and not self._host.done():
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
-                await self._quiet.wait()
+                while self._busy:
+                    await self._quiet.wait()
             self._host.cancel()
             await asyncio.gather(self._host, return_exceptions=True)
         with anyio.CancelScope(shield=True):
@@ -186,6 +202,8 @@ class Transport:
                 self._tasks = tasks
                 ready.set()
                 await anyio.sleep_forever()
+        except Exception:
+            logger.exception("the client stopped because of a fault of its own; please report it")
         finally:
             self._closed = True
             for lane in list(self._lanes.values()):
@@ -193,13 +211,22 @@ class Transport:
                     _fail(waiting, Unavailable("the client was closed before the call was made"))
             self._lanes.clear()
 
-    def _submit(self, operation: Operation[R]) -> asyncio.Future[R]:
+    def _submit(
+        self, operation: Operation[R], after: asyncio.Future[Any] | None = None
+    ) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        lane = self._lane(operation)
-        lane.waiting.append(_Waiting(operation, future, loop.time() + self._deadline_s))
-        self._start_call(lane)
+        waiting = _Waiting(operation, future, loop.time() + self._deadline_s)
+        if after is None or after.done():
+            self._enqueue(waiting)
+        else:
+            after.add_done_callback(lambda _: self._enqueue(waiting))
         return future
+
+    def _enqueue(self, waiting: _Waiting) -> None:
+        lane = self._lane(waiting.operation)
+        lane.waiting.append(waiting)
+        self._start_call(lane)
 
     def _lane(self, operation: Operation[Any]) -> _Lane:
         if not operation.merge:
@@ -369,7 +396,7 @@ def _retrieved(future: asyncio.Future[Any]) -> None:
 
 def _note_failure(future: asyncio.Future[Any]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
-        logger.debug("a message could not be given back: %s", error)
+        logger.debug("an operation in the background failed: %s", error)
 
 
 def _gave_up(error: Exception, deadline_s: float) -> str:

@@ -49,7 +49,7 @@ async def heard(ears: PubSub, count: int) -> list[str]:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     # The server tells nobody when it becomes true.
-    while not await condition():  # noqa: ASYNC110
+    while not await condition():
         await asyncio.sleep(0.01)
 
 
