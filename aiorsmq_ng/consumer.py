@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -10,7 +11,7 @@ import anyio
 
 from .backoff import Backoff
 from .delivery import Delivery
-from .errors import RSMQError, Unavailable
+from .errors import Unavailable
 from .leases import LeaseKeeper
 
 logger = logging.getLogger("aiorsmq_ng.consumer")
@@ -35,12 +36,10 @@ async def consume(
             if not delivery.lease_lost:
                 yield delivery
     finally:
-        with anyio.CancelScope(shield=True):
-            for delivery in buffer:
-                try:
-                    await delivery.release()
-                except RSMQError as error:
-                    logger.info("message %s was not given back: %s", delivery.id, error)
+        # All are on their way before the first wait, so a second cancellation changes nothing.
+        if going := [delivery.give_back() for delivery in buffer]:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait(going)
 
 
 async def _patiently(receive: Callable[[], Awaitable[list[Delivery]]]) -> list[Delivery]:

@@ -133,6 +133,10 @@ class Delivery(Message):
             )
         )
 
+    def give_back(self) -> asyncio.Future[Any]:
+        """Start to release the message; it goes on whatever happens to the caller."""
+        return self._begin(self._visibility(0))
+
     def renewal(self) -> Operation[bool]:
         """Return the operation that renews the lease."""
         return self._visibility(self.vt_ms)
@@ -182,13 +186,16 @@ class Delivery(Message):
         It follows a renewal that is under way: one that overtook a release would hide the
         message again.
         """
-        keeper = self._origin.keeper
-        kept = keeper.keeps(self)
-        keeper.drop(self)
+        kept = self._origin.keeper.keeps(self)
         try:
-            await self._origin.transport.finish(operation, after=keeper.renewing(self))
+            await asyncio.shield(self._begin(operation))
         except RSMQError:
             if kept:
-                keeper.keep(self)
+                self._origin.keeper.keep(self)
             raise
         self._settled = True
+
+    def _begin(self, operation: Operation[Any]) -> asyncio.Future[Any]:
+        keeper = self._origin.keeper
+        keeper.drop(self)
+        return self._origin.transport.submit(operation, after=keeper.renewing(self))

@@ -44,7 +44,10 @@ class QueueExists(RSMQError):
 
 
 class QueueNotFound(RSMQError):
-    """Raised by every operation on a queue that does not exist (or is only half there)."""
+    """Raised by operations on a queue that does not exist (or is only half there).
+
+    Deleting a message is the exception, as in RSMQ: there is simply nothing to delete.
+    """
 
     code = "queueNotFound"
 

@@ -28,6 +28,7 @@ class Lease(Protocol):
 
     def renewal(self) -> Operation[bool]:
         """Return the operation that renews it."""
+        ...
 
     def lost(self) -> None:
         """Take note that it can no longer be renewed."""

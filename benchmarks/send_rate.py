@@ -102,7 +102,9 @@ async def compare(url: str, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--url", help="server to use (default: an embedded one of its own)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", help="also write the medians to this file")

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from rich.text import Text
 
 from aiorsmq_ng import RSMQ, Delivery, Queue, QueueAttributes, QueueExists
 
-from .output import without_secrets
+from .output import printable, without_secrets
 from .session import Settings
 
 EMBEDDED = "embedded://"
@@ -27,6 +28,8 @@ BODIES = ("water the plants", "feed the cat", "call mum")
 VT_S, DELAY_S = 1, 1.5
 #: Longer than anything here takes; a wait that ends earlier is the point of the demo.
 PATIENCE_S = 10
+#: What the library notes when it has started a server.
+_STARTED = r"started (\w+) (\S+) at .* for (.*)"
 
 PROGRAM = """\
 import asyncio
@@ -120,20 +123,21 @@ class Stage:
 
     def _line(self, text: str, style: str = "") -> None:
         # Not wrapped: code and paths stay whole, for copying.
-        self.console.print(Text(text, style), soft_wrap=True)
+        self.console.print(Text(printable(text), style), soft_wrap=True)
 
 
 def _introduce(stage: Stage, settings: Settings, notes: list[str], took_s: float) -> None:
     if settings.redis_url is not None:
         stage.say(f"Server   {without_secrets(settings.redis_url)}, reached in {_time(took_s)}")
         return
-    note = notes[0] if notes else ""
-    if found := re.fullmatch(r"started (\w+) (\S+) at .* for (.*)", note):
+    started = filter(None, (re.fullmatch(_STARTED, note) for note in notes))
+    if found := next(started, None):
         engine, version, folder = found.groups()
         stage.say(f"Server   {engine.capitalize()} {version}, your own, up in {_time(took_s)}")
         stage.say(f"Data     {_from_home(folder)}")
     else:
-        stage.say(f"Server   your own ({EMBEDDED}), running already")
+        # It ran already, for another program.
+        stage.say(f"Server   your own ({EMBEDDED}), reached in {_time(took_s)}")
 
 
 async def _create(stage: Stage, rsmq: RSMQ) -> Queue:
@@ -233,18 +237,17 @@ def _describe(stage: Stage, attributes: QueueAttributes) -> None:
 
 
 def _farewell(stage: Stage, settings: Settings, queue: str, took_s: float) -> None:
-    own = settings.redis_url is None
+    url = settings.redis_url or EMBEDDED
+    public = without_secrets(url) == url
     stage.console.print()
     stage.title(f"Done in {_time(took_s)}; the queue {queue!r} is deleted. A program to copy:")
     stage.console.print()
-    stage.code(PROGRAM.format(url=f'"{EMBEDDED}"' if own else ""))
+    stage.code(PROGRAM.format(url=json.dumps(url) if public else ""))
     stage.console.print()
     stage.title("And from the shell:")
     stage.console.print()
-    if own:
-        stage.code(
-            f"export RSMQ_URL={EMBEDDED}     # the server you have just seen; needs no Redis"
-        )
+    if public:
+        stage.code(f"export RSMQ_URL={shlex.quote(url)}    # the server of this demo")
     stage.code('rsmqctl queue create -n jobs\nrsmqctl message send -n jobs -m "Hello, World"')
     stage.code("rsmqctl message receive -n jobs\nrsmqctl queue list\nrsmqctl --help")
 

@@ -36,7 +36,7 @@ class Settings:
     ) -> aiorsmq_ng.RSMQ:
         """Return a client, not open yet; the arguments stand in for options not given."""
         return aiorsmq_ng.RSMQ(
-            _checked(self.redis_url or url),
+            _checked(url if self.redis_url is None else self.redis_url),
             ns=namespace if self.namespace is None else self.namespace,
             options=aiorsmq_ng.Options(deadline=_DEADLINE_S, connect_timeout=_CONNECT_S),
         )
@@ -125,6 +125,8 @@ def program(namespace: str | None) -> str:
 
 def _checked(url: str) -> str:
     """Refuse a URL whose password is taken for a port; the driver's error would show it."""
+    if not url:
+        raise aiorsmq_ng.InvalidValue("the url is empty; leave -r out for the default")
     try:
         urlsplit(url).port  # noqa: B018 - raises for a port that is none
     except ValueError:

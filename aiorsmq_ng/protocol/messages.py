@@ -288,9 +288,10 @@ def _move(
     how: tuple[Argument, ...],
 ) -> Operation[None]:
     def parse(reply: Reply) -> None:
-        if isinstance(reply, list):
+        if isinstance(reply, int):
+            _settled(keys, receipt, reply)
+        else:
             _check_size(target, reply)
-        _settled(keys, receipt, reply)
 
     return Operation(
         script=load("move"),

@@ -28,6 +28,8 @@ _TRY_LATER = (
 _TRY_LATER_WORDS = (
     "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN", "TRYAGAIN"
 )  # fmt: skip
+# Words of servers, and of the cluster client, for keys that lie on different nodes.
+_ACROSS_SLOTS = ("CROSSSLOT", "same slot", "same key slot", "non local")
 _NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
 #: Seconds of silence after which a wake-up connection is pinged, and then given up.
 _SILENCE_S = 15.0
@@ -137,12 +139,14 @@ class ClusterDriver:
             raise NotExecuted(_sentence(error)) from error
         command.written = True
         try:
+            if command.words == ("PING",):
+                return await self._client.ping(target_nodes=RedisCluster.RANDOM)
             return await self._client.execute_command(*command.words, **{NEVER_DECODE: []})
-        except driver_errors.CrossSlotTransactionError as error:
-            explain(error)
         except driver_errors.ResponseError as error:
             explain(error)
         except Exception as error:
+            if "same key slot" in str(error):
+                explain(error)
             raise ReplyLost(_sentence(error)) from error
 
     def listener(self) -> PubSubListener:
@@ -229,7 +233,7 @@ def explain(error: Exception) -> NoReturn:
             "the server is part of a cluster; connect with redis+cluster:// "
             "and a namespace in braces such as '{rsmq}'"
         ) from None
-    if "CROSSSLOT" in text or "same slot" in text or "same key slot" in text or "non local" in text:
+    if any(words in text for words in _ACROSS_SLOTS):
         raise Unavailable(
             "a cluster keeps the keys of a queue on one node only if the namespace is in braces, "
             "such as ns='{rsmq}'"

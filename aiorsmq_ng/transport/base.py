@@ -65,6 +65,7 @@ class Driver(Protocol):
 
     def listener(self) -> Listener:
         """Return a listener that is not connected yet."""
+        ...
 
     async def aclose(self) -> None:
         """Close what this driver opened."""

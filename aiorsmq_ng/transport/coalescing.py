@@ -16,7 +16,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from copy import copy
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import anyio
@@ -26,53 +25,17 @@ from ..backoff import Backoff
 from ..errors import RSMQError, Unavailable
 from ..protocol.operation import Argument, Operation, Reply
 from .base import Command, Driver, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+from .lanes import Key, Lane, Waiting
 
 R = TypeVar("R")
-Key = tuple[str, tuple[str, ...], tuple[Argument, ...]]
 
 logger = logging.getLogger("aiorsmq_ng.transport")
 
 #: While two calls of a lane are under way the next batch gathers by itself; more gain nothing.
 CALLS_PER_LANE = 2
-#: A call with this many messages keeps the server busy for about a millisecond.
-MAX_WEIGHT = 256
-MAX_SIZE = 1 << 20
 RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
 #: How long closing waits for calls under way and give-backs.
 CLOSE_S = 5.0
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """An operation on its way, and the future its caller waits for."""
-
-    operation: Operation[Any]
-    future: asyncio.Future[Any]
-    deadline: float
-
-
-@dataclass(slots=True, eq=False)
-class _Lane:
-    key: Key | None
-    waiting: deque[_Waiting] = field(default_factory=deque)
-    calls: int = 0
-    starting: bool = False
-
-    def batch(self) -> list[_Waiting]:
-        """Take what fits into one call, at least one operation; skip callers who left."""
-        batch: list[_Waiting] = []
-        weight = size = 0
-        while self.waiting:
-            if self.waiting[0].future.cancelled():
-                self.waiting.popleft()
-                continue
-            operation = self.waiting[0].operation
-            weight += operation.weight
-            size += operation.size
-            if batch and (weight > MAX_WEIGHT or size > MAX_SIZE):
-                break
-            batch.append(self.waiting.popleft())
-        return batch
 
 
 class Transport:
@@ -84,11 +47,11 @@ class Transport:
         self._connect = connect
         self._deadline_s = deadline_s
         self._spare = connections
-        self._due: deque[_Lane] = deque()
+        self._due: deque[Lane] = deque()
         self._resting: list[asyncio.Future[None]] = []
         self._driver: Driver | None = None
         self._connecting: anyio.Lock | None = None
-        self._lanes: dict[Key, _Lane] = {}
+        self._lanes: dict[Key, Lane] = {}
         self._busy = 0
         self._quiet: asyncio.Event | None = None
         self._tasks: TaskGroup | None = None
@@ -114,7 +77,9 @@ class Transport:
         """Run *operation* and return its result; one round trip."""
         if self._tasks is None:
             await self.start()
-        future = self.submit(operation)
+        if self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        future = self._submit(operation)
         try:
             return await future
         except asyncio.CancelledError:
@@ -123,26 +88,19 @@ class Transport:
                 self.undo(operation, future.result())
             raise
 
-    async def finish(
-        self, operation: Operation[R], *, after: asyncio.Future[Any] | None = None
-    ) -> R:
-        """Run *operation*, once *after* is done, even if the caller is cancelled meanwhile."""
-        if self._tasks is None:
-            await self.start()
-        future = self.submit(operation, after=after)
-        future.add_done_callback(_note_failure)
-        return await asyncio.shield(future)
-
     def submit(
         self, operation: Operation[R], *, after: asyncio.Future[Any] | None = None
     ) -> asyncio.Future[R]:
         """Send *operation* on its way, once *after* is done.
 
         Cancelling the future gives up the result, and the operation if it is not written yet.
+        Whoever wants it done in any case awaits it shielded, and need not look at the outcome.
         """
         if self._tasks is None or self._closed:
             raise Unavailable("the client is closed; open a new one")
-        return self._submit(operation, after)
+        future = self._submit(operation, after)
+        future.add_done_callback(_note_failure)
+        return future
 
     def undo(self, operation: Operation[R], result: R) -> None:
         """Undo in the background what *operation* did for a caller who is gone."""
@@ -167,15 +125,21 @@ class Transport:
         return self._driver
 
     async def ping(self, timeout_s: float) -> None:
-        """Learn whether the server answers, within *timeout_s*; ``Unavailable`` if it does not."""
+        """Learn whether the server answers, within *timeout_s*; ``Unavailable`` if it does not.
+
+        A server that does not answer is let go of, so that nothing needs closing then.
+        """
         await self.start()
-        # Starting an embedded server has a limit of its own.
-        await self.driver()
-        deadline = asyncio.get_running_loop().time() + timeout_s
         try:
+            # Starting an embedded server has a limit of its own.
+            await self.driver()
+            deadline = asyncio.get_running_loop().time() + timeout_s
             await self._persist(lambda: Command(("PING",)), deadline, repeatable=True)
-        except (NotExecuted, ReplyLost) as error:
-            raise Unavailable(_gave_up(error, timeout_s), passing=True) from None
+        except BaseException as error:
+            await self._disconnect()
+            if isinstance(error, NotExecuted | ReplyLost):
+                raise Unavailable(_gave_up(error, timeout_s), passing=True) from None
+            raise
 
     async def aclose(self) -> None:
         """Finish what is under way, then let go of every connection."""
@@ -188,13 +152,17 @@ class Transport:
                     await self._quiet.wait()
             self._host.cancel()
             await asyncio.gather(self._host, return_exceptions=True)
-        with anyio.CancelScope(shield=True):
-            if self._driver is not None:
-                await self._driver.aclose()
+        await self._disconnect()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open" if self._tasks else "idle"
         return f"<Transport {state}, {len(self._lanes)} lanes, {self._busy} calls>"
+
+    async def _disconnect(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            with anyio.CancelScope(shield=True):
+                await driver.aclose()
 
     async def _serve(self, ready: asyncio.Event) -> None:
         try:
@@ -206,38 +174,41 @@ class Transport:
             logger.exception("the client stopped because of a fault of its own; please report it")
         finally:
             self._closed = True
-            for lane in list(self._lanes.values()):
+            self._tasks = None
+            for lane in (*self._lanes.values(), *self._due):
                 for waiting in lane.waiting:
-                    _fail(waiting, Unavailable("the client was closed before the call was made"))
-            self._lanes.clear()
+                    waiting.fail(_never_made())
 
     def _submit(
         self, operation: Operation[R], after: asyncio.Future[Any] | None = None
     ) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        waiting = _Waiting(operation, future, loop.time() + self._deadline_s)
+        waiting = Waiting(operation, future, loop.time() + self._deadline_s)
         if after is None or after.done():
             self._enqueue(waiting)
         else:
             after.add_done_callback(lambda _: self._enqueue(waiting))
         return future
 
-    def _enqueue(self, waiting: _Waiting) -> None:
+    def _enqueue(self, waiting: Waiting) -> None:
+        if self._tasks is None:
+            waiting.fail(_never_made())
+            return
         lane = self._lane(waiting.operation)
         lane.waiting.append(waiting)
         self._start_call(lane)
 
-    def _lane(self, operation: Operation[Any]) -> _Lane:
+    def _lane(self, operation: Operation[Any]) -> Lane:
         if not operation.merge:
-            return _Lane(None)
+            return Lane(None)
         key = (operation.script.name, operation.keys, operation.head)
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane(key)
+            lane = self._lanes[key] = Lane(key)
         return lane
 
-    def _start_call(self, lane: _Lane) -> None:
+    def _start_call(self, lane: Lane) -> None:
         if lane.starting or lane.calls >= CALLS_PER_LANE:
             return
         assert self._tasks is not None and self._quiet is not None  # noqa: S101, PT018
@@ -263,7 +234,7 @@ class Transport:
             self._resting.append(rest)
             await rest
 
-    async def _drain(self, lane: _Lane) -> None:
+    async def _drain(self, lane: Lane) -> None:
         """Make one call for *lane*; if more is waiting, line up again behind the other lanes."""
         lane.starting = False
         try:
@@ -281,7 +252,7 @@ class Transport:
             if not self._busy and self._quiet is not None:
                 self._quiet.set()
 
-    async def _run(self, batch: list[_Waiting]) -> None:
+    async def _run(self, batch: list[Waiting]) -> None:
         first = batch[0].operation
         args: list[Argument] = list(first.head)
         for waiting in batch:
@@ -309,7 +280,7 @@ class Transport:
         else:
             self._settle_all(batch, reply)
 
-    def _settle_all(self, batch: list[_Waiting], reply: Reply) -> None:
+    def _settle_all(self, batch: list[Waiting], reply: Reply) -> None:
         if isinstance(reply, bytes):
             code = reply.decode()
             self._fail_all(batch, lambda operation: operation.fail(code))
@@ -319,22 +290,20 @@ class Transport:
         else:
             self._settle(batch[0], reply)
 
-    def _settle(self, waiting: _Waiting, reply: Reply) -> None:
+    def _settle(self, waiting: Waiting, reply: Reply) -> None:
         try:
             result = waiting.operation.parse(reply)
         except Exception as error:
-            _fail(waiting, error)
+            waiting.fail(error)
             return
         if waiting.future.cancelled():
             self.undo(waiting.operation, result)
         else:
             waiting.future.set_result(result)
 
-    def _fail_all(
-        self, batch: list[_Waiting], error: Callable[[Operation[Any]], Exception]
-    ) -> None:
+    def _fail_all(self, batch: list[Waiting], error: Callable[[Operation[Any]], Exception]) -> None:
         for waiting in batch:
-            _fail(waiting, error(waiting.operation))
+            waiting.fail(error(waiting.operation))
 
     async def _script(
         self, operation: Operation[Any], args: list[Argument], deadline: float
@@ -382,21 +351,13 @@ class Transport:
             raise NotExecuted("no connection in time") from None
 
 
-def _fail(waiting: _Waiting, error: Exception) -> None:
-    if not waiting.future.done():
-        waiting.future.set_exception(error)
-        # A caller that is cancelled just now never looks at it.
-        waiting.future.add_done_callback(_retrieved)
-
-
-def _retrieved(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()
-
-
 def _note_failure(future: asyncio.Future[Any]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
         logger.debug("an operation in the background failed: %s", error)
+
+
+def _never_made() -> Unavailable:
+    return Unavailable("the client was closed before the call was made")
 
 
 def _gave_up(error: Exception, deadline_s: float) -> str:

@@ -88,8 +88,12 @@ def _own_pool(url: str, options: Options, **extra: Any) -> PoolDriver:
             timeout=None,
             **_settings(options),
         )
-    except (ValueError, TypeError) as error:
-        raise InvalidValue(f"url cannot be used: {error}") from None
+    except (ValueError, TypeError):
+        # The driver's words may repeat part of the URL, and so of a password.
+        raise InvalidValue(
+            "url cannot be read; check host, port and options, and write special characters of "
+            "a password as %xx"
+        ) from None
     return PoolDriver(pool, keep=True, **extra)
 
 
@@ -175,7 +179,7 @@ def _hosts(url: str, default_port: int) -> list[tuple[str, int]]:
     return hosts
 
 
-def _login(url: str) -> dict[str, str]:
+def _login(url: str) -> dict[str, Any]:
     user, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
     login = {"username": unquote(user), "password": unquote(password) if colon else ""}
     return {key: value for key, value in login.items() if value}

@@ -192,6 +192,17 @@ def test_describe_an_empty_queue_prints_null_for_its_age(jobs: Ctl) -> None:
     assert jobs("queue", "describe", "-n", "jobs").out.endswith('"oldest_age": null}\n')
 
 
+def test_describe_too_many_hidden_messages_says_that_it_estimates(
+    jobs: Ctl, redis: Redis, ns: str
+) -> None:
+    """A number that is not exact is not passed off as one."""
+    redis.zadd(f"{ns}:jobs", {f"{number:032}": 9e12 for number in range(4097)})
+    described = jobs("queue", "describe", "-n", "jobs")
+
+    assert json.loads(described.out)["hiddenmsgs"] == 4097
+    assert "upper bound" in described.sentence
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -493,7 +504,7 @@ def test_verbose_shows_where_an_error_came_from_but_no_password(call: Ctl) -> No
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://:s3cret#1@host", "redis://:s3cret/1@host:6379", "s3cret", "redis://[s3cret"],
+    ["", "redis://:s3cret#1@host", "redis://:s3cret/1@host:6379", "s3cret", "redis://[s3cret"],
 )
 def test_a_url_that_cannot_be_read_exits_with_2_and_shows_no_password(call: Ctl, url: str) -> None:
     """A mistake in the URL does not give it away."""
@@ -579,7 +590,7 @@ def test_demo_without_a_url_shows_everything_and_leaves_nothing(tmp_path: Path) 
     assert "\x1b" not in shown.out
     assert f"Data     {tmp_path}/data" in shown.out
     for words in (
-        "zset demo:hello ", "hash demo:hello:Q ", "acked", "rc 1: hidden", "rc 2: back after 1.",
+        "zset demo:hello ", "hash demo:hello:Q ", "acked", "rc 1: hidden", "rc 2: back after ",
         "after the send: remind me", "totalrecv     6", 'RSMQ("embedded://")',
         "export RSMQ_URL=embedded://",
     ):  # fmt: skip
@@ -601,8 +612,28 @@ def test_demo_with_a_url_runs_there_beside_another_demo(
     assert (shown.status, shown.err) == (0, "")
     assert f"Server   {server_url}, reached in" in shown.out
     assert re.search(rf"zset {ns}:hello-[0-9a-f]{{4}} ", shown.out)
-    assert "async with RSMQ() as rsmq" in shown.out
+    assert f'RSMQ("{server_url}")' in shown.out
     assert ctl("queue", "list").out == '["hello"]\n'
+
+
+def test_demo_with_a_password_shows_it_nowhere(
+    call: Ctl, server_url: str, ns: str, redis: Redis
+) -> None:
+    """The lines to copy do not give my password away."""
+    redis.execute_command("ACL", "SETUSER", ns, "on", ">s3cret", "allkeys", "allchannels", "+@all")
+    try:
+        shown = call("-r", _with_login(server_url, ns, "s3cret"), "--ns", ns, "demo")
+    finally:
+        redis.execute_command("ACL", "DELUSER", ns)
+
+    assert shown.status == 0
+    assert "s3cret" not in shown.out + shown.err
+    assert "async with RSMQ() as rsmq" in shown.out
+
+
+def _with_login(url: str, user: str, password: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{user}:{password}@{rest}"
 
 
 def test_demo_without_a_server_program_says_what_to_install(

@@ -362,3 +362,39 @@ async def test_every_failure_of_an_operation_is_an_error_of_ours():
             await transport.run(messages.ack(KEYS, receipt))
 
     assert isinstance(caught.value, RSMQError)
+
+
+async def test_closing_while_every_connection_hangs_fails_the_calls_that_wait(monkeypatch):
+    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.CLOSE_S", 0.05)
+    hang = asyncio.get_running_loop().create_future()
+    async with running(lambda _: hang, connections=1, deadline_s=60) as (_, transport):
+        await transport.start()
+        hanging = asyncio.create_task(transport.run(send()))
+        await asyncio.sleep(0.01)
+        waiting = [
+            asyncio.create_task(transport.run(queues.attributes(KEYS))),
+            asyncio.create_task(transport.run(send(keys=OTHER))),
+        ]
+        await asyncio.sleep(0.01)
+        await transport.aclose()
+        async with asyncio.timeout(5):
+            outcomes = await asyncio.gather(hanging, *waiting, return_exceptions=True)
+
+    assert isinstance(outcomes[0], SendUnknown)
+    assert all("closed before the call was made" in str(e) for e in outcomes[1:])
+
+
+async def test_client_that_could_not_be_opened_may_be_opened_later():
+    failures = [NotExecuted("refused")] * 100
+
+    def answer(command):
+        if failures:
+            raise failures.pop()
+        return b"PONG"
+
+    async with running(answer) as (driver, transport):
+        with pytest.raises(Unavailable):
+            await transport.ping(0.05)
+        assert driver.closed
+        failures.clear()
+        await transport.ping(0.05)

@@ -1,0 +1,67 @@
+"""Lanes: where operations wait for the call that they share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..protocol.operation import Argument, Operation
+
+#: Script, keys and head: what operations must have in common to share a call.
+Key = tuple[str, tuple[str, ...], tuple[Argument, ...]]
+
+#: A call with this many messages keeps the server busy for about a millisecond.
+MAX_WEIGHT = 256
+MAX_SIZE = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """An operation on its way, and the future its caller waits for."""
+
+    operation: Operation[Any]
+    future: asyncio.Future[Any]
+    deadline: float
+
+    def fail(self, error: Exception) -> None:
+        """Hand *error* to the caller, unless it is gone."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            # A caller that is cancelled just now never looks at it.
+            self.future.add_done_callback(_retrieved)
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """Operations that may share a call: same script, keys and head.
+
+    ``key`` is ``None`` for the lane of an operation that goes alone.
+    """
+
+    key: Key | None
+    waiting: deque[Waiting] = field(default_factory=deque)
+    calls: int = 0
+    starting: bool = False
+
+    def batch(self) -> list[Waiting]:
+        """Take what fits into one call, at least one operation; skip callers who left."""
+        batch: list[Waiting] = []
+        weight = size = 0
+        while self.waiting:
+            if self.waiting[0].future.cancelled():
+                self.waiting.popleft()
+                continue
+            operation = self.waiting[0].operation
+            weight += operation.weight
+            size += operation.size
+            if batch and (weight > MAX_WEIGHT or size > MAX_SIZE):
+                break
+            batch.append(self.waiting.popleft())
+        return batch
+
+
+def _retrieved(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

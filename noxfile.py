@@ -1,0 +1,52 @@
+"""Everything that must hold before a change is taken: ``nox`` runs it on this interpreter."""
+
+from __future__ import annotations
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.default_venv_backend = "venv"
+nox.options.download_python = "never"
+nox.options.reuse_existing_virtualenvs = True
+
+GROUPS = nox.project.dependency_groups
+PROJECT = nox.project.load_toml("pyproject.toml")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, imports, formatting."""
+    session.install(*GROUPS(PROJECT, "lint"))
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Mypy strict and pyright, on the package and on its public surface."""
+    session.install("-e", ".[all]", "nox", *GROUPS(PROJECT, "typing", "test"))
+    session.run("mypy")
+    session.run("pyright")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All tests, on a real server; arguments go to pytest."""
+    session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=["3.11", "3.12", "3.13"])
+def matrix(session: nox.Session) -> None:
+    """All tests on every Python we promise; fails if one is missing."""
+    session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Benchmarks, on a server of their own."""
+    session.install("-e", ".[all]")
+    session.run("python", "benchmarks/send_rate.py", *session.posargs)
+    session.run("python", "benchmarks/idle_and_wake.py")

@@ -1,0 +1,49 @@
+"""memory:// for users' own unit tests: the same verbs, no server."""
+
+import asyncio
+
+import pytest
+
+from aiorsmq_ng import RSMQ, LeaseLost, MessageTooLong, QueueNotFound
+
+
+async def test_memory_runs_every_verb():
+    async with RSMQ("memory://") as rsmq:
+        queue = await rsmq.create_queue("jobs", maxsize=1024)
+        ids = await queue.send_many(["a", "b", b"\xff"])
+        with pytest.raises(MessageTooLong):
+            await queue.send("x" * 2000)
+        assert [m.body for m in await queue.peek()] == [b"a", b"b", b"\xff"]
+        stale = await queue.receive(vt=0)
+        first, second, third = await queue.receive_many(3)
+        assert {m.id for m in await queue.pending()} == set(ids)
+        with pytest.raises(LeaseLost):
+            await stale.ack()
+        await first.extend(5)
+        await first.release()
+        await third.release()
+        await second.reject("no")
+        assert await rsmq.list_queues() == ["jobs", "jobs-dead"]
+        assert await rsmq.queue("jobs-dead").reason(second.id) == "no"
+        assert len(await queue.pop_many(5)) == 2
+        attributes = await queue.attributes()
+        assert (attributes.msgs, attributes.totalsent) == (0, len(ids))
+        waiting = asyncio.create_task(queue.receive(wait=10))
+        await asyncio.sleep(0.05)
+        await queue.send("wake up")
+        async with await waiting as message:
+            assert message.text == "wake up"
+        assert await queue.purge() == 0
+        await rsmq.delete_queue("jobs")
+        with pytest.raises(QueueNotFound):
+            await queue.send("x")
+
+
+async def test_memory_is_shared_by_name_while_somebody_uses_it():
+    async with RSMQ("memory://shared") as one, RSMQ("memory://shared") as two:
+        await one.create_queue("jobs")
+        assert await two.list_queues() == ["jobs"]
+        async with RSMQ("memory://other") as other:
+            assert await other.list_queues() == []
+    async with RSMQ("memory://shared") as again:
+        assert await again.list_queues() == []

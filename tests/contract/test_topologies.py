@@ -1,0 +1,91 @@
+"""The same queue on a cluster, behind a sentinel, over TCP and over a unix socket."""
+
+import asyncio
+
+import pytest
+
+from aiorsmq_ng import RSMQ, InvalidValue, Unavailable
+from aiorsmq_ng.transport.connect import _hosts, _login
+
+from ..support.topology import cluster, free_ports, sentinel, server
+
+
+async def exercise(rsmq):
+    """Go through the verbs that touch several keys, channels and scripts."""
+    queue = await rsmq.create_queue("jobs")
+    other = await rsmq.create_queue("other")
+    waiting = asyncio.create_task(rsmq.receive("other", "jobs", wait=20))
+    await asyncio.sleep(0.2)
+    await queue.send_many(["a", "b", "c"])
+    first = await waiting
+    second, third = await queue.receive_many(2)
+    assert [m.text for m in (first, second, third)] == ["a", "b", "c"]
+    await first.ack()
+    await second.forward(other)
+    await third.reject("no")
+    assert (await other.pop()).text == "b"
+    assert await rsmq.list_queues() == ["jobs", "jobs-dead", "other"]
+    assert (await queue.attributes()).msgs == 0
+
+
+async def test_cluster_holds_a_namespace_in_braces_on_one_slot(tmp_path):
+    async with cluster(tmp_path) as ports:
+        url = f"redis+cluster://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
+        async with RSMQ(url, ns="{rsmq}") as rsmq:
+            await exercise(rsmq)
+        async with RSMQ(url, ns="plain") as rsmq:
+            with pytest.raises(Unavailable, match="namespace is in braces"):
+                await rsmq.create_queue("jobs")
+        async with RSMQ(f"redis://127.0.0.1:{ports[0]}", ns="{a}") as one:
+            outcomes = []
+            for ns in ("{a}", "{b}", "{c}", "{d}", "{e}", "{f}"):
+                single = RSMQ(f"redis://127.0.0.1:{ports[0]}", ns=ns)
+                try:
+                    await single.create_queue("jobs")
+                except Unavailable as error:
+                    outcomes.append(str(error))
+                await single.aclose()
+            assert one.ns == "{a}"
+        assert any("redis+cluster://" in sentence for sentence in outcomes)
+
+
+async def test_sentinel_leads_to_the_master(tmp_path):
+    async with sentinel(tmp_path) as (_, watch):
+        async with RSMQ(f"redis+sentinel://127.0.0.1:{watch}/mymaster/1") as rsmq:
+            await exercise(rsmq)
+        with pytest.raises(Unavailable):
+            await RSMQ(f"redis+sentinel://127.0.0.1:{watch}/nobody").open()
+
+
+async def test_tcp_with_a_password_and_a_database(tmp_path):
+    (port,) = free_ports(1)
+    with server(tmp_path, port, "--requirepass", "s3cret:@/"):
+        await (await answers_with_password(port)).aclose()
+        url = f"redis://:s3cret%3A%40%2F@127.0.0.1:{port}/3"
+        async with RSMQ(url) as rsmq:
+            await exercise(rsmq)
+
+
+async def answers_with_password(port):
+    from redis.asyncio import Redis
+
+    client = Redis(host="127.0.0.1", port=port, password="s3cret:@/")
+    for _ in range(200):
+        try:
+            await client.ping()
+            return client
+        except Exception:
+            await asyncio.sleep(0.05)
+    raise AssertionError
+
+
+def test_hosts_and_login_are_read_from_the_url():
+    url = "redis+sentinel://me:p%40ss@a:1,b,[::1]:3/mymaster"
+
+    assert _hosts(url, 9) == [("a", 1), ("b", 9), ("::1", 3)]
+    assert _login(url) == {"username": "me", "password": "p@ss"}
+
+
+async def test_sentinel_url_without_a_service_is_refused():
+    with pytest.raises(InvalidValue, match="names the service"):
+        await RSMQ("redis+sentinel://localhost:26379").open()

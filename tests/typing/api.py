@@ -1,0 +1,38 @@
+"""Types of the public surface, read by mypy and pyright; never run."""
+
+from typing import Any, assert_type
+
+from redis.asyncio import Redis
+
+from aiorsmq_ng import RSMQ, Delivery, Message, PendingMessage, Queue, QueueAttributes
+
+
+async def surface(client: Redis) -> None:
+    async with RSMQ("redis://localhost", ns="rsmq") as rsmq:
+        assert_type(rsmq, RSMQ)
+        queue = await rsmq.create_queue("jobs", vt=30, exist_ok=True)
+        assert_type(queue, Queue)
+        assert_type(rsmq.queue("jobs"), Queue)
+        assert_type(await rsmq.list_queues(), list[str])
+        assert_type(await rsmq.receive("a", queue, wait=1.5), Delivery | None)
+        assert_type(await queue.send({"a": 1}, delay=0.5), str)
+        assert_type(await queue.send_many(["a", b"b"]), list[str])
+        assert_type(await queue.receive(), Delivery | None)
+        assert_type(await queue.receive_many(3), list[Delivery])
+        assert_type(await queue.pop(), Message | None)
+        assert_type(await queue.delete("x"), bool)
+        assert_type(await queue.delete_many(["x"]), list[str])
+        assert_type(await queue.attributes(), QueueAttributes)
+        assert_type(await queue.peek(), list[Message])
+        assert_type(await queue.pending(), list[PendingMessage])
+        assert_type(await queue.purge(), int)
+        async for message in queue:
+            assert_type(message, Delivery)
+            async with message as same:
+                assert_type(same, Delivery)
+            assert_type(message.body, bytes)
+            assert_type(message.text, str)
+            assert_type(message.json(), Any)
+            assert_type(message.json(dict[str, int]), dict[str, int])
+            assert_type(message.sent, float | None)
+    RSMQ(client=client)
