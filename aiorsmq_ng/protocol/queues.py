@@ -76,7 +76,7 @@ def list_all(namespace: Namespace) -> Operation[list[str]]:
         keys=(namespace.index,),
         args=(),
         parse=parse,
-        fail=lambda code: QueueCorrupt("QUEUES", code),
+        fail=failures(namespace.queue("QUEUES")),
         repeatable=True,
     )
 

@@ -134,7 +134,7 @@ class ClusterDriver:
         """Run *command* on the node that holds its keys."""
         try:
             await self._client.initialize()
-        except (driver_errors.RedisError, OSError) as error:
+        except Exception as error:  # its own exceptions are no RedisErrors
             _refused_at_connect(error)
             raise NotExecuted(_sentence(error)) from error
         command.written = True
@@ -276,4 +276,5 @@ async def _usable(connection: AbstractConnection) -> bool:
 
 def _sentence(error: Exception) -> str:
     """Return a driver's error as text for ours; its repr would not say anything."""
-    return str(error).rstrip(".") or type(error).__name__
+    # After a colon in spaces the sentinel client lists its connections.
+    return str(error).split(" : ", 1)[0].rstrip(".") or type(error).__name__

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import anyio.to_thread
 from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster, Sentinel
 from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -45,7 +46,11 @@ async def connect(url: str, options: Options) -> Driver:
 
 
 def adopt(client: CallerClient) -> Driver:
-    """Return a driver on a caller's client. Its connections are shared, its retries are not."""
+    """Return a driver on a caller's client.
+
+    Its connections are shared, its retries are not. A cluster client cannot be kept from retrying
+    here: its maker passes ``retry=Retry(NoBackoff(), 0)``.
+    """
     if isinstance(client, RedisCluster):
         return ClusterDriver(client, own=False)
     return PoolDriver(client.connection_pool, keep=False)
@@ -62,7 +67,7 @@ def check_url(url: str) -> str:
 
 
 def _settings(options: Options) -> dict[str, Any]:
-    """Return what every connection of ours is made with.
+    """Return what every connection of ours is made with, whatever the URL says.
 
     RESP2, because with RESP3 redis-py no longer notices an unread reply on a pooled connection;
     no retries and no socket timeout, because each call has a deadline of its own and only the
@@ -81,13 +86,14 @@ def _settings(options: Options) -> dict[str, Any]:
 
 def _own_pool(url: str, options: Options, **extra: Any) -> PoolDriver:
     try:
-        pool = BlockingConnectionPool.from_url(
-            url,
+        pool = BlockingConnectionPool(
             # Two more than calls need: for the wake-up connection and its successor.
             max_connections=options.max_connections + 2,
             timeout=None,
-            **_settings(options),
+            **{**_from_url(url), **_settings(options)},
         )
+        # An option that redis-py does not know would show only at the first call.
+        pool.connection_class(**pool.connection_kwargs)
     except (ValueError, TypeError):
         # The driver's words may repeat part of the URL, and so of a password.
         raise InvalidValue(
@@ -97,8 +103,17 @@ def _own_pool(url: str, options: Options, **extra: Any) -> PoolDriver:
     return PoolDriver(pool, keep=True, **extra)
 
 
+def _from_url(url: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = dict(parse_url(url))
+    parsed.pop("max_connections", None)
+    parsed.pop("timeout", None)
+    return parsed
+
+
 async def _embedded(url: str, options: Options) -> PoolDriver:
     path = unquote(url.removeprefix("embedded://"))
+    if "\0" in path:
+        raise InvalidValue("the folder of an embedded:// url cannot hold a NUL character")
     server = await anyio.to_thread.run_sync(
         lambda: EmbeddedServer.acquire(Path(path).expanduser() if path else None)
     )
@@ -140,6 +155,8 @@ def _sentinel(url: str, options: Options) -> PoolDriver:
     if not service:
         raise InvalidValue("a redis+sentinel:// url names the service after the hosts: /mymaster")
     query = dict(parse_qsl(parts.query))
+    if not (db or query.get("db") or "0").isdecimal():
+        raise InvalidValue("a redis+sentinel:// url ends with the number of a database, or nothing")
     settings = _settings(options) | {"db": int(db or query.get("db") or 0), **_login(url)}
     guard = _settings(options) | {
         key.removeprefix("sentinel_"): value

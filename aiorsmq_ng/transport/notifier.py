@@ -32,6 +32,7 @@ class Notifier:
         self._wake: dict[str, set[Wake]] = {}
         self._listener: Listener | None = None
         self._running = False
+        self._warned = False
 
     def watch(self, channels: tuple[str, ...], wake: Wake) -> None:
         """Call *wake* whenever something is published on one of *channels*."""
@@ -64,7 +65,9 @@ class Notifier:
                     logger.info("wake-up connection lost, trying again: %s", error)
                 except RSMQError as error:
                     # A user who may not subscribe still receives, by looking from time to time.
-                    logger.warning("no wake-ups, only polling: %s", error)
+                    level = logging.DEBUG if self._warned else logging.WARNING
+                    self._warned = True
+                    logger.log(level, "no wake-ups, only polling: %s", error)
                 if self._wake:
                     await anyio.sleep(backoff.next_s())
         finally:

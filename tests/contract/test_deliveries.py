@@ -379,3 +379,18 @@ async def test_two_consumers_share_a_queue_without_overlap(server_url, ns, queue
         await asyncio.gather(*tasks, return_exceptions=True)
 
     assert sorted(seen, key=int) == [str(i) for i in range(200)]
+
+
+async def test_side_key_of_the_wrong_type_stands_in_nobodys_way(queue, raw, ns):
+    await raw.set(f"{ns}:jobs:ng:deliveries", "not a hash")
+    await queue.send_many(["a", "b", "c", "d"])
+
+    await queue.receive(vt=0)
+    again = await queue.receive_many(4)
+    assert len(await queue.pending()) == 4
+    await again[0].ack()
+    await again[1].reject()
+    await again[2].release()
+    assert await queue.pop() is not None
+    assert await queue.delete(again[3].id)
+    assert await queue.purge() == 0

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aiorsmq_ng import RSMQ, InvalidValue, Unavailable
+from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
 from aiorsmq_ng.transport.connect import _hosts, _login
 
 from ..support.topology import cluster, free_ports, sentinel, server
@@ -89,3 +89,34 @@ def test_hosts_and_login_are_read_from_the_url():
 async def test_sentinel_url_without_a_service_is_refused():
     with pytest.raises(InvalidValue, match="names the service"):
         await RSMQ("redis+sentinel://localhost:26379").open()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost:99999999",
+        "redis://:pa#ss@localhost",
+        "redis://localhost?nonsense=1",
+        "redis+sentinel://localhost/service/one",
+        "redis+sentinel://localhost",
+        "embedded:///a%00b",
+        "http://localhost",
+    ],
+)
+async def test_url_that_cannot_be_meant_is_refused_without_showing_it(url):
+    with pytest.raises(InvalidValue) as caught:
+        await RSMQ(url).open()
+
+    assert "pa" not in str(caught.value).split()
+    assert url not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
+async def test_nobody_at_the_address_is_one_sentence_for_every_scheme(scheme):
+    (port,) = free_ports(1)
+    options = Options(deadline=0.3, connect_timeout=0.3)
+    with pytest.raises(Unavailable, match="redis cannot be reached") as caught:
+        await RSMQ(f"{scheme}://127.0.0.1:{port}/mymaster", options=options).open()
+
+    assert "object at" not in str(caught.value)
+    assert "<" not in str(caught.value)

@@ -34,7 +34,8 @@ local function lease(zset, hash, deliveries, parts)
       fields[size + 1], fields[size + 2] = id .. ':rc', rc
       fields[size + 3], fields[size + 4] = id .. ':fr', string.format('%.0f', fr)
       if size >= 4000 then flush() end
-      -- The first delivery's time is fr; RSMQ keeps none for later ones, so a side key does.
+      -- The first delivery's time is fr; RSMQ keeps none for later ones, so a side key does,
+    -- if it can (pcall): what is only there to be looked at must not stand in the way.
       if rc > 1 then
         again[#again + 1] = id
         again[#again + 1] = string.format('%.0f %.0f', rc, now)
@@ -49,9 +50,9 @@ local function lease(zset, hash, deliveries, parts)
     flush()
     redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + #taken))
     for from = 1, #again, 4000 do
-      redis.call('HSET', deliveries, unpack(again, from, math.min(#again, from + 3999)))
+      redis.pcall('HSET', deliveries, unpack(again, from, math.min(#again, from + 3999)))
     end
-    if #again > 0 then redis.call('EXPIRE', deliveries, 1209600) end
+    if #again > 0 then redis.pcall('EXPIRE', deliveries, 1209600) end
     for i = 1, #replies do replies[i][2] = left end
   end
   if served < wanted then

@@ -39,6 +39,6 @@ for from = 1, #ids, 1000 do
   local upto = math.min(#ids, from + 999)
   redis.call('ZREM', zset, unpack(ids, from, upto))
   redis.call('HDEL', hash, unpack(fields, 4 * from - 3, 4 * upto))
-  redis.call('HDEL', deliveries, unpack(ids, from, upto))
+  redis.pcall('HDEL', deliveries, unpack(ids, from, upto))
 end
 return replies

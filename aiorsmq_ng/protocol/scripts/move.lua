@@ -46,6 +46,6 @@ end
 if ARGV[8] ~= '' then redis.call('SET', reason, ARGV[8], 'EX', ARGV[9]) end
 redis.call('ZREM', zset, id)
 redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
-redis.call('HDEL', deliveries, id)
+redis.pcall('HDEL', deliveries, id)
 redis.call('PUBLISH', channel, redis.call('ZCARD', target_zset))
 return 1

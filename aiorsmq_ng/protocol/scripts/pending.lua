@@ -29,7 +29,9 @@ for i = 1, #range, 2 do
   fields[#fields + 1] = range[i] .. ':fr'
 end
 local values = redis.call('HMGET', hash, unpack(fields))
-local again = redis.call('HMGET', deliveries, unpack(ids))
+-- The side key may be of another type or out of reach: then nothing is known.
+local again = redis.pcall('HMGET', deliveries, unpack(ids))
+if again.err then again = {} end
 for i = 1, #ids do
   local body, rc, fr = values[3 * i - 2], tonumber(values[3 * i - 1] or 0) or 0, tonumber(values[3 * i] or 0) or 0
   at = at + 1

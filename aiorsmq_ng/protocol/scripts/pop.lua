@@ -32,7 +32,7 @@ for from = 1, #taken, 1000 do
   end
   redis.call('ZREM', zset, unpack(ids))
   redis.call('HDEL', hash, unpack(fields))
-  redis.call('HDEL', deliveries, unpack(ids))
+  redis.pcall('HDEL', deliveries, unpack(ids))
 end
 if #taken > 0 then
   redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + #taken))

@@ -29,6 +29,6 @@ if #doomed > 0 then
   end
   redis.call('ZREM', zset, unpack(doomed))
   redis.call('HDEL', hash, unpack(fields))
-  redis.call('HDEL', deliveries, unpack(doomed))
+  redis.pcall('HDEL', deliveries, unpack(doomed))
 end
 return {#doomed, next_at, before}
