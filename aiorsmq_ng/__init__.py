@@ -20,6 +20,7 @@ from .errors import (
 from .models import Message, PendingMessage, QueueAttributes
 from .options import Options
 from .queue import Queue
+from .retry import Retry
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ __all__ = [
     "QueueFull",
     "QueueNotFound",
     "RSMQError",
+    "Retry",
     "SendUnknown",
     "Unavailable",
 ]

@@ -18,8 +18,10 @@ from .options import Options
 from .protocol import limits, messages, queues
 from .protocol.keys import Namespace, QueueKeys
 from .protocol.limits import Seconds
+from .protocol.messages import Intake
 from .queue import Queue
 from .receiver import Receiver
+from .retry import Retry
 from .transport.base import Driver
 from .transport.coalescing import Transport
 from .transport.connect import CallerClient, adopt, check_url, connect
@@ -62,7 +64,7 @@ class RSMQ:
         )
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
-        self._receivers: WeakValueDictionary[tuple[str, ...], Receiver] = WeakValueDictionary()
+        self._receivers: WeakValueDictionary[tuple[Intake, ...], Receiver] = WeakValueDictionary()
 
     @property
     def ns(self) -> str:
@@ -101,14 +103,25 @@ class RSMQ:
         with anyio.CancelScope(shield=True):
             await self.aclose()
 
-    def queue(self, name: str, *, dead_letter: str | None = None) -> Queue:
+    def queue(
+        self, name: str, *, dead_letter: str | None = None, retry: Retry | None = None
+    ) -> Queue:
         """Return a handle on the queue *name*; no I/O.
 
-        *dead_letter* names the queue for rejected messages, by default ``<name>-dead``.
+        *dead_letter* names the queue for rejected messages, by default ``<name>-dead``. With
+        *retry*, a message that was received too often goes there by itself, and a block
+        ``async with message`` that raises gives it back with a growing delay.
         """
-        keys = self._keys(name)
-        origin = self._origin(keys, dead_letter or f"{name}-dead")
-        return Queue(origin, self._receiver(keys), self._codec)
+        origin = Origin(
+            keys=self._keys(name),
+            transport=self._transport,
+            keeper=self._keeper,
+            sibling=self._keys,
+            channel=self._channel,
+            dead_letter=dead_letter or f"{name}-dead",
+            retry=retry,
+        )
+        return Queue(origin, self._receiver(origin.intake), self._codec)
 
     async def create_queue(
         self,
@@ -146,16 +159,25 @@ class RSMQ:
 
         One round trip for all queues; *wait* waits that long for a message in any of them.
         """
+        received = await self.receive_many(1, *names, vt=vt, wait=wait)
+        return received[0] if received else None
+
+    async def receive_many(
+        self, count: int, *names: str | Queue, vt: Seconds | None = None, wait: Seconds = 0
+    ) -> list[Delivery]:
+        """Lease up to *count* messages: all that the first queue has, then the second, and so on.
+
+        One round trip for all queues; *wait* is for the first message.
+        """
         if not names:
             raise InvalidValue("no queue name given", code="missingParameter")
-        keys = tuple(self._keys(n if isinstance(n, str) else n.name) for n in names)
-        received = await self._receiver(*keys).receive(
-            1, limits.optional_ms("vt", vt), limits.seconds_to_ms("wait", wait) / 1000
+        origins = [(n if isinstance(n, Queue) else self.queue(n)).origin for n in names]
+        received = await self._receiver(*(origin.intake for origin in origins)).receive(
+            limits.check_count(count),
+            limits.optional_ms("vt", vt),
+            limits.seconds_to_ms("wait", wait) / 1000,
         )
-        if not received.messages:
-            return None
-        found = received.keys
-        return Delivery.of(received, self._origin(found, f"{found.queue}-dead"))[0]
+        return Delivery.of(received, {origin.keys.queue: origin for origin in origins})
 
     async def get_queue_attributes(self, name: str) -> QueueAttributes:
         """Describe a queue (RSMQ's name for ``Queue.attributes``)."""
@@ -206,25 +228,14 @@ class RSMQ:
     def _keys(self, name: str) -> QueueKeys:
         return self._namespace.queue(limits.check_name(name, foreign=self._options.foreign_names))
 
-    def _origin(self, keys: QueueKeys, dead_letter: str) -> Origin:
-        return Origin(
-            keys=keys,
-            transport=self._transport,
-            keeper=self._keeper,
-            sibling=self._keys,
-            channel=self._channel,
-            dead_letter=dead_letter,
-        )
-
     def _channel(self, keys: QueueKeys) -> str:
         return keys.realtime if self._realtime else keys.wake
 
-    def _receiver(self, *keys: QueueKeys) -> Receiver:
-        names = tuple(k.queue for k in keys)
-        receiver = self._receivers.get(names)
+    def _receiver(self, *intakes: Intake) -> Receiver:
+        receiver = self._receivers.get(intakes)
         if receiver is None:
             receiver = Receiver(
-                self._transport, self._notifier, messages.source(keys), self._options
+                self._transport, self._notifier, messages.source(intakes), self._options
             )
-            self._receivers[names] = receiver
+            self._receivers[intakes] = receiver
         return receiver

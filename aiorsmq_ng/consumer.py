@@ -1,11 +1,12 @@
-"""Iterating over messages."""
+"""Iterating over messages, some of them leased ahead of time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from typing import Any
 
 import anyio
 
@@ -18,36 +19,92 @@ logger = logging.getLogger("aiorsmq_ng.consumer")
 
 _OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 5.0
 
+#: Lease up to so many messages, waiting for the first.
+Receive = Callable[[int], Awaitable[list[Delivery]]]
+#: Start a task that ends with the client.
+Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
+
 
 async def consume(
-    receive: Callable[[], Awaitable[list[Delivery]]], keeper: LeaseKeeper
+    receive: Receive, keeper: LeaseKeeper, spawn: Spawn, prefetch: int
 ) -> AsyncGenerator[Delivery, None]:
-    """Yield what *receive* brings, one by one; keep the leases of those still in hand."""
-    buffer: deque[Delivery] = deque()
+    """Yield messages one by one, *prefetch* of them leased ahead of time."""
+    if prefetch == 1:
+        while True:
+            for delivery in await patiently(receive, 1):
+                yield delivery
+    stock = Stock(receive, keeper, prefetch)
+    await spawn(stock.fill)
     try:
         while True:
-            if not buffer:
-                buffer.extend(await _patiently(receive))
-                for delivery in list(buffer)[1:]:
-                    keeper.keep(delivery)
-            delivery = buffer.popleft()
-            keeper.drop(delivery)
-            # A message whose lease was lost while it waited here belongs to somebody else.
-            if not delivery.lease_lost:
-                yield delivery
+            yield await stock.take()
     finally:
         # All are on their way before the first wait, so a second cancellation changes nothing.
-        if going := [delivery.give_back() for delivery in buffer]:
+        if going := stock.close():
             with anyio.CancelScope(shield=True):
                 await asyncio.wait(going)
 
 
-async def _patiently(receive: Callable[[], Awaitable[list[Delivery]]]) -> list[Delivery]:
+class Stock:
+    """Leased messages that nobody works on yet. Their leases are renewed meanwhile."""
+
+    def __init__(self, receive: Receive, keeper: LeaseKeeper, size: int) -> None:
+        self._receive = receive
+        self._keeper = keeper
+        self._size = size
+        self._held: deque[Delivery] = deque()
+        self._filling = anyio.CancelScope()
+        self._arrived = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._failure: Exception | None = None
+
+    async def fill(self) -> None:
+        """Refill whenever half is gone, until closed; never sleep while messages come."""
+        with self._filling:
+            try:
+                while True:
+                    while len(self._held) > self._size // 2:
+                        self._taken.clear()
+                        await self._taken.wait()
+                    self._store(await patiently(self._receive, self._size - len(self._held)))
+            except Exception as error:
+                self._failure = error
+                self._arrived.set()
+
+    async def take(self) -> Delivery:
+        """Return the next message, waiting for one."""
+        while True:
+            while not self._held:
+                if self._failure is not None:
+                    raise self._failure
+                self._arrived.clear()
+                await self._arrived.wait()
+            delivery = self._held.popleft()
+            self._keeper.drop(delivery)
+            self._taken.set()
+            # A message whose lease was lost while it waited here belongs to somebody else.
+            if not delivery.lease_lost:
+                return delivery
+
+    def close(self) -> list[asyncio.Future[Any]]:
+        """Stop filling and give everything back; return what is under way for that."""
+        self._filling.cancel()
+        held, self._held = self._held, deque()
+        return [delivery.give_back() for delivery in held]
+
+    def _store(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            self._keeper.keep(delivery)
+        self._held.extend(deliveries)
+        self._arrived.set()
+
+
+async def patiently(receive: Receive, count: int) -> list[Delivery]:
     """Wait out outages; a client that was refused or closed is told so."""
     backoff = Backoff(_OUTAGE_BASE_S, _OUTAGE_CAP_S)
     while True:
         try:
-            return await receive()
+            return await receive(count)
         except Unavailable as error:
             if not error.passing:
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -16,8 +16,9 @@ from .leases import LeaseKeeper
 from .models import Message
 from .protocol import limits, messages
 from .protocol.keys import QueueKeys
-from .protocol.messages import Leased, Receipt, Received
+from .protocol.messages import Intake, Leased, Receipt, Received
 from .protocol.operation import Operation
+from .retry import Retry
 from .transport.coalescing import Transport
 
 logger = logging.getLogger("aiorsmq_ng.delivery")
@@ -44,6 +45,16 @@ class Origin:
     #: Return the channel on which arrivals in a queue are announced.
     channel: Callable[[QueueKeys], str]
     dead_letter: str
+    #: What becomes of a message whose block raised; none: it is visible again at once.
+    retry: Retry | None = None
+
+    @property
+    def intake(self) -> Intake:
+        """What receiving from this queue needs to know."""
+        if self.retry is None or not self.retry.max_receives:
+            return Intake(self.keys)
+        dead = self.sibling(self.dead_letter)
+        return Intake(self.keys, self.retry.max_receives, dead, self.channel(dead))
 
 
 class Delivery(Message):
@@ -56,23 +67,26 @@ class Delivery(Message):
 
     __slots__ = ("_origin", "_settled", "expires_at", "lease_lost", "vt_ms")
 
-    def __init__(self, leased: Leased, origin: Origin, vt_ms: int, expires_at: float) -> None:
-        super().__init__(*leased)
+    def __init__(self, leased: Leased, origin: Origin, expires_at: float) -> None:
+        super().__init__(leased.id, leased.body, leased.rc, leased.fr)
         self._origin = origin
         self._settled = False
         #: The lease in milliseconds, and when it ends on the event loop's clock.
-        self.vt_ms = vt_ms
+        self.vt_ms = leased.vt_ms
         self.expires_at = expires_at
         #: True once a renewal was refused.
         self.lease_lost = False
 
     @classmethod
-    def of(cls, received: Received, origin: Origin) -> list[Self]:
-        """Return the deliveries that a receive brought."""
+    def of(cls, received: Received, origins: Mapping[str, Origin]) -> list[Self]:
+        """Return the deliveries that a receive brought; *origins* are by queue name."""
         # The script ran a moment ago. Verbs are fenced on the server whatever we believe here,
         # so this clock only decides when to renew.
-        expires_at = asyncio.get_running_loop().time() + received.vt_ms / 1000
-        return [cls(leased, origin, received.vt_ms, expires_at) for leased in received.messages]
+        now = asyncio.get_running_loop().time()
+        return [
+            cls(leased, origins[leased.keys.queue], now + leased.vt_ms / 1000)
+            for leased in received.messages
+        ]
 
     @property
     def queue(self) -> str:
@@ -161,12 +175,25 @@ class Delivery(Message):
         if error is None:
             await self.ack()
             return
-        # Once begun, a release goes on whatever happens to this task.
+        # Once begun, it goes on whatever happens to this task.
         with anyio.CancelScope(shield=True):
             try:
-                await self.release()
+                await self.fail(error)
             except RSMQError as failure:
                 logger.warning("message %s was not given back: %s", self.id, failure)
+
+    async def fail(self, error: BaseException) -> None:
+        """Do what the retry policy says about a message whose handling raised *error*.
+
+        Without a policy, or if the handling was cancelled, it is visible again at once.
+        """
+        retry = self._origin.retry
+        if retry is None or not isinstance(error, Exception):
+            await self.release()
+        elif retry.gives_up(self.rc):
+            await self.reject(f"{type(error).__name__}: {error}")
+        else:
+            await self.release(retry.delay(self.rc))
 
     def _visibility(self, vt_ms: int) -> Operation[bool]:
         keys = self._origin.keys

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from typing import Any
 
 from .codec import Codec, to_body
 from .consumer import consume
@@ -16,6 +17,7 @@ from .protocol import limits, messages, queues
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
 from .receiver import Receiver
+from .retry import Retry
 
 #: Ids or bodies that one delete call carries; more are split.
 _DELETE_PAGE = 1000
@@ -25,7 +27,8 @@ class Queue:
     """A handle on one queue. Making one costs nothing and checks nothing but the name."""
 
     def __init__(self, origin: Origin, receiver: Receiver, codec: Codec) -> None:
-        self._origin = origin
+        #: What deliveries from this queue need to be settled.
+        self.origin = origin
         self._receiver = receiver
         self._codec = codec
 
@@ -37,7 +40,12 @@ class Queue:
     @property
     def dead_letter(self) -> str:
         """Name of the queue that rejected messages go to."""
-        return self._origin.dead_letter
+        return self.origin.dead_letter
+
+    @property
+    def retry(self) -> Retry | None:
+        """What becomes of messages whose handling fails."""
+        return self.origin.retry
 
     async def send(self, body: object, *, delay: Seconds | None = None) -> str:
         """Store a message and return its id.
@@ -88,7 +96,7 @@ class Queue:
 
     async def pop_many(self, count: int) -> list[Message]:
         """Take and delete up to *count* ready messages by one call. At most once."""
-        return await self._origin.transport.run(messages.pop(self._keys, limits.check_count(count)))
+        return await self.origin.transport.run(messages.pop(self._keys, limits.check_count(count)))
 
     async def delete(self, id: str) -> bool:
         """Delete a message by id, whoever holds it; tell whether it was there.
@@ -105,7 +113,7 @@ class Queue:
         deleted: list[str] = []
         for at in range(0, len(unique), _DELETE_PAGE):
             page = unique[at : at + _DELETE_PAGE]
-            found = await self._origin.transport.run(messages.delete(self._keys, page))
+            found = await self.origin.transport.run(messages.delete(self._keys, page))
             deleted += found
         return deleted
 
@@ -117,11 +125,11 @@ class Queue:
             vt_ms=limits.seconds_to_ms("vt", vt),
             channel=self._keys.wake,
         )
-        return await self._origin.transport.run(operation)
+        return await self.origin.transport.run(operation)
 
     async def attributes(self) -> QueueAttributes:
         """Describe the queue: stored attributes, counters, messages in each state."""
-        return await self._origin.transport.run(queues.attributes(self._keys))
+        return await self.origin.transport.run(queues.attributes(self._keys))
 
     async def set_attributes(
         self,
@@ -134,12 +142,12 @@ class Queue:
         if vt is None and delay is None and maxsize is None:
             raise NoAttributeSupplied(self.name)
         operation = queues.set_attributes(self._keys, vt=vt, delay=delay, maxsize=maxsize)
-        return await self._origin.transport.run(operation)
+        return await self.origin.transport.run(operation)
 
     async def peek(self, start: int = 0, count: int = 10) -> list[Message]:
         """Read ready messages without leasing them; a negative *start* counts from the end."""
         operation = messages.peek(self._keys, limits.check_start(start), limits.check_count(count))
-        return await self._origin.transport.run(operation)
+        return await self.origin.transport.run(operation)
 
     async def pending(self, start: int = 0, count: int = 10) -> list[PendingMessage]:
         """Read leased messages, in the order in which their leases end.
@@ -160,7 +168,7 @@ class Queue:
     async def reason(self, id: str) -> str | None:
         """Tell why a message was rejected into this queue, if that was said and is still kept."""
         operation = messages.reason(self._keys, limits.check_id(id))
-        return await self._origin.transport.run(operation)
+        return await self.origin.transport.run(operation)
 
     async def purge(self, *, leased: bool = False) -> int:
         """Remove the messages that nobody holds, or with *leased* all; return their number.
@@ -168,7 +176,7 @@ class Queue:
         Without *leased* the queue is walked in pages of 1000, each atomic, so other clients go
         on meanwhile. What is sent while it runs may stay.
         """
-        transport = self._origin.transport
+        transport = self.origin.transport
         if leased:
             return await transport.run(queues.purge_all(self._keys))
         removed, at, present = 0, 0, None
@@ -183,13 +191,18 @@ class Queue:
     ) -> AsyncGenerator[Delivery, None]:
         """Iterate over messages for ever, waiting when there are none.
 
-        *prefetch* is how many are leased by one call. The leases of those not handed out yet are
-        renewed, and they are given back when the iteration ends. An outage of Redis is waited
-        out; other errors end the iteration.
+        *prefetch* is how many are leased ahead of time; they are refilled when half are gone.
+        The leases of those not handed out yet are renewed, and they are given back when the
+        iteration ends. An outage of Redis is waited out; other errors end the iteration.
         """
         limits.check_count(prefetch)
         vt_ms = limits.optional_ms("vt", vt)
-        return consume(lambda: self._receive(prefetch, vt_ms, math.inf), self._origin.keeper)
+        return consume(
+            lambda count: self._receive(count, vt_ms, math.inf),
+            self.origin.keeper,
+            self._spawn,
+            prefetch,
+        )
 
     def __aiter__(self) -> AsyncGenerator[Delivery, None]:
         return self.consume()
@@ -199,7 +212,11 @@ class Queue:
 
     @property
     def _keys(self) -> QueueKeys:
-        return self._origin.keys
+        return self.origin.keys
+
+    async def _spawn(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await self.origin.transport.start()
+        self.origin.transport.spawn(function)
 
     async def _send(self, bodies: list[object], delay: Seconds | None) -> list[str]:
         operation = messages.send(
@@ -207,13 +224,13 @@ class Queue:
             [to_body(body, self._codec) for body in bodies],
             delay_ms=limits.optional_ms("delay", delay),
             entropy=os.urandom(SUFFIX_LENGTH * len(bodies)),
-            channel=self._origin.channel(self._keys),
+            channel=self.origin.channel(self._keys),
         )
-        return await self._origin.transport.run(operation)
+        return await self.origin.transport.run(operation)
 
     async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
         received = await self._receiver.receive(count, vt_ms, wait_s)
-        return Delivery.of(received, self._origin)
+        return Delivery.of(received, {self.name: self.origin})
 
     async def _pending_pages(self, skip: int, count: int) -> list[PendingMessage]:
         found: list[PendingMessage] = []
@@ -221,7 +238,7 @@ class Queue:
         sign = -1 if count < 0 else 1
         while at is not None and len(found) < abs(count):
             left = count - sign * len(found)
-            page = await self._origin.transport.run(
+            page = await self.origin.transport.run(
                 messages.pending(self._keys, skip=skip, count=left, at=at)
             )
             found += page.messages

@@ -38,6 +38,9 @@ class Leased(NamedTuple):
     body: bytes
     rc: int
     fr: int
+    #: The queue it is from, and the lease granted in milliseconds.
+    keys: QueueKeys
+    vt_ms: int
 
     @property
     def receipt(self) -> Receipt:
@@ -49,12 +52,6 @@ class Received(NamedTuple):
     """What a receive found. ``messages`` may be fewer than asked for, or none."""
 
     messages: list[Leased]
-    #: The queue they are from.
-    keys: QueueKeys
-    #: The lease granted, in milliseconds.
-    vt_ms: int
-    #: Ready messages that were left for others.
-    left: int
     #: Nothing found: milliseconds until a message becomes visible, -1 if the queue is empty.
     next_visible_ms: int
 
@@ -87,13 +84,42 @@ def send(
     )
 
 
-def receive(keys: QueueKeys, count: int, *, vt_ms: int) -> Operation[Received]:
+class Intake(NamedTuple):
+    """A queue to receive from, and where its messages go that were received too often."""
+
+    keys: QueueKeys
+    #: Deliveries after which a message goes to the dead-letter queue; 0 for no limit.
+    max_receives: int = 0
+    dead: QueueKeys | None = None
+    #: Channel on which arrivals in the dead-letter queue are announced.
+    channel: str = ""
+
+    @property
+    def limit(self) -> tuple[Argument, ...]:
+        """What the scripts are told about the limit."""
+        if not self.max_receives or self.dead is None:
+            return (0, "", "")
+        return (self.max_receives, self.dead.queue, self.channel)
+
+    @property
+    def dead_keys(self) -> tuple[str, str]:
+        """The dead-letter queue's keys; the queue's own stand in where none are needed."""
+        dead = self.dead or self.keys
+        return (dead.zset, dead.hash)
+
+
+def receive(intake: Intake, count: int, *, vt_ms: int) -> Operation[Received]:
     """Lease up to *count* ready messages. Undone by making them visible again."""
+    keys = intake.keys
+    names: tuple[str, ...] = (keys.zset, keys.hash, keys.deliveries)
+    if intake.max_receives:
+        names += (*intake.dead_keys, keys.namespace.index)
     return Operation(
         script=_RECEIVE,
-        keys=(keys.zset, keys.hash, keys.deliveries),
+        keys=names,
+        head=intake.limit,
         args=(count, vt_ms),
-        parse=lambda reply: _received(keys, reply),
+        parse=lambda reply: Received(_leased(keys, reply), reply[1]),
         fail=failures(keys),
         merge=True,
         weight=count,
@@ -101,31 +127,39 @@ def receive(keys: QueueKeys, count: int, *, vt_ms: int) -> Operation[Received]:
     )
 
 
-def receive_first(queues: Sequence[QueueKeys], *, vt_ms: int) -> Operation[Received]:
-    """Lease one message from the first of *queues* that has a ready one."""
+def receive_first(intakes: Sequence[Intake], count: int, *, vt_ms: int) -> Operation[Received]:
+    """Lease up to *count* messages: all that the first queue has, then the second, and so on."""
+    keys = [intakes[0].keys.namespace.index]
+    args: list[Argument] = [count]
+    for intake in intakes:
+        own = intake.keys
+        keys += (own.zset, own.hash, own.deliveries, *intake.dead_keys)
+        args += (vt_ms, *intake.limit)
 
     def parse(reply: Reply) -> Received:
-        number, found = reply
-        keys = queues[max(number - 1, 0)]
-        if isinstance(found, bytes):
-            raise failures(keys)(found.decode())
-        return _received(keys, found)
+        if len(reply) == 2:
+            raise failures(intakes[reply[0] - 1].keys)(reply[1].decode())
+        pairs = iter(reply[1:])
+        messages: list[Leased] = []
+        for number, rows in zip(pairs, pairs, strict=True):
+            messages += _leased(intakes[number - 1].keys, rows)
+        return Received(messages, reply[0])
 
     return Operation(
         script=load("receive_first"),
-        keys=tuple(key for k in queues for key in (k.zset, k.hash, k.deliveries)),
-        args=(vt_ms,),
+        keys=tuple(keys),
+        args=tuple(args),
         parse=parse,
-        fail=failures(queues[0]),
+        fail=failures(intakes[0].keys),
+        weight=count,
         undo=give_back,
     )
 
 
 def give_back(received: Received) -> list[Operation[bool]]:
     """Make messages visible again that were taken for a caller who is not there any more."""
-    keys = received.keys
     return [
-        visibility(keys, m.id, vt_ms=0, receipt=m.receipt, channel=keys.wake)
+        visibility(m.keys, m.id, vt_ms=0, receipt=m.receipt, channel=m.keys.wake)
         for m in received.messages
     ]
 
@@ -139,12 +173,12 @@ class Source(NamedTuple):
     channels: tuple[str, ...]
 
 
-def source(queues: Sequence[QueueKeys]) -> Source:
+def source(intakes: Sequence[Intake]) -> Source:
     """Return the source for one queue or several."""
-    channels = tuple(channel for keys in queues for channel in (keys.realtime, keys.wake))
-    if len(queues) == 1:
-        return Source(lambda count, vt_ms: receive(queues[0], count, vt_ms=vt_ms), channels)
-    return Source(lambda _count, vt_ms: receive_first(queues, vt_ms=vt_ms), channels)
+    channels = tuple(c for intake in intakes for c in (intake.keys.realtime, intake.keys.wake))
+    if len(intakes) == 1:
+        return Source(lambda count, vt_ms: receive(intakes[0], count, vt_ms=vt_ms), channels)
+    return Source(lambda count, vt_ms: receive_first(intakes, count, vt_ms=vt_ms), channels)
 
 
 def pop(keys: QueueKeys, count: int) -> Operation[list[Message]]:
@@ -328,15 +362,13 @@ def _messages(reply: Reply) -> list[Message]:
     ]
 
 
-def _received(keys: QueueKeys, reply: Reply) -> Received:
-    if len(reply) == 2:
-        return Received([], keys, reply[0], 0, reply[1])
+def _leased(keys: QueueKeys, reply: Reply) -> list[Leased]:
+    vt_ms = reply[0]
     rows = iter(reply[2:])
-    messages = [
-        Leased(_id(id), body, rc, fr)
+    return [
+        Leased(_id(id), body, rc, fr, keys, vt_ms)
         for id, body, rc, fr in zip(rows, rows, rows, rows, strict=True)
     ]
-    return Received(messages, keys, reply[0], reply[1], 0)
 
 
 def _id(raw: bytes) -> str:

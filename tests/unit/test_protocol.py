@@ -8,7 +8,7 @@ import pytest
 from aiorsmq_ng import LeaseLost, MessageTooLong, QueueCorrupt, QueueNotFound, SendUnknown
 from aiorsmq_ng.protocol import messages, queues, scripts
 from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Receipt
+from aiorsmq_ng.protocol.messages import Intake, Receipt
 
 KEYS = Namespace("rsmq").queue("jobs")
 ID = "g73zkl38qz" + "x" * 22
@@ -48,18 +48,18 @@ def test_send_reads_ids_or_what_was_too_long():
 
 
 def test_receive_reads_messages_or_the_hint():
-    operation = messages.receive(KEYS, 2, vt_ms=-1)
+    operation = messages.receive(Intake(KEYS), 2, vt_ms=-1)
 
-    received = operation.parse([30000, 5, ID.encode(), b"body", 1, 1794787267284])
+    received = operation.parse([30000, 0, ID.encode(), b"body", 1, 1794787267284])
     empty = operation.parse([30000, 250])
 
     assert received.messages[0].receipt == Receipt(ID, 1, 1794787267284)
-    assert (received.vt_ms, received.left) == (30000, 5)
+    assert (received.messages[0].vt_ms, received.messages[0].keys) == (30000, KEYS)
     assert (empty.messages, empty.next_visible_ms) == ([], 250)
 
 
 def test_receive_is_undone_by_a_fenced_release():
-    operation = messages.receive(KEYS, 1, vt_ms=-1)
+    operation = messages.receive(Intake(KEYS), 1, vt_ms=-1)
     received = operation.parse([30000, 0, ID.encode(), b"body", 3, 17])
 
     (step,) = operation.undo(received)
@@ -112,7 +112,7 @@ def test_attributes_that_are_no_numbers_are_corrupt(stored):
 
 
 def test_code_words_become_errors_of_this_queue():
-    fail = messages.receive(KEYS, 1, vt_ms=0).fail
+    fail = messages.receive(Intake(KEYS), 1, vt_ms=0).fail
 
     assert isinstance(fail("queueNotFound"), QueueNotFound)
     assert isinstance(fail("wrongType"), QueueCorrupt)

@@ -16,7 +16,7 @@ from aiorsmq_ng import (
 )
 from aiorsmq_ng.protocol import messages, queues
 from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Receipt
+from aiorsmq_ng.protocol.messages import Intake, Receipt
 from aiorsmq_ng.transport.base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 
 from ..support.driver import ScriptedDriver, transport_on
@@ -236,7 +236,7 @@ async def test_message_taken_for_a_cancelled_caller_is_given_back():
         return gate if b"count" not in command.words and len(driver.commands) == 1 else [1]
 
     async with running(answer) as (driver, transport):
-        task = asyncio.create_task(transport.run(messages.receive(KEYS, 1, vt_ms=-1)))
+        task = asyncio.create_task(transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1)))
         while not getattr(driver, "commands", None):
             await asyncio.sleep(0)
         task.cancel()
@@ -255,7 +255,7 @@ async def test_message_whose_caller_is_cancelled_as_it_arrives_is_given_back():
         return gate if len(driver.commands) == 1 else [1]
 
     async with running(answer) as (driver, transport):
-        operation = messages.receive(KEYS, 1, vt_ms=-1)
+        operation = messages.receive(Intake(KEYS), 1, vt_ms=-1)
         await transport.start()
         task = asyncio.create_task(transport.run(operation))
         while not driver.commands:

@@ -1,14 +1,25 @@
 -- Lease ready messages of one queue for one or more callers; earlier parts are served first.
--- Reads: now. Defines: lease(zset, hash, deliveries, parts) -> replies or a code word.
--- parts: flat list of count, vt (ms, -1 = the queue's). replies: per part {vt_ms, ready messages
---   left, then per message: id, body, rc, fr}, or for a part that got nothing
---   {vt_ms, ms until the next message is visible or -1}.
-local function lease(zset, hash, deliveries, parts)
+-- Reads: now, seconds, bury (from _bury.lua). Defines: lease(zset, hash, deliveries, parts, dead) ->
+--   replies or a code word.
+-- parts: flat list of count, vt (ms, -1 = the queue's). dead: where messages go that were received
+--   too often, or nil. replies: per part {vt_ms, 0, then per message: id, body, rc, fr}, or for a
+--   part that got nothing {vt_ms, ms until the next message is visible or -1}.
+local function lease(zset, hash, deliveries, parts, dead)
   -- @include queue
   -- @include take
   local wanted = 0
   for at = 1, #parts, 2 do wanted = wanted + tonumber(parts[at]) end
-  local taken = take(wanted)
+  local unfit = dead and examine(dead)
+  if unfit then return unfit end
+  local taken = take(wanted, dead and function(id, body, rc, fr)
+    if rc <= dead.limit then return false end
+    bury(dead, id, body, rc - 1, fr, maxsize)
+    redis.call('ZREM', zset, id)
+    redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
+    redis.pcall('HDEL', deliveries, id)
+    return true
+  end)
+  if dead then close(dead) end
 
   local replies, scores, fields, again, served = {}, {}, {}, {}, 0
   local function flush()
@@ -34,8 +45,7 @@ local function lease(zset, hash, deliveries, parts)
       fields[size + 1], fields[size + 2] = id .. ':rc', rc
       fields[size + 3], fields[size + 4] = id .. ':fr', string.format('%.0f', fr)
       if size >= 4000 then flush() end
-      -- The first delivery's time is fr; RSMQ keeps none for later ones, so a side key does,
-    -- if it can (pcall): what is only there to be looked at must not stand in the way.
+      -- The first delivery's time is fr; RSMQ keeps none for later ones, so a side key does.
       if rc > 1 then
         again[#again + 1] = id
         again[#again + 1] = string.format('%.0f %.0f', rc, now)
@@ -45,15 +55,13 @@ local function lease(zset, hash, deliveries, parts)
   end
 
   if #taken > 0 then
-    local left = 0
-    if more then left = redis.call('ZCOUNT', zset, '-inf', now) - #taken end
     flush()
     redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + #taken))
+    -- pcall: what is only there to be looked at must not stand in the way.
     for from = 1, #again, 4000 do
       redis.pcall('HSET', deliveries, unpack(again, from, math.min(#again, from + 3999)))
     end
     if #again > 0 then redis.pcall('EXPIRE', deliveries, 1209600) end
-    for i = 1, #replies do replies[i][2] = left end
   end
   if served < wanted then
     local hint = next_visible_ms()

@@ -1,14 +1,14 @@
 -- Choose ready messages, oldest visible-at first, and read them.
--- Reads: zset, hash, now. Defines: take(wanted) -> list of {id, body, rc, fr}, where rc already
---   counts this delivery and fr is its time if it is the first; more -> true if others are ready.
+-- Reads: zset, hash, now. Defines: take(wanted, bury) -> list of {id, body, rc, fr}, where rc
+--   already counts this delivery and fr is its time if it is the first. bury(id, body, rc, fr), if
+--   given, may remove a message from the queue instead, and says so by returning true.
 -- An id without a body (a phantom that another client left) would block the head of the queue:
 -- it is removed, and the next one is taken. After 1000 of them the call ends with what it has, so
 -- that other clients go on; a hint of 0 ms then tells the caller to come back at once.
-local more = false
-local function take(wanted)
-  local taken, seen, phantoms = {}, {}, 0
+local function take(wanted, bury)
+  local taken, seen, dropped, more = {}, {}, 0, false
   repeat
-    local before = phantoms
+    local before = dropped
     local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, wanted + 1)
     more = #ids > wanted
     local fresh = {}
@@ -31,15 +31,19 @@ local function take(wanted)
         if values[at] then
           local rc = math.floor(tonumber(values[at + 1] or 0) or 0) + 1
           local fr = math.floor(tonumber(values[at + 2] or now) or now)
-          taken[#taken + 1] = {fresh[i], values[at], rc, fr}
+          if bury and bury(fresh[i], values[at], rc, fr) then
+            dropped = dropped + 1
+          else
+            taken[#taken + 1] = {fresh[i], values[at], rc, fr}
+          end
         else
           redis.call('ZREM', zset, fresh[i])
           redis.call('HDEL', hash, fresh[i] .. ':rc', fresh[i] .. ':fr')
-          phantoms = phantoms + 1
+          dropped = dropped + 1
         end
       end
     end
-  until phantoms == before or phantoms >= 1000 or not more
+  until dropped == before or dropped >= 1000 or not more
   return taken
 end
 -- Hint for a caller that got nothing: milliseconds until the next message becomes visible, or -1.

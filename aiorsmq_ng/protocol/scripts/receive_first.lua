@@ -1,18 +1,36 @@
--- Lease one message from the first queue, in the order given, that has a ready one.
--- KEYS per queue: zset, hash, deliveries. ARGV: vt (ms, -1 = that queue's own).
--- Returns: {number of the queue, its reply as in _lease.lua}; with nothing found the number is 0
---   and the reply holds the soonest time at which one of the queues has a message.
--- Errors: {number of the queue, code word}. Cost: O(queues * log n).
+-- Lease messages from several queues: all that the first has, then the second, up to a number.
+-- KEYS: index, then per queue: zset, hash, deliveries, dead zset, dead hash (without max_receives
+--   the last two are not touched).
+-- ARGV: count, then per queue: vt (ms, -1 = the queue's), max_receives (0 = no limit), dead-letter
+--   queue's name, its wake-up channel.
+-- Returns: {soonest, then per queue that gave something: its number, its reply as in _lease.lua};
+--   soonest: ms until one of the queues has a message, -1 if they are empty, 0 if something came.
+-- Errors: {number of the queue, code word}. Cost: O(queues * log n + messages * log n).
 -- @include clock
+-- @include bury
 -- @include lease
-local soonest, vt_ms = -1, 0
-for at = 1, #KEYS, 3 do
-  local number = (at + 2) / 3
-  local replies = lease(KEYS[at], KEYS[at + 1], KEYS[at + 2], {1, ARGV[1]})
-  if type(replies) == 'string' then return {number, replies} end
+local count, soonest, result = tonumber(ARGV[1]), -1, {0}
+for number = 1, (#KEYS - 1) / 5 do
+  local key, arg, dead = 5 * number - 3, 4 * number - 2, nil
+  if ARGV[arg + 1] ~= '0' then
+    dead = {limit = tonumber(ARGV[arg + 1]), name = ARGV[arg + 2], channel = ARGV[arg + 3],
+      zset = KEYS[key + 3], hash = KEYS[key + 4], index = KEYS[1]}
+  end
+  local replies = lease(KEYS[key], KEYS[key + 1], KEYS[key + 2], {count, ARGV[arg]}, dead)
+  if type(replies) == 'string' then
+    -- What was leased from the queues before it must reach the caller.
+    if #result > 1 then break end
+    return {number, replies}
+  end
   local reply = replies[1]
-  if #reply > 2 then return {number, reply} end
-  vt_ms = reply[1]
-  if reply[2] >= 0 and (soonest < 0 or reply[2] < soonest) then soonest = reply[2] end
+  if #reply > 2 then
+    result[#result + 1] = number
+    result[#result + 1] = reply
+    count = count - (#reply - 2) / 4
+    if count == 0 then break end
+  elseif reply[2] >= 0 and (soonest < 0 or reply[2] < soonest) then
+    soonest = reply[2]
+  end
 end
-return {0, {vt_ms, soonest}}
+if #result == 1 then result[1] = soonest end
+return result

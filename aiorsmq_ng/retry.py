@@ -1,0 +1,48 @@
+"""When a message that failed is tried again, and when it is given up."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from .errors import InvalidValue
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Delays between the deliveries of one message, in seconds, and how many it gets.
+
+    The delay is ordinary visibility: the message waits in its queue, and any RSMQ client sees it
+    when it is due. After ``max_receives`` deliveries it goes to the dead-letter queue.
+    """
+
+    #: Deliveries a message gets before it goes to the dead-letter queue; 0 for no limit.
+    max_receives: int = 20
+    backoff: Literal["exponential", "linear", "constant"] = "exponential"
+    #: The first delay, and the longest.
+    base: float = 1.0
+    cap: float = 900.0
+    #: Draw each delay between half and the whole, so that failures do not come back together.
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        if self.max_receives < 0:
+            raise InvalidValue(f"max_receives must be at least 0, not {self.max_receives}")
+        if self.backoff not in ("exponential", "linear", "constant"):
+            raise InvalidValue(
+                f"backoff must be exponential, linear or constant, not {self.backoff!r}"
+            )
+        if not 0 <= self.base <= self.cap:
+            raise InvalidValue("base must be at least 0 seconds and at most cap")
+
+    def delay(self, rc: int) -> float:
+        """Return the seconds to wait after delivery number *rc* failed."""
+        steps = {"exponential": 2.0 ** min(rc - 1, 60), "linear": float(rc), "constant": 1.0}
+        whole = min(self.cap, self.base * steps[self.backoff])
+        # Jitter, not a secret.
+        return whole * random.uniform(0.5, 1.0) if self.jitter else whole  # noqa: S311
+
+    def gives_up(self, rc: int) -> bool:
+        """Tell whether delivery number *rc* was the last one."""
+        return 0 < self.max_receives <= rc
