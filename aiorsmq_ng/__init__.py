@@ -17,7 +17,7 @@ from .errors import (
     SendUnknown,
     Unavailable,
 )
-from .models import Message, PendingMessage, QueueAttributes
+from .models import ConsumerInfo, Message, PendingMessage, QueueAttributes, QueueStats
 from .options import Options
 from .queue import Queue
 from .retry import Retry
@@ -27,6 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "RSMQ",
     "Codec",
+    "ConsumerInfo",
     "Delivery",
     "DurabilityUnmet",
     "InvalidValue",
@@ -42,6 +43,7 @@ __all__ = [
     "QueueExists",
     "QueueFull",
     "QueueNotFound",
+    "QueueStats",
     "RSMQError",
     "Retry",
     "SendUnknown",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
@@ -11,10 +12,11 @@ import anyio
 
 from .codec import JSON, Codec
 from .delivery import Delivery, Origin
-from .errors import InvalidValue, QueueExists
+from .errors import InvalidValue, QueueExists, Unavailable
 from .leases import LeaseKeeper
 from .models import Message, QueueAttributes
 from .options import Options
+from .presence import Presence
 from .protocol import limits, messages, queues
 from .protocol.keys import Namespace, QueueKeys
 from .protocol.limits import Seconds
@@ -64,6 +66,7 @@ class RSMQ:
         )
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
+        self._presence = Presence(self._transport, self._keeper)
         self._receivers: WeakValueDictionary[tuple[Intake, ...], Receiver] = WeakValueDictionary()
 
     @property
@@ -80,6 +83,8 @@ class RSMQ:
         """Finish the calls under way, give back what nobody took, and disconnect."""
         for receiver in list(self._receivers.values()):
             await receiver.aclose()
+        with suppress(Unavailable):
+            self._presence.close()
         await self._transport.aclose()
 
     async def quit(self) -> None:
@@ -116,6 +121,7 @@ class RSMQ:
             keys=self._keys(name),
             transport=self._transport,
             keeper=self._keeper,
+            presence=self._presence,
             sibling=self._keys,
             channel=self._channel,
             dead_letter=dead_letter or f"{name}-dead",

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import Any
 
 import anyio
 
 from .backoff import Backoff
-from .delivery import Delivery
-from .errors import Unavailable
+from .delivery import Delivery, Origin
+from .errors import RSMQError, Unavailable
 from .leases import LeaseKeeper
 
 logger = logging.getLogger("aiorsmq_ng.consumer")
@@ -21,20 +22,30 @@ _OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 5.0
 
 #: Lease up to so many messages, waiting for the first.
 Receive = Callable[[int], Awaitable[list[Delivery]]]
-#: Start a task that ends with the client.
-Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], Awaitable[None]]
 
 
 async def consume(
-    receive: Receive, keeper: LeaseKeeper, spawn: Spawn, prefetch: int
+    origin: Origin, receive: Receive, prefetch: int
 ) -> AsyncGenerator[Delivery, None]:
     """Yield messages one by one, *prefetch* of them leased ahead of time."""
-    if prefetch == 1:
-        while True:
-            for delivery in await patiently(receive, 1):
+    await origin.transport.start()
+    origin.presence.enter(origin.keys)
+    try:
+        if prefetch == 1:
+            while True:
+                for delivery in await patiently(receive, 1):
+                    yield delivery
+        stock = Stock(receive, origin.keeper, prefetch)
+        async with aclosing(_from_stock(origin, stock)) as deliveries:
+            async for delivery in deliveries:
                 yield delivery
-    stock = Stock(receive, keeper, prefetch)
-    await spawn(stock.fill)
+    finally:
+        with suppress(RSMQError):
+            origin.presence.leave(origin.keys)
+
+
+async def _from_stock(origin: Origin, stock: Stock) -> AsyncGenerator[Delivery, None]:
+    origin.transport.spawn(stock.fill)
     try:
         while True:
             yield await stock.take()

@@ -14,6 +14,7 @@ import anyio
 from .errors import InvalidValue, RSMQError
 from .leases import LeaseKeeper
 from .models import Message
+from .presence import Presence
 from .protocol import limits, messages
 from .protocol.keys import QueueKeys
 from .protocol.messages import Intake, Leased, Receipt, Received
@@ -22,6 +23,9 @@ from .retry import Retry
 from .transport.coalescing import Transport
 
 logger = logging.getLogger("aiorsmq_ng.delivery")
+
+#: Characters of an error that are kept as the reason of a rejection.
+_REASON_LENGTH = 500
 
 
 class Named(Protocol):
@@ -40,6 +44,7 @@ class Origin:
     keys: QueueKeys
     transport: Transport
     keeper: LeaseKeeper
+    presence: Presence
     #: Return the keys of another queue of the same client, its name checked.
     sibling: Callable[[str], QueueKeys]
     #: Return the channel on which arrivals in a queue are announced.
@@ -65,7 +70,7 @@ class Delivery(Message):
     while inside, acks at the end, and releases if the block raises.
     """
 
-    __slots__ = ("_origin", "_settled", "expires_at", "lease_lost", "vt_ms")
+    __slots__ = ("_origin", "_settled", "expires_at", "lease_lost", "on_lost", "vt_ms")
 
     def __init__(self, leased: Leased, origin: Origin, expires_at: float) -> None:
         super().__init__(leased.id, leased.body, leased.rc, leased.fr)
@@ -74,8 +79,10 @@ class Delivery(Message):
         #: The lease in milliseconds, and when it ends on the event loop's clock.
         self.vt_ms = leased.vt_ms
         self.expires_at = expires_at
-        #: True once a renewal was refused.
+        #: True once the lease is lost, or could not be renewed in time.
         self.lease_lost = False
+        #: Called when that happens.
+        self.on_lost: Callable[[], object] | None = None
 
     @classmethod
     def of(cls, received: Received, origins: Mapping[str, Origin]) -> list[Self]:
@@ -156,8 +163,15 @@ class Delivery(Message):
         return self._visibility(self.vt_ms)
 
     def lost(self) -> None:
-        """Take note that the lease is lost."""
+        """Take note that the lease is lost, or will be before it can be renewed."""
         self.lease_lost = True
+        if self.on_lost is not None:
+            self.on_lost()
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether it was acked, released, rejected or forwarded."""
+        return self._settled
 
     async def __aenter__(self) -> Self:
         self._origin.keeper.keep(self)
@@ -169,18 +183,12 @@ class Delivery(Message):
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        self._origin.keeper.drop(self)
-        if self._settled:
-            return
-        if error is None:
-            await self.ack()
-            return
-        # Once begun, it goes on whatever happens to this task.
-        with anyio.CancelScope(shield=True):
-            try:
-                await self.fail(error)
-            except RSMQError as failure:
-                logger.warning("message %s was not given back: %s", self.id, failure)
+        try:
+            if not self._settled:
+                await self._conclude(error)
+        finally:
+            # Whatever came of it: nobody works on the message any more.
+            self._origin.keeper.drop(self)
 
     async def fail(self, error: BaseException) -> None:
         """Do what the retry policy says about a message whose handling raised *error*.
@@ -191,9 +199,20 @@ class Delivery(Message):
         if retry is None or not isinstance(error, Exception):
             await self.release()
         elif retry.gives_up(self.rc):
-            await self.reject(f"{type(error).__name__}: {error}")
+            await self.reject(f"{type(error).__name__}: {error}"[:_REASON_LENGTH])
         else:
             await self.release(retry.delay(self.rc))
+
+    async def _conclude(self, error: BaseException | None) -> None:
+        if error is None:
+            await self.ack()
+            return
+        # Once begun, it goes on whatever happens to this task.
+        with anyio.CancelScope(shield=True):
+            try:
+                await self.fail(error)
+            except RSMQError as failure:
+                logger.warning("message %s was not given back: %s", self.id, failure)
 
     def _visibility(self, vt_ms: int) -> Operation[bool]:
         keys = self._origin.keys
@@ -223,6 +242,5 @@ class Delivery(Message):
         self._settled = True
 
     def _begin(self, operation: Operation[Any]) -> asyncio.Future[Any]:
-        keeper = self._origin.keeper
-        keeper.drop(self)
-        return self._origin.transport.submit(operation, after=keeper.renewing(self))
+        renewing = self._origin.keeper.drop(self)
+        return self._origin.transport.submit(operation, after=renewing)

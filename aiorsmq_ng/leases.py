@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import anyio
 
-from .errors import LeaseLost, RSMQError
+from .errors import LeaseLost
 from .protocol.operation import Operation
 from .transport.coalescing import Transport
 
@@ -16,7 +18,9 @@ logger = logging.getLogger("aiorsmq_ng.leases")
 
 #: A lease is renewed when a third of it is gone, so two renewals may fail before it ends.
 _RENEW_AFTER = 1 / 3
-_SHORTEST_PAUSE_S = 0.05
+#: A renewal that failed is tried again after this part of the lease.
+_TRY_AGAIN_AFTER = 1 / 10
+_SHORTEST_PAUSE_S = 0.02
 
 
 class Lease(Protocol):
@@ -25,13 +29,40 @@ class Lease(Protocol):
     #: The lease in milliseconds, and when it ends on the event loop's clock.
     vt_ms: int
     expires_at: float
+    #: The message.
+    id: str
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue that the message is in."""
+        ...
 
     def renewal(self) -> Operation[bool]:
         """Return the operation that renews it."""
         ...
 
     def lost(self) -> None:
-        """Take note that it can no longer be renewed."""
+        """Take note that it is lost, or will be before anything can be done about it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """A lease being kept: when to renew it, or the renewal under way."""
+
+    lease: Lease
+    renew_at: float
+    renewing: asyncio.Future[bool] | None = None
+
+    @property
+    def give_up_at(self) -> float:
+        """A little before the end, so that whoever works on the message can be stopped in time."""
+        length_s = self.lease.vt_ms / 1000
+        return self.lease.expires_at - min(max(1.0, length_s / 10), length_s / 4)
+
+    @property
+    def wake_at(self) -> float:
+        """When something has to be done about it."""
+        return self.give_up_at if self.renewing else min(self.renew_at, self.give_up_at)
 
 
 class LeaseKeeper:
@@ -39,67 +70,74 @@ class LeaseKeeper:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._leases: set[Lease] = set()
-        self._renewing: dict[Lease, asyncio.Future[bool]] = {}
+        self._kept: dict[Lease, _Kept] = {}
         self._changed = asyncio.Event()
         self._running = False
 
     def keep(self, lease: Lease) -> None:
         """Renew *lease* from now on. A lease of no length cannot be kept."""
-        if lease.vt_ms <= 0:
+        if lease.vt_ms <= 0 or lease in self._kept:
             return
-        self._leases.add(lease)
+        renew_at = lease.expires_at - lease.vt_ms / 1000 * (1 - _RENEW_AFTER)
+        self._kept[lease] = _Kept(lease, renew_at)
         self._changed.set()
         if not self._running:
             self._running = True
             self._transport.spawn(self._run)
 
-    def drop(self, lease: Lease) -> None:
-        """Stop renewing *lease*."""
-        self._leases.discard(lease)
+    def drop(self, lease: Lease) -> asyncio.Future[bool] | None:
+        """Stop renewing *lease*; return the renewal that is under way, if one is."""
+        kept = self._kept.pop(lease, None)
+        return None if kept is None else kept.renewing
 
     def keeps(self, lease: Lease) -> bool:
         """Tell whether *lease* is being renewed."""
-        return lease in self._leases
+        return lease in self._kept
 
-    def renewing(self, lease: Lease) -> asyncio.Future[bool] | None:
-        """Return the renewal of *lease* that is under way, if one is."""
-        return self._renewing.get(lease)
+    def kept(self) -> list[Lease]:
+        """Return all leases being renewed."""
+        return list(self._kept)
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            while self._leases:
+            while self._kept:
+                self._act(loop.time())
                 self._changed.clear()
-                pause_s = min(map(_renew_at, self._leases)) - asyncio.get_running_loop().time()
-                with anyio.move_on_after(max(pause_s, _SHORTEST_PAUSE_S)):
+                wake_at = min((kept.wake_at for kept in self._kept.values()), default=0.0)
+                with anyio.move_on_after(max(wake_at - loop.time(), _SHORTEST_PAUSE_S)):
                     await self._changed.wait()
-                    continue
-                await self._renew_due()
         finally:
             self._running = False
 
-    async def _renew_due(self) -> None:
-        now = asyncio.get_running_loop().time()
-        # What is due soon goes along: one call for all.
-        due = [x for x in self._leases if _renew_at(x) - now <= x.vt_ms / 10_000]
-        if not due:
-            return
-        self._renewing = {lease: self._transport.submit(lease.renewal()) for lease in due}
-        await asyncio.wait(self._renewing.values())
-        renewed, self._renewing = self._renewing, {}
-        for lease, future in renewed.items():
-            error = future.exception()
-            if lease not in self._leases:
-                continue  # settled meanwhile
-            if error is None:
-                lease.expires_at = now + lease.vt_ms / 1000
-            elif isinstance(error, LeaseLost) or now >= lease.expires_at:
-                self._leases.discard(lease)
-                lease.lost()
-                logger.warning("%s", error)
-            elif isinstance(error, RSMQError):
-                logger.warning("lease not renewed yet, trying again: %s", error)
+    def _act(self, now: float) -> None:
+        for kept in list(self._kept.values()):
+            if now >= kept.give_up_at:
+                logger.warning("lease of %r could not be renewed in time", kept.lease)
+                self._lose(kept)
+            # What is due soon goes along: one call for all.
+            elif not kept.renewing and now >= kept.renew_at - kept.lease.vt_ms / 10_000:
+                kept.renewing = self._transport.submit(kept.lease.renewal())
+                kept.renewing.add_done_callback(partial(self._renewed, kept, now))
 
+    def _renewed(self, kept: _Kept, started: float, done: asyncio.Future[bool]) -> None:
+        kept.renewing = None
+        if self._kept.get(kept.lease) is not kept or done.cancelled():
+            return  # settled meanwhile
+        length_s = kept.lease.vt_ms / 1000
+        error = done.exception()
+        if error is None:
+            # Counted from before the request, so that our idea of its end is never too late.
+            kept.lease.expires_at = started + length_s
+            kept.renew_at = started + length_s * _RENEW_AFTER
+        elif isinstance(error, LeaseLost):
+            logger.warning("%s", error)
+            self._lose(kept)
+        else:
+            logger.warning("lease not renewed yet, trying again: %s", error)
+            kept.renew_at = asyncio.get_running_loop().time() + length_s * _TRY_AGAIN_AFTER
+        self._changed.set()
 
-def _renew_at(lease: Lease) -> float:
-    return lease.expires_at - lease.vt_ms / 1000 * (1 - _RENEW_AFTER)
+    def _lose(self, kept: _Kept) -> None:
+        self._kept.pop(kept.lease, None)
+        kept.lease.lost()

@@ -104,3 +104,47 @@ class QueueAttributes:
     exact: bool
     #: Seconds for which the message at the head has been visible; ``None`` if none is ready.
     oldest_age: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerInfo:
+    """A client that consumes from a queue, as it last told of itself."""
+
+    #: Host, process and a random part.
+    name: str
+    #: Iterations and workers it runs on this queue.
+    consumers: int
+    #: Ids of messages whose leases it renews (at most 100 are told).
+    holding: tuple[str, ...]
+    #: Seconds since it was last heard of; it speaks up every 10 s.
+    silent: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """A queue, its dead letters and its living consumers, seen at one moment."""
+
+    attributes: QueueAttributes
+    #: Messages in the dead-letter queue.
+    dead: int
+    consumers: tuple[ConsumerInfo, ...]
+
+    @property
+    def ready(self) -> int:
+        """Messages waiting for a consumer."""
+        return self.attributes.ready
+
+    @property
+    def leased(self) -> int:
+        """Messages in somebody's hands."""
+        return self.attributes.leased
+
+    @property
+    def delayed(self) -> int:
+        """Messages that are not due yet."""
+        return self.attributes.delayed
+
+    @property
+    def oldest_age(self) -> float | None:
+        """Seconds for which the message at the head has been visible."""
+        return self.attributes.oldest_age

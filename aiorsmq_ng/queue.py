@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterable
 
 from .codec import Codec, to_body
 from .consumer import consume
-from .delivery import Delivery, Origin
+from .delivery import Delivery, Named, Origin
 from .errors import InvalidValue, NoAttributeSupplied
 from .ids import SUFFIX_LENGTH
-from .models import Message, PendingMessage, QueueAttributes
+from .models import Message, PendingMessage, QueueAttributes, QueueStats
 from .protocol import limits, messages, queues
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
 from .receiver import Receiver
+from .redrive import redrive
 from .retry import Retry
 
 #: Ids or bodies that one delete call carries; more are split.
@@ -131,6 +131,11 @@ class Queue:
         """Describe the queue: stored attributes, counters, messages in each state."""
         return await self.origin.transport.run(queues.attributes(self._keys))
 
+    async def stats(self) -> QueueStats:
+        """Describe the queue with its dead letters and its living consumers. One round trip."""
+        dead = self.origin.sibling(self.dead_letter)
+        return await self.origin.transport.run(queues.stats(self._keys, dead))
+
     async def set_attributes(
         self,
         *,
@@ -170,6 +175,31 @@ class Queue:
         operation = messages.reason(self._keys, limits.check_id(id))
         return await self.origin.transport.run(operation)
 
+    async def redrive(
+        self,
+        source: str | Named | None = None,
+        *,
+        count: int | None = None,
+        where: Callable[[Message], bool] | None = None,
+        rate: float | None = None,
+    ) -> int:
+        """Move messages from a dead-letter queue back here, where they start anew.
+
+        *source* is by default this queue's own dead-letter queue; *count* limits how many, *where*
+        chooses, *rate* is messages per second at most. Moved in batches of up to 100, each
+        atomic: interrupted at any point, every message is in exactly one of the two queues.
+        Returns how many were moved.
+        """
+        source = self.dead_letter if source is None else source
+        name = source if isinstance(source, str) else source.name
+        keys = self.origin.sibling(name)
+        if keys.queue == self.name:
+            raise InvalidValue(f"messages of queue {name!r} cannot be moved into itself")
+        if rate is not None and not rate > 0:
+            raise InvalidValue(f"rate must be more than 0 messages per second, not {rate!r}")
+        most = None if count is None else limits.check_count(count)
+        return await redrive(self.origin, keys, most, where, rate)
+
     async def purge(self, *, leased: bool = False) -> int:
         """Remove the messages that nobody holds, or with *leased* all; return their number.
 
@@ -197,12 +227,7 @@ class Queue:
         """
         limits.check_count(prefetch)
         vt_ms = limits.optional_ms("vt", vt)
-        return consume(
-            lambda count: self._receive(count, vt_ms, math.inf),
-            self.origin.keeper,
-            self._spawn,
-            prefetch,
-        )
+        return consume(self.origin, lambda n: self._receive(n, vt_ms, math.inf), prefetch)
 
     def __aiter__(self) -> AsyncGenerator[Delivery, None]:
         return self.consume()
@@ -213,10 +238,6 @@ class Queue:
     @property
     def _keys(self) -> QueueKeys:
         return self.origin.keys
-
-    async def _spawn(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        await self.origin.transport.start()
-        self.origin.transport.spawn(function)
 
     async def _send(self, bodies: list[object], delay: Seconds | None) -> list[str]:
         operation = messages.send(

@@ -54,6 +54,11 @@ class QueueKeys:
         """Hash with a TTL: message id -> ``rc`` and time of a delivery after the first."""
         return f"{self.namespace.name}:{self.queue}:ng:deliveries"
 
+    @cached_property
+    def consumers(self) -> str:
+        """Hash with a TTL: client that consumes -> when it was last heard of and what it holds."""
+        return f"{self.namespace.name}:{self.queue}:ng:consumers"
+
     def reason(self, id: str) -> str:
         """Key with a TTL: why the message was rejected into this queue."""
         return f"{self.namespace.name}:{self.queue}:ng:reason:{id}"

@@ -261,6 +261,22 @@ def reject(
     return _move(keys, receipt, target, channel, (0, "1", reason, REASON_TTL_S))
 
 
+def redrive(
+    keys: QueueKeys, target: QueueKeys, count: int, *, ids: Sequence[str], channel: str
+) -> Operation[list[str]]:
+    """Move up to *count* ready messages to *target*, where they start anew.
+
+    The ones in *ids*, or the first ones. The result is the ids moved.
+    """
+    return Operation(
+        script=load("redrive"),
+        keys=(keys.zset, keys.hash, keys.deliveries, target.zset, target.hash),
+        args=(channel, count, *ids),
+        parse=lambda reply: [_id(id) for id in reply],
+        fail=failures(target),
+    )
+
+
 def reason(keys: QueueKeys, id: str) -> Operation[str | None]:
     """Read why a message was rejected into this queue."""
     return Operation(

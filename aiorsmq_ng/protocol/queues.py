@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
+
+from msgspec import DecodeError, json
 
 from ..errors import QueueCorrupt, QueueNotFound, RSMQError
-from ..models import QueueAttributes
+from ..models import ConsumerInfo, QueueAttributes, QueueStats
 from . import limits
 from .keys import Namespace, QueueKeys
 from .operation import Argument, Operation, Reply
 from .scripts import load
+
+#: A client that consumes is heard of every 10 s; three silences and it counts as gone.
+ANNOUNCE_S = 10.0
+ALIVE_MS = 35_000
+CONSUMERS_TTL_S = 86_400
 
 _DAMAGE = {
     "queueCorrupt": "an attribute or a counter in its hash is not a number",
@@ -57,7 +65,7 @@ def delete(keys: QueueKeys) -> Operation[None]:
 
     return Operation(
         script=load("delete_queue"),
-        keys=(keys.namespace.index, keys.zset, keys.hash, keys.deliveries),
+        keys=(keys.namespace.index, keys.zset, keys.hash, keys.deliveries, keys.consumers),
         args=(keys.queue,),
         parse=parse,
         fail=failures(keys),
@@ -100,6 +108,41 @@ def set_attributes(
         "" if maxsize is None else limits.check_maxsize(maxsize),
     )
     return _describing("set_attributes", keys, args)
+
+
+def stats(keys: QueueKeys, dead: QueueKeys) -> Operation[QueueStats]:
+    """Describe a queue with its dead letters and its consumers."""
+
+    def parse(reply: Reply) -> QueueStats:
+        try:
+            attributes = _attributes(reply[0])
+        except (ValueError, OverflowError):
+            raise failures(keys)(QueueCorrupt.code) from None
+        rows = iter(reply[2:])
+        consumers = (_consumer(*row) for row in zip(rows, rows, rows, strict=True))
+        return QueueStats(attributes, reply[1], tuple(sorted(consumers, key=lambda c: c.name)))
+
+    return Operation(
+        script=load("stats"),
+        keys=(keys.zset, keys.hash, dead.zset, keys.consumers),
+        args=(ALIVE_MS,),
+        parse=parse,
+        fail=failures(keys),
+        repeatable=True,
+    )
+
+
+def announce(keys: QueueKeys, name: str, consumers: int, holding: list[str]) -> Operation[None]:
+    """Say that a client consumes from this queue, and what it holds; with 0 consumers, no more."""
+    told = json.encode({"consumers": consumers, "holding": holding}) if consumers else b""
+    return Operation(
+        script=load("announce"),
+        keys=(keys.consumers,),
+        args=(name, told, CONSUMERS_TTL_S),
+        parse=lambda _: None,
+        fail=failures(keys),
+        repeatable=True,
+    )
 
 
 def purge(keys: QueueKeys, at: int) -> Operation[tuple[int, int, int]]:
@@ -162,6 +205,15 @@ def _attributes(reply: Reply) -> QueueAttributes:
         exact=bool(exact),
         oldest_age=None if head_age_ms < 0 else head_age_ms / 1000,
     )
+
+
+def _consumer(name: bytes, silent_ms: int, told: bytes) -> ConsumerInfo:
+    try:
+        known = json.decode(told, type=dict[str, Any])
+        consumers, holding = int(known["consumers"]), [str(id) for id in known["holding"]]
+    except (DecodeError, KeyError, TypeError, ValueError):
+        consumers, holding = 0, []
+    return ConsumerInfo(name.decode(errors="replace"), consumers, tuple(holding), silent_ms / 1000)
 
 
 def _number(stored: bytes) -> int | float:

@@ -4,3 +4,4 @@
 local zset, hash = KEYS[1], KEYS[2]
 -- @include clock
 -- @include attributes
+return describe()

@@ -3,6 +3,7 @@
 -- Returns: the snapshot of _attributes.lua. Errors: queueNotFound. Cost: as attributes.lua.
 local zset, hash = KEYS[1], KEYS[2]
 -- @include clock
+-- @include attributes
 local present = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize')
 if not (present[1] and present[2] and present[3]) then
   return 'queueNotFound'
@@ -16,4 +17,4 @@ for i, name in ipairs({'vt', 'delay', 'maxsize'}) do
   end
 end
 redis.call('HSET', hash, unpack(changes))
--- @include attributes
+return describe()

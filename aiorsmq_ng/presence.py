@@ -1,0 +1,74 @@
+"""Presence: a client tells now and then which queues it consumes from and what it holds.
+
+For people who look at a queue. Nothing depends on it: a crashed consumer's messages come back when
+their leases end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections import Counter
+
+import anyio
+
+from .leases import LeaseKeeper
+from .protocol import queues
+from .protocol.keys import QueueKeys
+from .transport.coalescing import Transport
+
+#: Ids told at most; more would make a large reply for little use.
+_MOST_IDS = 100
+
+
+class Presence:
+    """Announces this client on every queue it consumes from."""
+
+    def __init__(self, transport: Transport, keeper: LeaseKeeper) -> None:
+        self._transport = transport
+        self._keeper = keeper
+        self._consumers: Counter[QueueKeys] = Counter()
+        self._changed = asyncio.Event()
+        self._running = False
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+    def enter(self, keys: QueueKeys) -> None:
+        """Announce one more consumer of a queue."""
+        self._consumers[keys] += 1
+        self._changed.set()
+        if not self._running:
+            self._running = True
+            self._transport.spawn(self._run)
+
+    def leave(self, keys: QueueKeys) -> None:
+        """Announce one consumer less; the last one is taken off at once."""
+        self._consumers[keys] -= 1
+        if self._consumers[keys] <= 0:
+            del self._consumers[keys]
+            self._say(keys)
+
+    def close(self) -> None:
+        """Take this client off every queue."""
+        for keys in list(self._consumers):
+            del self._consumers[keys]
+            self._say(keys)
+
+    async def _run(self) -> None:
+        try:
+            while self._consumers:
+                self._changed.clear()
+                for keys in list(self._consumers):
+                    self._say(keys)
+                with anyio.move_on_after(queues.ANNOUNCE_S):
+                    await self._changed.wait()
+                    # Consumers often start together; tell of them together.
+                    await anyio.sleep(0.05)
+        finally:
+            self._running = False
+
+    def _say(self, keys: QueueKeys) -> None:
+        holding = [x.id for x in self._keeper.kept() if x.queue == keys.queue][:_MOST_IDS]
+        said = queues.announce(keys, self.name, self._consumers[keys], holding)
+        self._transport.submit(said)

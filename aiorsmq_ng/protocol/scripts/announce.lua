@@ -1,0 +1,11 @@
+-- Say that a consumer is alive, or that it has gone.
+-- KEYS: consumers. ARGV: name, what it tells of itself ('' = gone), TTL of the whole key (s).
+-- Returns: 1. Cost: O(1).
+-- @include clock
+if ARGV[2] == '' then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+else
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %s', now, ARGV[2]))
+  redis.call('EXPIRE', KEYS[1], ARGV[3])
+end
+return 1

@@ -1,0 +1,52 @@
+"""Moving messages from a dead-letter queue back to work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from .delivery import Origin
+from .models import Message
+from .protocol import messages, queues
+from .protocol.keys import QueueKeys
+
+#: Messages moved by one call; the server is busy with them for less than a millisecond.
+_PAGE = 100
+
+
+async def redrive(
+    target: Origin,
+    source: QueueKeys,
+    count: int | None,
+    where: Callable[[Message], bool] | None,
+    rate: float | None,
+) -> int:
+    """Move up to *count* ready messages of *source* to *target*; return how many."""
+    transport = target.transport
+    # What arrives while this runs (what was moved may fail again) is left for the next time.
+    present = (await transport.run(queues.attributes(source))).ready
+    left = present if count is None else min(count, present)
+    page = _PAGE if rate is None else max(1, min(_PAGE, int(rate)))
+    moved = passed_by = 0
+    while left > 0 and (where is None or passed_by + moved < present):
+        ids: list[str] = []
+        if where is not None:
+            seen = await transport.run(messages.peek(source, passed_by, page))
+            if not seen:
+                break
+            ids = [message.id for message in seen if where(message)][:left]
+            passed_by += len(seen) - len(ids)
+            if not ids:
+                continue
+        channel = target.channel(target.keys)
+        done = await transport.run(
+            messages.redrive(source, target.keys, min(page, left), ids=ids, channel=channel)
+        )
+        moved += len(done)
+        left -= len(done)
+        if not done and where is None:
+            break
+        if rate is not None and left > 0:
+            await anyio.sleep(len(done) / rate)
+    return moved

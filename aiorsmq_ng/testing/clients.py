@@ -1,0 +1,63 @@
+"""Clients that leave nothing behind."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from ..client import RSMQ
+from ..codec import Codec
+from ..options import Options
+from ..protocol import queues
+from ..transport.base import Command
+
+
+def unique_namespace(url: str = "memory://") -> str:
+    """Return a namespace that nobody else uses, also not another process on the same server."""
+    name = f"test-{uuid.uuid4().hex[:16]}"
+    # A cluster keeps the keys of a namespace together only if its name is in braces.
+    return f"{{{name}}}" if url.startswith("redis+cluster://") else name
+
+
+@asynccontextmanager
+async def temporary_client(
+    url: str = "memory://",
+    *,
+    ns: str | None = None,
+    realtime: bool = False,
+    codec: Codec | None = None,
+    options: Options | None = None,
+) -> AsyncIterator[RSMQ]:
+    """Open a client in a namespace of its own; at the end close it and delete what is there.
+
+    At the end *all* queues of the namespace are deleted, so give *ns* only for one that nobody
+    else uses. The block may close the client itself.
+    """
+    own = ns or unique_namespace(url)
+    async with RSMQ(url, ns=own, realtime=realtime, codec=codec, options=options) as rsmq:
+        try:
+            yield rsmq
+        finally:
+            with anyio.CancelScope(shield=True):
+                # Opened before the other one is closed: a server that lives as long as its
+                # clients (memory://, embedded://) need not start again.
+                async with RSMQ(url, ns=own, options=options) as broom:
+                    await rsmq.aclose()
+                    await _sweep(broom)
+
+
+async def _sweep(rsmq: RSMQ) -> None:
+    """Delete every queue of the namespace, and what deleting a queue leaves to its TTL."""
+    # A handle costs nothing and needs no queue.
+    origin = rsmq.queue("any").origin
+    driver = await origin.transport.driver()
+    for name in await rsmq.list_queues():
+        # Keys without the check of the name: other clients allow more.
+        keys = origin.keys.namespace.queue(name)
+        ids = await driver.execute(Command(("ZRANGE", keys.zset, 0, -1)))
+        if reasons := [keys.reason(id.decode(errors="replace")) for id in ids]:
+            await driver.execute(Command(("UNLINK", *reasons)))
+        await origin.transport.run(queues.delete(keys))
