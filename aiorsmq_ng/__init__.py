@@ -20,7 +20,9 @@ from .errors import (
 from .models import ConsumerInfo, Message, PendingMessage, QueueAttributes, QueueStats
 from .options import Options
 from .queue import Queue
+from .reliable import ReliableQueue
 from .retry import Retry
+from .worker import Worker, WorkerHealth
 
 __version__ = "0.1.0"
 
@@ -45,7 +47,10 @@ __all__ = [
     "QueueNotFound",
     "QueueStats",
     "RSMQError",
+    "ReliableQueue",
     "Retry",
     "SendUnknown",
     "Unavailable",
+    "Worker",
+    "WorkerHealth",
 ]

@@ -74,6 +74,11 @@ class RSMQ:
         """The namespace: the prefix of every key."""
         return self._namespace.name
 
+    @property
+    def codec(self) -> Codec:
+        """What turns values into bodies and back."""
+        return self._codec
+
     async def open(self) -> Self:
         """Connect, and make sure that the server answers; ``Unavailable`` if it does not."""
         await self._transport.ping(self._options.connect_timeout)
@@ -109,13 +114,19 @@ class RSMQ:
             await self.aclose()
 
     def queue(
-        self, name: str, *, dead_letter: str | None = None, retry: Retry | None = None
+        self,
+        name: str,
+        *,
+        dead_letter: str | None = None,
+        retry: Retry | None = None,
+        vt: Seconds | None = None,
     ) -> Queue:
         """Return a handle on the queue *name*; no I/O.
 
         *dead_letter* names the queue for rejected messages, by default ``<name>-dead``. With
         *retry*, a message that was received too often goes there by itself, and a block
-        ``async with message`` that raises gives it back with a growing delay.
+        ``async with message`` that raises gives it back with a growing delay. *vt* is the lease
+        for receives through this handle that name none.
         """
         origin = Origin(
             keys=self._keys(name),
@@ -126,6 +137,7 @@ class RSMQ:
             channel=self._channel,
             dead_letter=dead_letter or f"{name}-dead",
             retry=retry,
+            vt_ms=limits.optional_ms("vt", vt),
         )
         return Queue(origin, self._receiver(origin.intake), self._codec)
 

@@ -97,6 +97,22 @@ class Stock:
             if not delivery.lease_lost:
                 return delivery
 
+    async def take_many(self, count: int, wait_s: float) -> list[Delivery]:
+        """Return *count* messages, or those that came within *wait_s* after the first.
+
+        Their leases are kept while they gather. Cancelled, they go back into the stock.
+        """
+        taken = [await self.take()]
+        try:
+            with anyio.move_on_after(wait_s):
+                while len(taken) < count:
+                    self._keeper.keep(taken[-1])
+                    taken.append(await self.take())
+        except BaseException:
+            self._held.extendleft(reversed(taken))
+            raise
+        return [delivery for delivery in taken if not delivery.lease_lost]
+
     def close(self) -> list[asyncio.Future[Any]]:
         """Stop filling and give everything back; return what is under way for that."""
         self._filling.cancel()

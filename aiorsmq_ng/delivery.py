@@ -52,14 +52,18 @@ class Origin:
     dead_letter: str
     #: What becomes of a message whose block raised; none: it is visible again at once.
     retry: Retry | None = None
+    #: Lease in milliseconds for receives that name none; -1 for the queue's stored one.
+    vt_ms: int = -1
 
     @property
     def intake(self) -> Intake:
         """What receiving from this queue needs to know."""
         if self.retry is None or not self.retry.max_receives:
-            return Intake(self.keys)
+            return Intake(self.keys, vt_ms=self.vt_ms)
         dead = self.sibling(self.dead_letter)
-        return Intake(self.keys, self.retry.max_receives, dead, self.channel(dead))
+        return Intake(
+            self.keys, self.retry.max_receives, dead, self.channel(dead), vt_ms=self.vt_ms
+        )
 
 
 class Delivery(Message):
@@ -70,11 +74,11 @@ class Delivery(Message):
     while inside, acks at the end, and releases if the block raises.
     """
 
-    __slots__ = ("_origin", "_settled", "expires_at", "lease_lost", "on_lost", "vt_ms")
+    __slots__ = ("_settled", "expires_at", "lease_lost", "on_lost", "origin", "vt_ms")
 
     def __init__(self, leased: Leased, origin: Origin, expires_at: float) -> None:
         super().__init__(leased.id, leased.body, leased.rc, leased.fr)
-        self._origin = origin
+        self.origin = origin
         self._settled = False
         #: The lease in milliseconds, and when it ends on the event loop's clock.
         self.vt_ms = leased.vt_ms
@@ -98,7 +102,7 @@ class Delivery(Message):
     @property
     def queue(self) -> str:
         """Name of the queue it was received from."""
-        return self._origin.keys.queue
+        return self.origin.keys.queue
 
     @property
     def receipt(self) -> Receipt:
@@ -107,14 +111,14 @@ class Delivery(Message):
 
     async def ack(self) -> None:
         """Delete the message: it is done."""
-        await self._settle(messages.ack(self._origin.keys, self.receipt))
+        await self._settle(messages.ack(self.origin.keys, self.receipt))
 
     async def extend(self, vt: limits.Seconds) -> None:
         """Hold the message for *vt* from now on."""
         vt_ms = limits.seconds_to_ms("vt", vt)
         # Counted from before the request, so that our idea of its end is never too late.
         started = asyncio.get_running_loop().time()
-        await self._origin.transport.run(self._visibility(vt_ms))
+        await self.origin.transport.run(self._visibility(vt_ms))
         self.vt_ms = vt_ms
         self.expires_at = started + vt_ms / 1000
 
@@ -128,7 +132,7 @@ class Delivery(Message):
         The dead-letter queue is an ordinary queue; it is created if it does not exist. The reason
         can be read there with ``Queue.reason(id)`` for 14 days.
         """
-        origin = self._origin
+        origin = self.origin
         target = self._target(origin.dead_letter)
         await self._settle(
             messages.reject(
@@ -142,7 +146,7 @@ class Delivery(Message):
 
     async def forward(self, queue: str | Named, *, delay: limits.Seconds | None = None) -> None:
         """Move the message to another queue, where it starts anew with no receives."""
-        origin = self._origin
+        origin = self.origin
         target = self._target(queue if isinstance(queue, str) else queue.name)
         await self._settle(
             messages.forward(
@@ -174,7 +178,7 @@ class Delivery(Message):
         return self._settled
 
     async def __aenter__(self) -> Self:
-        self._origin.keeper.keep(self)
+        self.origin.keeper.keep(self)
         return self
 
     async def __aexit__(
@@ -188,14 +192,14 @@ class Delivery(Message):
                 await self._conclude(error)
         finally:
             # Whatever came of it: nobody works on the message any more.
-            self._origin.keeper.drop(self)
+            self.origin.keeper.drop(self)
 
     async def fail(self, error: BaseException) -> None:
         """Do what the retry policy says about a message whose handling raised *error*.
 
         Without a policy, or if the handling was cancelled, it is visible again at once.
         """
-        retry = self._origin.retry
+        retry = self.origin.retry
         if retry is None or not isinstance(error, Exception):
             await self.release()
         elif retry.gives_up(self.rc):
@@ -215,13 +219,13 @@ class Delivery(Message):
                 logger.warning("message %s was not given back: %s", self.id, failure)
 
     def _visibility(self, vt_ms: int) -> Operation[bool]:
-        keys = self._origin.keys
+        keys = self.origin.keys
         return messages.visibility(
             keys, self.id, vt_ms=vt_ms, receipt=self.receipt, channel=keys.wake
         )
 
     def _target(self, name: str) -> QueueKeys:
-        target = self._origin.sibling(name)
+        target = self.origin.sibling(name)
         if target.queue == self.queue:
             raise InvalidValue(f"message {self.id} is in queue {name!r} already; use release()")
         return target
@@ -232,15 +236,15 @@ class Delivery(Message):
         It follows a renewal that is under way: one that overtook a release would hide the
         message again.
         """
-        kept = self._origin.keeper.keeps(self)
+        kept = self.origin.keeper.keeps(self)
         try:
             await asyncio.shield(self._begin(operation))
         except RSMQError:
             if kept:
-                self._origin.keeper.keep(self)
+                self.origin.keeper.keep(self)
             raise
         self._settled = True
 
     def _begin(self, operation: Operation[Any]) -> asyncio.Future[Any]:
-        renewing = self._origin.keeper.drop(self)
-        return self._origin.transport.submit(operation, after=renewing)
+        renewing = self.origin.keeper.drop(self)
+        return self.origin.transport.submit(operation, after=renewing)

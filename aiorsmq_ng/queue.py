@@ -12,9 +12,11 @@ from .delivery import Delivery, Named, Origin
 from .errors import InvalidValue, NoAttributeSupplied
 from .ids import SUFFIX_LENGTH
 from .models import Message, PendingMessage, QueueAttributes, QueueStats
-from .protocol import limits, messages, queues
+from .protocol import limits, messages, queues, recovery
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
+from .protocol.operation import Operation
+from .protocol.recovery import Recovered
 from .receiver import Receiver
 from .redrive import redrive
 from .retry import Retry
@@ -105,15 +107,19 @@ class Queue:
         """
         return bool(await self.delete_many([id]))
 
-    async def delete_many(self, ids: Iterable[str]) -> list[str]:
-        """Delete messages by id, whoever holds them; return the ids that were there."""
+    async def delete_many(self, ids: Iterable[str], *, only_leased: bool = False) -> list[str]:
+        """Delete messages by id, whoever holds them; return the ids that were there.
+
+        With *only_leased*, those that nobody has received, or whose lease has ended, stay.
+        """
         if isinstance(ids, str):
             raise InvalidValue("delete_many takes a list of ids; use delete() for a single one")
         unique = list(dict.fromkeys(map(limits.check_id, ids)))
         deleted: list[str] = []
         for at in range(0, len(unique), _DELETE_PAGE):
             page = unique[at : at + _DELETE_PAGE]
-            found = await self.origin.transport.run(messages.delete(self._keys, page))
+            delete = recovery.delete_leased if only_leased else messages.delete
+            found = await self.origin.transport.run(delete(self._keys, page))
             deleted += found
         return deleted
 
@@ -169,6 +175,37 @@ class Queue:
             missing = -start - len(tail)
             return tail[: max(0, count - missing)]
         return await self._pending_pages(start, count)
+
+    async def recover(
+        self, count: int, idle: Seconds, *, vt: Seconds | None = None
+    ) -> list[Delivery]:
+        """Take over leased messages whose last delivery is at least *idle* ago, oldest first.
+
+        They become deliveries of this caller with a new lease, and the former holder's receipt is
+        stale, even if that holder is alive and renews: choose *idle* longer than any message is
+        worked on. A message released with a delay counts as leased, too. One atomic call looks at
+        4096 hidden messages; a longer queue takes more, and is in order within each. Cancelled,
+        what was taken is made visible again.
+        """
+        limits.check_count(count)
+        idle_ms, vt_ms = limits.seconds_to_ms("idle", idle), limits.optional_ms("vt", vt)
+        transport, intake = self.origin.transport, self.origin.intake
+        done: list[tuple[Operation[Recovered], Recovered]] = []
+        found: list[Delivery] = []
+        page: Recovered | None = None
+        try:
+            while page is None or (page.next_at is not None and len(found) < count):
+                operation = recovery.recover(
+                    intake, count - len(found), idle_ms=idle_ms, vt_ms=vt_ms, after=page
+                )
+                page = await transport.run(operation)
+                done.append((operation, page))
+                found += Delivery.of(page.received, {self.name: self.origin})
+        except BaseException:
+            for operation, page in done:
+                transport.undo(operation, page)
+            raise
+        return found
 
     async def reason(self, id: str) -> str | None:
         """Tell why a message was rejected into this queue, if that was said and is still kept."""

@@ -93,6 +93,8 @@ class Intake(NamedTuple):
     dead: QueueKeys | None = None
     #: Channel on which arrivals in the dead-letter queue are announced.
     channel: str = ""
+    #: Lease in milliseconds for calls that name none; -1 for the queue's stored one.
+    vt_ms: int = -1
 
     @property
     def limit(self) -> tuple[Argument, ...]:
@@ -118,7 +120,7 @@ def receive(intake: Intake, count: int, *, vt_ms: int) -> Operation[Received]:
         script=_RECEIVE,
         keys=names,
         head=intake.limit,
-        args=(count, vt_ms),
+        args=(count, intake.vt_ms if vt_ms < 0 else vt_ms),
         parse=lambda reply: Received(_leased(keys, reply), reply[1]),
         fail=failures(keys),
         merge=True,
@@ -134,7 +136,7 @@ def receive_first(intakes: Sequence[Intake], count: int, *, vt_ms: int) -> Opera
     for intake in intakes:
         own = intake.keys
         keys += (own.zset, own.hash, own.deliveries, *intake.dead_keys)
-        args += (vt_ms, *intake.limit)
+        args += (intake.vt_ms if vt_ms < 0 else vt_ms, *intake.limit)
 
     def parse(reply: Reply) -> Received:
         if len(reply) == 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 
@@ -12,7 +12,7 @@ from ..client import RSMQ
 from ..codec import Codec
 from ..options import Options
 from ..protocol import queues
-from ..transport.base import Command
+from ..transport.base import Command, NotExecuted, ReplyLost, WrongLayout
 
 
 def unique_namespace(url: str = "memory://") -> str:
@@ -50,14 +50,15 @@ async def temporary_client(
 
 
 async def _sweep(rsmq: RSMQ) -> None:
-    """Delete every queue of the namespace, and what deleting a queue leaves to its TTL."""
+    """Delete every queue of the namespace, and if possible what is left to its TTL otherwise."""
     # A handle costs nothing and needs no queue.
     origin = rsmq.queue("any").origin
     driver = await origin.transport.driver()
     for name in await rsmq.list_queues():
         # Keys without the check of the name: other clients allow more.
         keys = origin.keys.namespace.queue(name)
-        ids = await driver.execute(Command(("ZRANGE", keys.zset, 0, -1)))
-        if reasons := [keys.reason(id.decode(errors="replace")) for id in ids]:
-            await driver.execute(Command(("UNLINK", *reasons)))
+        with suppress(NotExecuted, ReplyLost, WrongLayout):
+            ids = await driver.execute(Command(("ZRANGE", keys.zset, 0, -1)))
+            if reasons := [keys.reason(id.decode(errors="replace")) for id in ids]:
+                await driver.execute(Command(("UNLINK", *reasons)))
         await origin.transport.run(queues.delete(keys))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from ..client import RSMQ
 from ..errors import QueueNotFound
 from ..protocol import limits, testing
@@ -14,59 +12,55 @@ from ..queue import Queue
 class TimeMachine:
     """Moves the messages of a namespace through time.
 
-    It works on what is stored, so every client of the namespace sees it, on any server. Clocks and
-    timers are left alone: ``wait=``, timeouts and sleeps last as long as ever, and so do stored
-    times such as ``Message.sent`` and ``Message.fr`` stay as they are.
+    It works on what is stored, so it is the same on any server and for every client of the
+    namespace. Nothing else moves: ``wait=``, timeouts and sleeps last as long as ever, and stored
+    times such as ``Message.sent`` and ``Message.fr`` stay what they are.
 
-    *others* are further clients in this process whose kept leases are to be honoured, for example
-    the program's own when the test has another one.
+    *others* are further clients of this process, for example the program's own if the test has
+    another one; the leases that they renew do not end either.
     """
 
     def __init__(self, rsmq: RSMQ, *others: RSMQ) -> None:
         self._rsmq = rsmq
         self._clients = (rsmq, *others)
 
-    async def pass_time(
-        self, seconds: Seconds, *queues: str | Queue, stalled: bool = False
-    ) -> int:
+    async def pass_time(self, seconds: Seconds, *queues: str | Queue, stalled: bool = False) -> int:
         """Let *seconds* pass for *queues*, by default all; return how many messages became ready.
 
         What is due within that time (delays, leases, retries) is due now, and whoever waits for it
-        wakes up. A lease that a client of this clock renews (``async with message``, prefetched
-        messages) does not end, just as it would not if the time had really passed. With *stalled*
-        it does: as if the process had been stopped for so long.
+        wakes up. A lease that is being renewed (``async with message``, messages prefetched) does
+        not end, just as it would not if the time had really passed. With *stalled* it does, as if
+        the process had stood still for so long.
 
-        One round trip per queue, each queue atomically. ``QueueNotFound`` for a name that is given
-        and not there.
+        One round trip per queue, atomic for each. ``QueueNotFound`` if a queue given by name is
+        not there.
         """
         by_ms = limits.seconds_to_ms("time to pass", seconds)
+        # A handle costs nothing and needs no queue.
         origin = self._rsmq.queue("any").origin
-        names = dict.fromkeys(q if isinstance(q, str) else q.name for q in queues)
+        given = dict.fromkeys(q if isinstance(q, str) else q.name for q in queues)
         ready = 0
-        for name in names:
-            keys = origin.sibling(name)
-            stay = () if stalled else self._kept(name)
-            ready += await origin.transport.run(testing.shift(keys, by_ms=by_ms, stay=stay))
-        if names:
-            return ready
-        for name in await self._rsmq.list_queues():
+        for name in given or await self._rsmq.list_queues():
             # Keys without the check of the name: other clients allow more.
             keys = origin.keys.namespace.queue(name)
             stay = () if stalled else self._kept(name)
-            # Deleted meanwhile, or left half-made by another client.
-            with suppress(QueueNotFound):
+            try:
                 ready += await origin.transport.run(testing.shift(keys, by_ms=by_ms, stay=stay))
+            except QueueNotFound:
+                if given:
+                    raise
+                # Listed, but deleted meanwhile or left half-made by another client.
         return ready
 
     def _kept(self, queue: str) -> list[str]:
-        """Return the ids of the messages in *queue* whose leases are being renewed."""
+        """Return the ids of the messages of *queue* whose leases are being renewed."""
         return [
             lease.id
             for client in self._clients
             if client.ns == self._rsmq.ns
-            for lease in client.queue(queue).origin.keeper.kept()
+            for lease in client.queue("any").origin.keeper.kept()
             if lease.queue == queue
         ]
 
     def __repr__(self) -> str:
-        return f"<TimeMachine for namespace {self._rsmq.ns!r}>"
+        return f"<TimeMachine of namespace {self._rsmq.ns!r}>"

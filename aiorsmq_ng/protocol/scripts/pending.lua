@@ -7,6 +7,7 @@
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include queue
 -- @include clock
+-- @include last_delivery
 local skip, count, at = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local backwards = count < 0
 count = math.abs(count)
@@ -29,9 +30,7 @@ for i = 1, #range, 2 do
   fields[#fields + 1] = range[i] .. ':fr'
 end
 local values = redis.call('HMGET', hash, unpack(fields))
--- The side key may be of another type or out of reach: then nothing is known.
-local again = redis.pcall('HMGET', deliveries, unpack(ids))
-if again.err then again = {} end
+local notes = notes_on(ids)
 for i = 1, #ids do
   local body, rc, fr = values[3 * i - 2], tonumber(values[3 * i - 1] or 0) or 0, tonumber(values[3 * i] or 0) or 0
   at = at + 1
@@ -39,17 +38,7 @@ for i = 1, #ids do
     if skip > 0 then
       skip = skip - 1
     else
-      -- The side key knows deliveries made by this library (it must be of this very rc); a later
-      -- delivery by another client is placed the queue's vt before the end of its lease.
-      local last = fr
-      if rc > 1 then
-        local known_rc, known_ms = string.match(again[i] or '', '^(%d+) (%d+)$')
-        if tonumber(known_rc) == rc then
-          last = tonumber(known_ms)
-        else
-          last = math.min(now, math.max(fr, tonumber(range[2 * i]) - queue_vt_ms))
-        end
-      end
+      local last = last_delivery(rc, fr, tonumber(range[2 * i]), notes[i])
       local size = #reply
       reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = ids[i], body, rc, fr
       reply[size + 5], reply[size + 6] = last, now - last

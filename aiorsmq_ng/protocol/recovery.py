@@ -1,0 +1,67 @@
+"""Operations on leased messages that somebody else holds: take them over, delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .keys import QueueKeys
+from .messages import Intake, Leased, Received, give_back
+from .operation import Operation, Reply
+from .queues import failures
+from .scripts import load
+
+
+class Recovered(NamedTuple):
+    """One page of messages taken over, and what the next page must know."""
+
+    received: Received
+    #: Where the next page starts; ``None``: this was the last.
+    next_at: int | None
+    #: When the first page ran, epoch ms by the server's clock.
+    started_ms: int
+
+
+def recover(
+    intake: Intake, count: int, *, idle_ms: int, vt_ms: int, after: Recovered | None = None
+) -> Operation[Recovered]:
+    """Lease up to *count* messages anew whose last delivery is at least *idle_ms* ago.
+
+    Looks at up to 4096 hidden messages, the first ones or those that follow the page *after*.
+    Undone by making what was taken visible again.
+    """
+    keys = intake.keys
+    names: tuple[str, ...] = (keys.zset, keys.hash, keys.deliveries)
+    if intake.max_receives:
+        names += (*intake.dead_keys, keys.namespace.index)
+    place = (0, 0) if after is None else (after.next_at or 0, after.started_ms)
+
+    def parse(reply: Reply) -> Recovered:
+        vt_ms, next_at, started_ms, *rows = reply
+        messages = [
+            Leased(id.decode(errors="backslashreplace"), body, rc, fr, keys, vt_ms)
+            for id, body, rc, fr in zip(*[iter(rows)] * 4, strict=True)
+        ]
+        return Recovered(Received(messages, 0), None if next_at < 0 else next_at, started_ms)
+
+    return Operation(
+        script=load("recover"),
+        keys=names,
+        args=(*intake.limit, count, idle_ms, vt_ms, *place),
+        parse=parse,
+        fail=failures(keys),
+        weight=count,
+        undo=lambda page: give_back(page.received),
+    )
+
+
+def delete_leased(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
+    """Delete messages by id, whoever holds them; the result is those that were under lease."""
+    return Operation(
+        script=load("delete_leased"),
+        keys=(keys.zset, keys.hash, keys.deliveries),
+        args=tuple(ids),
+        parse=lambda reply: [id for id, done in zip(ids, reply, strict=True) if done == 1],
+        fail=failures(keys),
+        weight=len(ids),
+    )

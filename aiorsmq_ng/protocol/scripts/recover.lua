@@ -1,0 +1,116 @@
+-- Take over leased messages whose last delivery is some time ago, the oldest first. They become
+-- deliveries of the caller: rc grows, so the receipt of the former holder is stale. A message that
+-- was received max_receives times already goes to the dead-letter queue instead.
+-- KEYS: zset, hash, deliveries, and with max_receives: dead zset, dead hash, index.
+-- ARGV: max_receives (0 = no limit), dead-letter queue's name, its wake-up channel, count,
+--   least time since the last delivery (ms), vt (ms, -1 = the queue's), rank to start at, and the
+--   third value of the first page's reply (0: this is the first page).
+-- Returns: {vt (ms), next rank or -1 at the end, time of the first page (ms),
+--   then per message: id, body, rc, fr}.
+-- Errors: queueNotFound, queueCorrupt. Cost: O(4096 + messages * log n).
+local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
+-- @include queue
+-- @include clock
+-- @include bury
+-- @include last_delivery
+local count, idle_ms, vt_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local at, started = tonumber(ARGV[7]), tonumber(ARGV[8])
+if vt_ms < 0 then vt_ms = queue_vt_ms end
+local latest = now - idle_ms
+if started == 0 then
+  started = now
+else
+  -- What an earlier page took may lie before us again; it was delivered when that page ran.
+  latest = math.min(latest, started - 1)
+end
+local dead
+if ARGV[1] ~= '0' then
+  dead = {limit = tonumber(ARGV[1]), name = ARGV[2], channel = ARGV[3],
+    zset = KEYS[4], hash = KEYS[5], index = KEYS[6]}
+  local unfit = examine(dead)
+  if unfit then return unfit end
+end
+
+at = math.max(at, redis.call('ZCOUNT', zset, '-inf', now))
+local range = redis.call('ZRANGE', zset, at, at + 4095, 'WITHSCORES')
+local due = {}
+for from = 1, #range, 2000 do
+  local ids, fields = {}, {}
+  for i = from, math.min(#range, from + 1999), 2 do
+    ids[#ids + 1] = range[i]
+    fields[#fields + 1] = range[i] .. ':rc'
+    fields[#fields + 1] = range[i] .. ':fr'
+  end
+  local values, notes = redis.call('HMGET', hash, unpack(fields)), notes_on(ids)
+  for i = 1, #ids do
+    local rc = math.floor(number(values[2 * i - 1], 0) or 0)
+    local fr = math.floor(number(values[2 * i], 0) or 0)
+    if rc > 0 then
+      local last = last_delivery(rc, fr, tonumber(range[from + 2 * i - 1]), notes[i])
+      if last <= latest then
+        due[#due + 1] = {last = last, place = #due, id = ids[i], rc = rc, fr = fr > 0 and fr or last}
+      end
+    end
+  end
+end
+table.sort(due, function(a, b)
+  if a.last ~= b.last then return a.last < b.last end
+  return a.place < b.place
+end)
+
+local reply, scores, fields, again, gone = {vt_ms, -1, started}, {}, {}, {}, {}
+local score, taken, seen = string.format('%.0f', now + vt_ms), 0, 0
+while taken < count and seen < #due do
+  seen = seen + 1
+  local message = due[seen]
+  local id, rc = message.id, message.rc + 1
+  local body = redis.call('HGET', hash, id)
+  if not body then
+    -- A phantom: another client left an id without a body.
+    gone[#gone + 1] = id
+  elseif dead and rc > dead.limit then
+    bury(dead, id, body, message.rc, message.fr, maxsize)
+    gone[#gone + 1] = id
+  else
+    taken = taken + 1
+    local size, fr = #reply, string.format('%.0f', message.fr)
+    reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = id, body, rc, message.fr
+    scores[#scores + 1] = score
+    scores[#scores + 1] = id
+    size = #fields
+    fields[size + 1], fields[size + 2] = id .. ':rc', rc
+    fields[size + 3], fields[size + 4] = id .. ':fr', fr
+    again[#again + 1] = id
+    again[#again + 1] = string.format('%.0f %.0f', rc, now)
+  end
+end
+if #range == 8192 and taken < count then reply[2] = at + 4096 - seen end
+
+if dead then close(dead) end
+for i = 1, #gone do
+  redis.call('ZREM', zset, gone[i])
+  redis.call('HDEL', hash, gone[i], gone[i] .. ':rc', gone[i] .. ':fr', gone[i] .. ':meta')
+end
+if taken > 0 then
+  fields[#fields + 1] = 'totalrecv'
+  fields[#fields + 1] = string.format('%.0f', received + taken)
+  for from = 1, #scores, 4000 do
+    redis.call('ZADD', zset, unpack(scores, from, math.min(#scores, from + 3999)))
+    -- pcall: what is only there to be looked at must not stand in the way.
+    redis.pcall('HSET', deliveries, unpack(again, from, math.min(#again, from + 3999)))
+  end
+  for from = 1, #fields, 4000 do
+    redis.call('HSET', hash, unpack(fields, from, math.min(#fields, from + 3999)))
+  end
+  redis.pcall('EXPIRE', deliveries, 1209600)
+end
+-- Other clients delete messages and know nothing of the side key: look at some of its entries, and
+-- drop those whose message is gone.
+local notes = redis.pcall('HRANDFIELD', deliveries, 100)
+if not notes.err and #notes > 0 then
+  local places = redis.call('ZMSCORE', zset, unpack(notes))
+  for i = 1, #notes do
+    if not places[i] then redis.pcall('HDEL', deliveries, notes[i]) end
+  end
+end
+return reply

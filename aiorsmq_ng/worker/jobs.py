@@ -1,0 +1,168 @@
+"""One handler at work on one message, or on one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..codec import Codec
+from ..delivery import Delivery
+from ..errors import InvalidValue, LeaseLost, RSMQError
+from .routes import Middleware, Route
+
+logger = logging.getLogger("aiorsmq_ng.worker")
+
+#: How long a handler that ran out of time may take to end before it counts as stuck.
+_CANCEL_S = 1.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of messages."""
+
+    done: int = 0
+    failed: int = 0
+    rejected: int = 0
+    last_error: str | None = None
+
+
+class Job:
+    """Runs a handler, in a task of its own, and settles its messages by the outcome.
+
+    The handler runs in another task again: one that swallows its cancellation can then be left
+    behind without holding up anything but its slot.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        batch: list[Delivery],
+        middleware: Sequence[Middleware],
+        codec: Codec,
+        tally: Tally,
+    ) -> None:
+        self.route = route
+        self.stuck = False
+        self._batch = batch
+        self._middleware = middleware
+        self._codec = codec
+        self._tally = tally
+        self._handling: asyncio.Task[Any] | None = None
+        self._reason: str | None = None
+
+    def start(self, on_end: Callable[[Job], None]) -> None:
+        """Begin; *on_end* is called when the handler has ended."""
+        for delivery in self._batch:
+            delivery.on_lost = self._lost
+            delivery.origin.keeper.keep(delivery)
+        self.task = asyncio.create_task(self._run(), name=f"aiorsmq-ng {self.route.name}")
+        self.task.add_done_callback(lambda task: self._ended(task, on_end))
+
+    def cancel(self) -> None:
+        """Cancel the handler; its messages are given back."""
+        if self._handling is not None and not self._handling.done():
+            self._handling.cancel()
+        elif self._handling is None:
+            self.task.cancel()
+
+    def leave_behind(self) -> None:
+        """Stop waiting for a handler that does not end; its leases run out."""
+        self._drop()
+        self.task.cancel()
+
+    def _ended(self, task: asyncio.Task[None], on_end: Callable[[Job], None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("messages of handler %s not settled", self.route.name, exc_info=error)
+        on_end(self)
+
+    def _lost(self) -> None:
+        self._reason = "the lease was lost"
+        self.cancel()
+
+    async def _run(self) -> None:
+        try:
+            arguments = self._arguments()
+        except InvalidValue as misfit:
+            # It will not decode the next time either.
+            reason = str(misfit)[:500]
+            await self._settle_all(lambda delivery: delivery.reject(reason))
+            self._tally.rejected += len(self._batch)
+            self._note(misfit)
+            return
+        self._handling = asyncio.create_task(self._handle(arguments))
+        error = await self._outcome(self._handling)
+        if error is None:
+            await self._settle_all(lambda delivery: delivery.ack())
+            self._tally.done += len(self._batch)
+        else:
+            await self._failed(error)
+
+    def _arguments(self) -> list[Any]:
+        if self.route.size:
+            return [self._batch]
+        return self.route.arguments(self._batch[0], self._codec)
+
+    async def _handle(self, arguments: list[Any]) -> None:
+        async def call(depth: int) -> Any:
+            if depth < len(self._middleware):
+                return await self._middleware[depth](self._batch[0], lambda: call(depth + 1))
+            return await self.route.handler(*arguments)
+
+        await call(0)
+
+    async def _outcome(self, handling: asyncio.Task[Any]) -> BaseException | None:
+        """Wait for the handler, cancel it when its time is over, and return what it raised."""
+        await asyncio.wait([handling], timeout=self.route.timeout)
+        if not handling.done():
+            self._reason = f"it took longer than {self.route.timeout:g} s"
+            handling.cancel()
+            await asyncio.wait([handling], timeout=_CANCEL_S)
+            if not handling.done():
+                self.stuck = True
+                self._drop()
+                logger.error("handler %s ignores its cancellation", self.route.name)
+                await asyncio.wait([handling])
+                self.stuck = False
+        if handling.cancelled():
+            return asyncio.CancelledError() if self._reason is None else TimeoutError(self._reason)
+        error = handling.exception()
+        return TimeoutError(self._reason) if error is None and self._reason else error
+
+    async def _failed(self, error: BaseException) -> None:
+        retry = self.route.retry
+        await self._settle_all(lambda delivery: delivery.fail(error))
+        if isinstance(error, Exception):
+            gone = sum(retry.gives_up(delivery.rc) for delivery in self._batch)
+            self._tally.rejected += gone
+            self._tally.failed += len(self._batch) - gone
+            self._note(error)
+
+    async def _settle_all(self, settle: Callable[[Delivery], Any]) -> None:
+        """Settle what the handler did not settle itself; all at once, so that calls are shared."""
+        open_ = [delivery for delivery in self._batch if not delivery.settled]
+        outcomes = await asyncio.gather(*(settle(d) for d in open_), return_exceptions=True)
+        self._drop()
+        for delivery, outcome in zip(open_, outcomes, strict=True):
+            if isinstance(outcome, LeaseLost):
+                logger.warning("%s", outcome)
+            elif isinstance(outcome, RSMQError):
+                logger.error("message %s could not be settled: %s", delivery.id, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+
+    def _drop(self) -> None:
+        for delivery in self._batch:
+            delivery.on_lost = None
+            delivery.origin.keeper.drop(delivery)
+
+    def _note(self, error: BaseException) -> None:
+        first = self._batch[0]
+        self._tally.last_error = f"{type(error).__name__}: {error}"[:500]
+        logger.warning(
+            "handler %s failed on message %s of queue %r (delivery %d): %s",
+            self.route.name, first.id, first.queue, first.rc, type(error).__name__,
+            exc_info=None if isinstance(error, InvalidValue) else error,
+        )  # fmt: skip

@@ -1,0 +1,384 @@
+"""The worker: receives from several queues and runs their handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+import anyio
+
+from ..client import RSMQ
+from ..consumer import Stock
+from ..delivery import Delivery
+from ..errors import InvalidValue, QueueExists
+from ..protocol.limits import MAX_SECONDS
+from ..retry import Retry
+from .jobs import Job, Tally
+from .routes import Handler, Middleware, Route, Served
+
+logger = logging.getLogger("aiorsmq_ng.worker")
+
+State = Literal["new", "running", "paused", "draining", "stopped"]
+#: How long a cancelled handler may take to end before the worker leaves it behind.
+_CANCEL_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHealth:
+    """A worker at one moment."""
+
+    state: State
+    #: Handlers running now, and those that do not end although they were cancelled.
+    running: int
+    stuck: int
+    #: Messages since the start: done, given back for another try, moved to the dead letters.
+    done: int
+    failed: int
+    rejected: int
+    last_error: str | None
+
+
+@dataclass(slots=True)
+class _Slots:
+    """Room for so many handlers at a time."""
+
+    free: int
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def take(self) -> None:
+        while self.free <= 0:
+            self.changed.clear()
+            await self.changed.wait()
+        self.free -= 1
+
+    def give(self) -> None:
+        self.free += 1
+        self.changed.set()
+
+
+class Worker:
+    """Runs handlers for messages of one or more queues.
+
+    *concurrency* handlers run at a time; *prefetch* messages are leased ahead (by default as many).
+    Several queues are served in the order of their handlers (``order="strict"``) or in an order
+    drawn by their weights (``"weighted"``). After a stop, handlers have *grace* seconds to end.
+    """
+
+    def __init__(
+        self,
+        rsmq: RSMQ | str | None = None,
+        *,
+        concurrency: int = 10,
+        grace: float = 30.0,
+        prefetch: int | None = None,
+        order: Literal["strict", "weighted"] = "strict",
+    ) -> None:
+        if concurrency < 1:
+            raise InvalidValue(f"concurrency must be at least 1, not {concurrency!r}")
+        if grace < 0:
+            raise InvalidValue(f"grace must be at least 0 seconds, not {grace!r}")
+        if order not in ("strict", "weighted"):
+            raise InvalidValue(f"order must be strict or weighted, not {order!r}")
+        self._own = not isinstance(rsmq, RSMQ)
+        self.rsmq = rsmq if isinstance(rsmq, RSMQ) else RSMQ(rsmq)
+        self._concurrency = concurrency
+        self._grace = grace
+        self._prefetch = prefetch or concurrency
+        self._order = order
+        self._routes: list[Route] = []
+        self._middleware: list[Middleware] = []
+        self._tally = Tally()
+        self._jobs: set[Job] = set()
+        self._slots = _Slots(concurrency)
+        self._intake: anyio.CancelScope | None = None
+        self._state: State = "new"
+        self._turn = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    def handler(
+        self,
+        queue: str,
+        *,
+        retry: Retry | None = None,
+        dead_letter: str | None = None,
+        timeout: float | None = None,
+        vt: float | None = None,
+        weight: int = 1,
+    ) -> Callable[[Handler], Handler]:
+        """Register a coroutine function for the messages of *queue*.
+
+        It takes the body (converted to its annotation: ``str``, ``bytes``, a dataclass, a pydantic
+        model, anything msgspec reads), the ``Delivery``, or both. Returning acks the message;
+        raising gives it back by *retry*, and after the last delivery moves it to *dead_letter*
+        (``<queue>-dead``). *timeout* cancels the handler. *vt* is the lease, renewed meanwhile.
+        """
+
+        def register(function: Handler) -> Handler:
+            self._add(
+                Route(
+                    queue=queue,
+                    handler=function,
+                    retry=retry or Retry(),
+                    dead_letter=dead_letter,
+                    timeout=timeout,
+                    vt=vt,
+                    weight=weight,
+                )
+            )
+            return function
+
+        return register
+
+    def batch_handler(
+        self,
+        queue: str,
+        *,
+        size: int,
+        wait: float,
+        retry: Retry | None = None,
+        dead_letter: str | None = None,
+        timeout: float | None = None,
+        vt: float | None = None,
+    ) -> Callable[[Handler], Handler]:
+        """Register a coroutine function for lists of messages of *queue*.
+
+        It is called with up to *size* deliveries: as soon as there are so many, or *wait* seconds
+        after the first. It may settle each by itself (``ack``, ``reject``, ...); those it does not
+        settle are acked when it returns, and given back by *retry* when it raises.
+        """
+        if size < 1 or not wait >= 0:
+            raise InvalidValue("a batch has a size of at least 1 and waits at least 0 seconds")
+
+        def register(function: Handler) -> Handler:
+            self._add(
+                Route(
+                    queue=queue,
+                    handler=function,
+                    retry=retry or Retry(),
+                    dead_letter=dead_letter,
+                    timeout=timeout,
+                    vt=vt,
+                    weight=1,
+                    size=size,
+                    wait=wait,
+                )
+            )
+            return function
+
+        return register
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Register a coroutine function that wraps every handler: ``await call_next()`` inside.
+
+        The first one registered is the outermost.
+        """
+        self._middleware.append(function)
+        return function
+
+    @property
+    def health(self) -> WorkerHealth:
+        """What the worker is doing."""
+        stuck = sum(job.stuck for job in self._jobs)
+        tally = self._tally
+        return WorkerHealth(
+            self._state,
+            len(self._jobs) - stuck,
+            stuck,
+            tally.done,
+            tally.failed,
+            tally.rejected,
+            tally.last_error,
+        )
+
+    def pause(self) -> None:
+        """Take no more messages, and give back those nobody works on; handlers run on."""
+        if self._state == "running":
+            self._state = "paused"
+            self._interrupt()
+
+    def resume(self) -> None:
+        """Take messages again."""
+        if self._state == "paused":
+            self._state = "running"
+            self._turn.set()
+
+    def stop(self) -> None:
+        """Take no more messages, let handlers end within the grace period, then return from run.
+
+        Called again, it does not wait for them any longer.
+        """
+        if self._state == "draining":
+            self._hurry.set()
+        elif self._state != "stopped":
+            self._state = "draining"
+            self._turn.set()
+            self._interrupt()
+
+    async def run(self, *, signals: bool = True) -> None:
+        """Serve until stopped. With *signals*, SIGTERM and SIGINT stop; a second one hurries."""
+        if self._state != "new":
+            raise InvalidValue(f"a worker runs once; this one is {self._state}")
+        if not self._routes:
+            raise InvalidValue("the worker has no handlers; register one with @worker.handler()")
+        self._state = "running"
+        with self._signals(signals):
+            try:
+                if self._own:
+                    await self.rsmq.open()
+                served = [await self._open(route) for route in self._routes]
+                while self._state in ("running", "paused"):
+                    await self._serve(served)
+                await self._drain()
+            finally:
+                self._state = "stopped"
+                await self._abandon()
+                if self._own:
+                    with anyio.CancelScope(shield=True):
+                        await self.rsmq.aclose()
+
+    def __repr__(self) -> str:
+        queues = ", ".join(route.queue for route in self._routes)
+        return f"<Worker of {queues or 'no queues'}, {self._state}, {len(self._jobs)} handlers>"
+
+    def _add(self, route: Route) -> None:
+        if any(known.queue == route.queue for known in self._routes):
+            raise InvalidValue(f"queue {route.queue!r} has a handler already")
+        self._routes.append(route)
+
+    async def _open(self, route: Route) -> Served:
+        with suppress(QueueExists):
+            await self.rsmq.create_queue(route.queue)
+        queue = self.rsmq.queue(
+            route.queue, retry=route.retry, dead_letter=route.dead_letter, vt=route.vt
+        )
+        return Served(route, queue)
+
+    async def _serve(self, served: list[Served]) -> None:
+        """Hand out messages until paused or stopped; then wait for the next turn."""
+        if self._state == "paused":
+            self._turn.clear()
+            await self._turn.wait()
+            return
+        single = [s for s in served if not s.route.size]
+        for s in served:
+            s.queue.origin.presence.enter(s.queue.origin.keys)
+        try:
+            with anyio.CancelScope() as self._intake:
+                async with anyio.create_task_group() as tasks:
+                    if single:
+                        tasks.start_soon(self._dispatch, single)
+                    for s in served:
+                        if s.route.size:
+                            tasks.start_soon(self._dispatch, [s])
+        except BaseExceptionGroup as group:
+            # The dispatchers fail together or not at all; one error says it.
+            raise _first(group) from None
+        finally:
+            self._intake = None
+            for s in served:
+                s.queue.origin.presence.leave(s.queue.origin.keys)
+
+    def _interrupt(self) -> None:
+        if self._intake is not None:
+            self._intake.cancel()
+
+    async def _dispatch(self, served: list[Served]) -> None:
+        """Start a handler for each message (or batch), as slots become free."""
+        routes = {s.queue.name: s.route for s in served}
+        size = served[0].route.size
+        stock = Stock(
+            lambda count: self._receive(served, count),
+            served[0].queue.origin.keeper,
+            max(self._prefetch, size),
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stock.fill)
+            try:
+                while True:
+                    await self._slots.take()
+                    try:
+                        batch = await stock.take_many(size or 1, served[0].route.wait)
+                    except BaseException:
+                        self._slots.give()
+                        raise
+                    if batch:
+                        self._start(routes[batch[0].queue], batch)
+                    else:
+                        self._slots.give()
+            finally:
+                if going := stock.close():
+                    with anyio.CancelScope(shield=True):
+                        await asyncio.wait(going)
+
+    async def _receive(self, served: list[Served], count: int) -> list[Delivery]:
+        queues = [s.queue for s in self._in_order(served)]
+        return await self.rsmq.receive_many(count, *queues, wait=MAX_SECONDS)
+
+    def _in_order(self, served: list[Served]) -> list[Served]:
+        if self._order == "strict" or len(served) == 1:
+            return served
+        # Sorting by u ** (1 / weight) draws an order in which heavier ones tend to come first.
+        return sorted(served, key=lambda s: -(random.random() ** (1 / s.route.weight)))  # noqa: S311
+
+    def _start(self, route: Route, batch: list[Delivery]) -> None:
+        job = Job(route, batch, self._middleware, self.rsmq.codec, self._tally)
+        self._jobs.add(job)
+        job.start(on_end=self._ended)
+
+    def _ended(self, job: Job) -> None:
+        self._jobs.discard(job)
+        self._slots.give()
+
+    async def _drain(self) -> None:
+        """Give handlers the grace period to end, or less if somebody is in a hurry."""
+        if not self._jobs:
+            return
+        logger.info("stopping: %d handlers have %g s to end", len(self._jobs), self._grace)
+        ended = asyncio.ensure_future(asyncio.wait([job.task for job in self._jobs]))
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait(
+                [ended, hurry], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            ended.cancel()
+            hurry.cancel()
+
+    async def _abandon(self) -> None:
+        """Cancel what still runs; its messages are given back. Leave behind what does not end."""
+        running = [job.task for job in self._jobs]
+        for job in list(self._jobs):
+            job.cancel()
+        if running:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait(running, timeout=_CANCEL_S)
+        for job in self._jobs:
+            logger.error("handler %s does not end and is left behind", job.route.name)
+            job.leave_behind()
+
+    @contextmanager
+    def _signals(self, wanted: bool) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        # Only the main thread may; elsewhere the application stops the worker by itself.
+        usable = wanted and threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGTERM, signal.SIGINT) if usable else ()
+        for number in numbers:
+            loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
