@@ -2,6 +2,7 @@
 
 from .client import RSMQ
 from .codec import Codec
+from .consumer import Consumer
 from .delivery import Delivery
 from .errors import (
     DurabilityUnmet,
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "RSMQ",
     "Codec",
+    "Consumer",
     "ConsumerInfo",
     "Delivery",
     "DurabilityUnmet",

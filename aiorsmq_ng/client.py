@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from contextlib import suppress
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
@@ -12,7 +12,7 @@ import anyio
 
 from .codec import JSON, Codec
 from .delivery import Delivery, Origin
-from .errors import InvalidValue, QueueExists, Unavailable
+from .errors import InvalidValue, QueueExists
 from .leases import LeaseKeeper
 from .models import Message, QueueAttributes
 from .options import Options
@@ -30,6 +30,8 @@ from .transport.connect import CallerClient, adopt, check_url, connect
 from .transport.notifier import Notifier
 
 DEFAULT_URL = "redis://localhost:6379"
+#: How long closing waits for looks that are under way.
+_CLOSE_RECEIVERS_S = 2.0
 
 
 class RSMQ:
@@ -67,6 +69,7 @@ class RSMQ:
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
         self._presence = Presence(self._transport, self._keeper)
+        self._closing: asyncio.Task[None] | None = None
         self._receivers: WeakValueDictionary[tuple[Intake, ...], Receiver] = WeakValueDictionary()
 
     @property
@@ -85,12 +88,13 @@ class RSMQ:
         return self
 
     async def aclose(self) -> None:
-        """Finish the calls under way, give back what nobody took, and disconnect."""
-        for receiver in list(self._receivers.values()):
-            await receiver.aclose()
-        with suppress(Unavailable):
-            self._presence.close()
-        await self._transport.aclose()
+        """Finish the calls under way, give back what nobody took, and disconnect.
+
+        Takes a few seconds at most. Once begun it goes on, whatever happens to the caller.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="aiorsmq-ng close")
+        await asyncio.shield(self._closing)
 
     async def quit(self) -> None:
         """Disconnect (RSMQ's name for ``aclose``)."""
@@ -100,8 +104,7 @@ class RSMQ:
         try:
             return await self.open()
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.aclose()
+            await self.aclose()
             raise
 
     async def __aexit__(
@@ -110,8 +113,7 @@ class RSMQ:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        with anyio.CancelScope(shield=True):
-            await self.aclose()
+        await self.aclose()
 
     def queue(
         self,
@@ -237,6 +239,13 @@ class RSMQ:
     def __repr__(self) -> str:
         """Show where it leads without the URL, which may hold a password."""
         return f"<RSMQ ns={self.ns!r} by {self._scheme}, {self._transport!r}>"
+
+    async def _close(self) -> None:
+        with anyio.move_on_after(_CLOSE_RECEIVERS_S):
+            async with anyio.create_task_group() as tasks:
+                for receiver in list(self._receivers.values()):
+                    tasks.start_soon(receiver.aclose)
+        await self._transport.aclose()
 
     async def _connect(self) -> Driver:
         if self._client is not None:

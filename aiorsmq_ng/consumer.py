@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Self
 
 import anyio
 
 from .backoff import Backoff
 from .delivery import Delivery, Origin
 from .errors import RSMQError, Unavailable
-from .leases import LeaseKeeper
 
 logger = logging.getLogger("aiorsmq_ng.consumer")
 
@@ -24,44 +23,73 @@ _OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 5.0
 Receive = Callable[[int], Awaitable[list[Delivery]]]
 
 
-async def consume(
-    origin: Origin, receive: Receive, prefetch: int
-) -> AsyncGenerator[Delivery, None]:
-    """Yield messages one by one, *prefetch* of them leased ahead of time."""
-    await origin.transport.start()
-    origin.presence.enter(origin.keys)
-    try:
-        if prefetch == 1:
-            while True:
-                for delivery in await patiently(receive, 1):
-                    yield delivery
-        stock = Stock(receive, origin.keeper, prefetch)
-        async with aclosing(_from_stock(origin, stock)) as deliveries:
-            async for delivery in deliveries:
-                yield delivery
-    finally:
-        with suppress(RSMQError):
-            origin.presence.leave(origin.keys)
+class Consumer(AsyncIterator[Delivery]):
+    """Iterates over the messages of a queue for ever, some leased ahead of time.
 
+    Ends by ``aclose``, at the end of an ``async with``, or when nobody holds it any more (after a
+    ``break``). Then what was leased ahead is given back. A call to ``anext`` that is cancelled or
+    times out takes no message, and the iteration can go on.
+    """
 
-async def _from_stock(origin: Origin, stock: Stock) -> AsyncGenerator[Delivery, None]:
-    origin.transport.spawn(stock.fill)
-    try:
+    def __init__(self, origin: Origin, receive: Receive, prefetch: int) -> None:
+        self._origin = origin
+        self._receive = receive
+        self._stock = Stock(receive, origin, prefetch) if prefetch > 1 else None
+        self._started = False
+        self._closed = False
+
+    async def __anext__(self) -> Delivery:
+        if self._closed:
+            raise StopAsyncIteration
+        if not self._started:
+            await self._start()
+        if self._stock is not None:
+            return await self._stock.take()
         while True:
-            yield await stock.take()
-    finally:
-        # All are on their way before the first wait, so a second cancellation changes nothing.
-        if going := stock.close():
+            for delivery in await patiently(self._receive, 1):
+                return delivery
+
+    async def aclose(self) -> None:
+        """End the iteration; wait until what was leased ahead is given back."""
+        if going := self._close():
             with anyio.CancelScope(shield=True):
                 await asyncio.wait(going)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        self._close()
+
+    async def _start(self) -> None:
+        await self._origin.transport.start()
+        if not self._started:
+            self._started = True
+            self._origin.presence.enter(self._origin.keys)
+            if self._stock is not None:
+                self._origin.transport.spawn(self._stock.fill)
+
+    def _close(self) -> list[asyncio.Future[Any]]:
+        if self._closed or not self._started:
+            self._closed = True
+            return []
+        self._closed = True
+        with suppress(RSMQError, RuntimeError):  # the client, or the loop, may be gone before us
+            self._origin.presence.leave(self._origin.keys)
+            return self._stock.close() if self._stock is not None else []
+        return []
 
 
 class Stock:
     """Leased messages that nobody works on yet. Their leases are renewed meanwhile."""
 
-    def __init__(self, receive: Receive, keeper: LeaseKeeper, size: int) -> None:
+    def __init__(self, receive: Receive, origin: Origin, size: int) -> None:
         self._receive = receive
-        self._keeper = keeper
+        self._keeper = origin.keeper
+        self._closers = origin.transport.closers
         self._size = size
         self._held: deque[Delivery] = deque()
         self._filling = anyio.CancelScope()
@@ -71,6 +99,8 @@ class Stock:
 
     async def fill(self) -> None:
         """Refill whenever half is gone, until closed; never sleep while messages come."""
+        # A client that is closed first gives everything back by itself.
+        self._closers.add(self.close)
         with self._filling:
             try:
                 while True:
@@ -116,6 +146,7 @@ class Stock:
     def close(self) -> list[asyncio.Future[Any]]:
         """Stop filling and give everything back; return what is under way for that."""
         self._filling.cancel()
+        self._closers.discard(self.close)
         held, self._held = self._held, deque()
         return [delivery.give_back() for delivery in held]
 

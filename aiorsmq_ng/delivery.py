@@ -118,9 +118,14 @@ class Delivery(Message):
         vt_ms = limits.seconds_to_ms("vt", vt)
         # Counted from before the request, so that our idea of its end is never too late.
         started = asyncio.get_running_loop().time()
-        await self.origin.transport.run(self._visibility(vt_ms))
-        self.vt_ms = vt_ms
-        self.expires_at = started + vt_ms / 1000
+        kept = self.origin.keeper.keeps(self)
+        try:
+            await self._begin(self._visibility(vt_ms))
+            self.vt_ms = vt_ms
+            self.expires_at = started + vt_ms / 1000
+        finally:
+            if kept:
+                self.origin.keeper.keep(self)
 
     async def release(self, delay: limits.Seconds = 0) -> None:
         """Give the message back; it is visible again after *delay*."""
@@ -231,11 +236,7 @@ class Delivery(Message):
         return target
 
     async def _settle(self, operation: Operation[Any]) -> None:
-        """Run *operation*, which ends the lease, even if the caller is cancelled meanwhile.
-
-        It follows a renewal that is under way: one that overtook a release would hide the
-        message again.
-        """
+        """Run *operation*, which ends the lease, even if the caller is cancelled meanwhile."""
         kept = self.origin.keeper.keeps(self)
         try:
             await asyncio.shield(self._begin(operation))
@@ -246,5 +247,11 @@ class Delivery(Message):
         self._settled = True
 
     def _begin(self, operation: Operation[Any]) -> asyncio.Future[Any]:
+        """Start *operation*, and stop renewing.
+
+        A change of visibility follows a renewal that is under way: one that overtook it would
+        hide the message again. What takes the message out of the queue need not wait.
+        """
         renewing = self.origin.keeper.drop(self)
-        return self.origin.transport.submit(operation, after=renewing)
+        after = renewing if operation.script.name == "visibility" else None
+        return self.origin.transport.submit(operation, after=after)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import anyio
 
-from .errors import LeaseLost
+from .errors import LeaseLost, Unavailable
 from .protocol.operation import Operation
 from .transport.coalescing import Transport
 
@@ -107,6 +107,8 @@ class LeaseKeeper:
                 wake_at = min((kept.wake_at for kept in self._kept.values()), default=0.0)
                 with anyio.move_on_after(max(wake_at - loop.time(), _SHORTEST_PAUSE_S)):
                     await self._changed.wait()
+        except Unavailable:
+            pass  # the client is being closed; leases end by themselves
         finally:
             self._running = False
 

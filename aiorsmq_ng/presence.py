@@ -14,6 +14,7 @@ from collections import Counter
 
 import anyio
 
+from .errors import Unavailable
 from .leases import LeaseKeeper
 from .protocol import queues
 from .protocol.keys import QueueKeys
@@ -36,6 +37,7 @@ class Presence:
 
     def enter(self, keys: QueueKeys) -> None:
         """Announce one more consumer of a queue."""
+        self._transport.closers.add(self.close)
         self._consumers[keys] += 1
         self._changed.set()
         if not self._running:
@@ -65,6 +67,8 @@ class Presence:
                     await self._changed.wait()
                     # Consumers often start together; tell of them together.
                     await anyio.sleep(0.05)
+        except Unavailable:
+            pass  # the client is being closed
         finally:
             self._running = False
 

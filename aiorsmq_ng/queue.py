@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 from .codec import Codec, to_body
-from .consumer import consume
+from .consumer import Consumer
 from .delivery import Delivery, Named, Origin
 from .errors import InvalidValue, NoAttributeSupplied
 from .ids import SUFFIX_LENGTH
@@ -98,7 +98,11 @@ class Queue:
 
     async def pop_many(self, count: int) -> list[Message]:
         """Take and delete up to *count* ready messages by one call. At most once."""
-        return await self.origin.transport.run(messages.pop(self._keys, limits.check_count(count)))
+        operation = messages.pop(self._keys, limits.check_count(count))
+        while True:
+            popped = await self.origin.transport.run(operation)
+            if popped.messages or not popped.again:
+                return popped.messages
 
     async def delete(self, id: str) -> bool:
         """Delete a message by id, whoever holds it; tell whether it was there.
@@ -253,9 +257,7 @@ class Queue:
             present = before if present is None else present
         return removed
 
-    def consume(
-        self, *, prefetch: int = 1, vt: Seconds | None = None
-    ) -> AsyncGenerator[Delivery, None]:
+    def consume(self, *, prefetch: int = 1, vt: Seconds | None = None) -> Consumer:
         """Iterate over messages for ever, waiting when there are none.
 
         *prefetch* is how many are leased ahead of time; they are refilled when half are gone.
@@ -264,9 +266,9 @@ class Queue:
         """
         limits.check_count(prefetch)
         vt_ms = limits.optional_ms("vt", vt)
-        return consume(self.origin, lambda n: self._receive(n, vt_ms, math.inf), prefetch)
+        return Consumer(self.origin, lambda n: self._receive(n, vt_ms, math.inf), prefetch)
 
-    def __aiter__(self) -> AsyncGenerator[Delivery, None]:
+    def __aiter__(self) -> Consumer:
         return self.consume()
 
     def __repr__(self) -> str:

@@ -17,8 +17,7 @@ import anyio
 from .backoff import Backoff
 from .errors import Unavailable
 from .options import Options
-from .protocol.messages import Received, Source
-from .protocol.operation import Operation
+from .protocol.messages import Received, Source, give_back
 from .transport.coalescing import Transport
 from .transport.notifier import Notifier
 
@@ -72,7 +71,7 @@ class Receiver:
                 return await waiter.future
         except asyncio.CancelledError:
             if _served(waiter):
-                self._transport.undo(self._source.receive(count, vt_ms), waiter.future.result())
+                self._transport.begin(give_back(waiter.future.result()))
             raise
         finally:
             if waiter in self._waiters:
@@ -84,8 +83,7 @@ class Receiver:
         """Send everybody home and wait until the loop has ended."""
         self._closed = True
         self._changed.set()
-        with anyio.CancelScope(shield=True):
-            await self._stopped.wait()
+        await self._stopped.wait()
 
     async def _try(self, count: int, vt_ms: int) -> Received:
         operation = self._source.receive(count, vt_ms)
@@ -100,19 +98,19 @@ class Receiver:
         if self._closed:
             raise Unavailable("the client is closed; open a new one")
         now = asyncio.get_running_loop().time()
-        self._waiters.append(waiter)
         if self._stopped.is_set():
+            self._transport.spawn(self._run)
             self._stopped.clear()
             self._due = now + self._pause_s(next_visible_ms)
-            self._transport.spawn(self._run)
         elif next_visible_ms >= 0:
             self._due = min(self._due, now + next_visible_ms / 1000 + _MARGIN_S)
+        self._waiters.append(waiter)
         self._changed.set()
 
     async def _run(self) -> None:
         channels = self._source.channels
-        self._notifier.watch(channels, self._wake)
         try:
+            self._notifier.watch(channels, self._wake)
             while not self._closed and await self._somebody_waits():
                 await self._until_due()
                 if self._waiters and not self._closed:
@@ -141,31 +139,33 @@ class Receiver:
             self._changed.clear()
             with anyio.move_on_after(remaining):
                 await self._changed.wait()
-        self._woken = False
 
     async def _look(self) -> None:
         """Make one attempt for the first waiters, all in one script call."""
+        self._woken = False
         served: list[_Waiter] = []
-        while self._waiters and len(served) < _SERVED_AT_ONCE:
+        most = _SERVED_AT_ONCE if self._source.shared else 1
+        while self._waiters and len(served) < most:
             waiter = self._waiters.popleft()
             if not waiter.future.done():
                 served.append(waiter)
         if not served:
             return  # all of them were cancelled and have not left yet
-        operations = [self._source.receive(w.count, w.vt_ms) for w in served]
-        pending = [self._transport.submit(operation) for operation in operations]
-        await asyncio.wait(pending)
-        hints = [
-            self._hand_over(waiter, operation, future)
-            for waiter, operation, future in zip(served, operations, pending, strict=True)
-        ]
-        # Those who got nothing keep their places at the head.
-        self._waiters.extendleft(w for w in reversed(served) if not w.future.done())
+        try:
+            pending = [
+                self._transport.submit(self._source.receive(w.count, w.vt_ms)) for w in served
+            ]
+            await asyncio.wait(pending)
+            hints = [
+                self._hand_over(waiter, future)
+                for waiter, future in zip(served, pending, strict=True)
+            ]
+        finally:
+            # Those who got nothing keep their places at the head.
+            self._waiters.extendleft(w for w in reversed(served) if not w.future.done())
         self._plan(hints)
 
-    def _hand_over(
-        self, waiter: _Waiter, operation: Operation[Received], future: asyncio.Future[Received]
-    ) -> int | None:
+    def _hand_over(self, waiter: _Waiter, future: asyncio.Future[Received]) -> int | None:
         """Give a result to its waiter; return the hint if there was nothing."""
         error = future.exception()
         if error is not None:
@@ -176,7 +176,7 @@ class Receiver:
         if not received.messages:
             return received.next_visible_ms
         if waiter.future.done():
-            self._transport.undo(operation, received)
+            self._transport.begin(give_back(received))
         else:
             waiter.future.set_result(received)
         return None

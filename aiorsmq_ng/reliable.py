@@ -53,7 +53,9 @@ class ReliableQueue:
         self.vt = _seconds("vt", vt)
         #: Whether a missing queue is made when needed.
         self.create = create
-        self._held: dict[str, Delivery] = {}
+        #: What was popped or recovered here and is not acknowledged, by id, to extend or release
+        #: it; without the bodies, which the caller has.
+        self.held: dict[str, Delivery] = {}
 
     @property
     def key(self) -> str:
@@ -96,7 +98,10 @@ class ReliableQueue:
         while present:
             try:
                 found = await rsmq.receive_many(
-                    count, *present, vt=vt_s, wait=min(wait_s, _LONGEST_WAIT_S)
+                    count,
+                    *(by_key[key].queue for key in present),
+                    vt=vt_s,
+                    wait=min(wait_s, _LONGEST_WAIT_S),
                 )
             except QueueNotFound as error:
                 missing = by_key[error.queue]
@@ -108,7 +113,7 @@ class ReliableQueue:
                     present.remove(missing.key)
             else:
                 if found or loop.time() >= until:
-                    return [(d.queue, *by_key[d.queue].hold(d)) for d in found]
+                    return [(d.queue, *_take(by_key[d.queue].held, d)) for d in found]
             wait_s = max(0, until - loop.time())
         return []
 
@@ -121,11 +126,11 @@ class ReliableQueue:
         that are gone or were not delivered are missing. Ids of either kind share a round trip.
         """
         asked = list(dict.fromkeys(ids))
-        held = [self._held[id] for id in asked if id in self._held]
+        held = [self.held[id] for id in asked if id in self.held]
         # First, because this is where ids that cannot be ids are refused.
         done = set(
             await self.queue.delete_many(
-                [id for id in asked if id not in self._held], only_leased=True
+                [id for id in asked if id not in self.held], only_leased=True
             )
         )
         outcomes = await asyncio.gather(*(d.ack() for d in held), return_exceptions=True)
@@ -139,8 +144,8 @@ class ReliableQueue:
             elif not outcome.gone:
                 # Kept, so that a second try is not taken for one on behalf of the new holder.
                 continue
-            if self._held.get(delivery.id) is delivery:
-                del self._held[delivery.id]
+            if self.held.get(delivery.id) is delivery:
+                del self.held[delivery.id]
         if failures:
             raise failures[0]
         return [id for id in asked if id in done]
@@ -160,7 +165,7 @@ class ReliableQueue:
         except QueueNotFound as error:
             self._missing(error)
             return []
-        return [self.hold(delivery) for delivery in found]
+        return [_take(self.held, delivery) for delivery in found]
 
     @overload
     async def inspect(
@@ -199,22 +204,8 @@ class ReliableQueue:
             return Counts(0, 0)
         return Counts(found.msgs - found.leased, found.leased)
 
-    def hold(self, delivery: Delivery) -> Row:
-        """Remember the receipt of a delivery, so that ``ack`` goes by it; return id and body."""
-        row = (delivery.id, delivery.body)
-        delivery.body = b""  # the caller has it
-        self._held.pop(delivery.id, None)
-        self._held[delivery.id] = delivery
-        now = asyncio.get_running_loop().time()
-        while len(self._held) > _REMEMBERED:
-            oldest = next(iter(self._held.values()))
-            if oldest.expires_at > now:
-                break
-            del self._held[oldest.id]
-        return row
-
     def __repr__(self) -> str:
-        return f"<ReliableQueue {self.key!r}, {len(self._held)} messages popped here>"
+        return f"<ReliableQueue {self.key!r}, {len(self.held)} messages popped here>"
 
     async def _make(self) -> None:
         await self.rsmq.create_queue(self.key, vt=self.vt, maxsize=-1, exist_ok=True)
@@ -223,6 +214,21 @@ class ReliableQueue:
         """Take a missing queue for an empty one, or raise *error*."""
         if not self.create:
             raise error
+
+
+def _take(held: dict[str, Delivery], delivery: Delivery) -> Row:
+    """Remember the receipt of a delivery, and return what the caller gets."""
+    row = (delivery.id, delivery.body)
+    delivery.body = b""
+    held.pop(delivery.id, None)
+    held[delivery.id] = delivery
+    now = asyncio.get_running_loop().time()
+    while len(held) > _REMEMBERED:
+        oldest = next(iter(held.values()))
+        if oldest.expires_at > now:
+            break
+        del held[oldest.id]
+    return row
 
 
 def _seconds(what: str, value: Seconds) -> float:

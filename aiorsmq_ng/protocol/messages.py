@@ -173,23 +173,32 @@ class Source(NamedTuple):
     receive: Callable[[int, int], Operation[Received]]
     #: Channels on which arrivals are announced.
     channels: tuple[str, ...]
+    #: Whether the operations of several waiters share one call.
+    shared: bool
 
 
 def source(intakes: Sequence[Intake]) -> Source:
     """Return the source for one queue or several."""
     channels = tuple(c for intake in intakes for c in (intake.keys.realtime, intake.keys.wake))
     if len(intakes) == 1:
-        return Source(lambda count, vt_ms: receive(intakes[0], count, vt_ms=vt_ms), channels)
-    return Source(lambda count, vt_ms: receive_first(intakes, count, vt_ms=vt_ms), channels)
+        return Source(lambda count, vt_ms: receive(intakes[0], count, vt_ms=vt_ms), channels, True)
+    return Source(lambda count, vt_ms: receive_first(intakes, count, vt_ms=vt_ms), channels, False)
 
 
-def pop(keys: QueueKeys, count: int) -> Operation[list[Message]]:
+class Popped(NamedTuple):
+    """What a pop took; ``again`` if nothing, but a message may be there behind ids without body."""
+
+    messages: list[Message]
+    again: bool
+
+
+def pop(keys: QueueKeys, count: int) -> Operation[Popped]:
     """Take and delete up to *count* ready messages: at most once, nothing brings them back."""
     return Operation(
         script=_POP,
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=(count,),
-        parse=_messages,
+        parse=lambda reply: Popped(_messages(reply[1:]), reply[0] == 0),
         fail=failures(keys),
         merge=True,
         weight=count,
@@ -260,7 +269,8 @@ def reject(
     keys: QueueKeys, receipt: Receipt, target: QueueKeys, *, reason: str, channel: str
 ) -> Operation[None]:
     """Move one message to the dead-letter queue *target*, with its ``rc`` and ``fr``."""
-    return _move(keys, receipt, target, channel, (0, "1", reason, REASON_TTL_S))
+    text = reason.encode(errors="replace")
+    return _move(keys, receipt, target, channel, (0, "1", text, REASON_TTL_S))
 
 
 def redrive(

@@ -137,7 +137,7 @@ def announce(keys: QueueKeys, name: str, consumers: int, holding: list[str]) -> 
     told = json.encode({"consumers": consumers, "holding": holding}) if consumers else b""
     return Operation(
         script=load("announce"),
-        keys=(keys.consumers,),
+        keys=(keys.consumers, keys.hash),
         args=(name, told, CONSUMERS_TTL_S),
         parse=lambda _: None,
         fail=failures(keys),

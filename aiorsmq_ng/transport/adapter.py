@@ -8,11 +8,11 @@ from typing import NoReturn
 import anyio
 from hiredis import pack_command
 from redis import exceptions as driver_errors
-from redis.asyncio import ConnectionPool, Redis, RedisCluster
+from redis.asyncio import ConnectionPool, RedisCluster
 from redis.asyncio.connection import AbstractConnection
 from redis.client import NEVER_DECODE
 
-from ..errors import QueueFull, Unavailable
+from ..errors import QueueFull, RSMQError, Unavailable
 from ..protocol.operation import Reply
 from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 
@@ -63,12 +63,16 @@ class PoolDriver:
 
     async def execute(self, command: Command) -> Reply:
         """Run *command* once."""
+        packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
         connection = await self._acquire()
         try:
             command.written = True
-            packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
             await connection.send_packed_command(packed, check_health=False)
             reply = await connection.read_response(disable_decoding=True)
+        except driver_errors.ReadOnlyError as error:
+            # The server became a replica; whoever answers to its address next may be the primary.
+            await self._discard(connection)
+            explain(error)
         except driver_errors.ResponseError as error:
             await self._put_back(connection)
             explain(error)
@@ -81,9 +85,10 @@ class PoolDriver:
         await self._put_back(connection)
         return reply
 
-    def listener(self) -> PubSubListener:
-        """Return a listener on a connection of the same pool."""
-        return PubSubListener(Redis(connection_pool=self._pool))
+    def listener(self) -> ConnectionListener:
+        """Return a listener on a connection of its own; the pool's are for calls."""
+        pool = self._pool
+        return ConnectionListener(lambda: pool.connection_class(**pool.connection_kwargs))
 
     async def aclose(self) -> None:
         """Hand all connections back, and close them if the pool is ours."""
@@ -97,8 +102,12 @@ class PoolDriver:
     async def _acquire(self) -> AbstractConnection:
         while self._idle:
             connection = self._idle.pop()
-            if await _usable(connection):
-                return connection
+            try:
+                if await _usable(connection):
+                    return connection
+            except BaseException:
+                await self._discard(connection)
+                raise
             await self._discard(connection)
         try:
             fresh: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
@@ -149,9 +158,10 @@ class ClusterDriver:
                 explain(error)
             raise ReplyLost(_sentence(error)) from error
 
-    def listener(self) -> PubSubListener:
+    def listener(self) -> ConnectionListener:
         """Return a listener; publications reach every node of a cluster."""
-        return PubSubListener(self._client)
+        node = self._client.get_random_node()
+        return ConnectionListener(lambda: node.connection_class(**node.connection_kwargs))
 
     async def aclose(self) -> None:
         """Close the client if it is ours."""
@@ -159,43 +169,61 @@ class ClusterDriver:
             await self._client.aclose()
 
 
-class PubSubListener:
-    """Listens on one connection. Silence is probed, because a dead peer is silent too."""
+class ConnectionListener:
+    """Listens on one connection. Silence is probed, because a dead peer is silent too.
 
-    def __init__(self, client: Redis | RedisCluster) -> None:
-        self._pubsub = client.pubsub()
+    redis-py's own PubSub reconnects behind the scenes, and takes a second connection when two
+    tasks find the first one dead; here a lost connection is an error and the end of the listener.
+    """
+
+    def __init__(self, connection: Callable[[], AbstractConnection]) -> None:
+        self._make = connection
+        self._connection: AbstractConnection | None = None
         self._probed = False
 
     async def subscribe(self, *channels: str) -> None:
         """Add channels."""
-        with mapped_errors():
-            await self._pubsub.subscribe(*channels)
+        await self._send("SUBSCRIBE", *channels)
 
     async def unsubscribe(self, *channels: str) -> None:
         """Drop channels."""
-        with mapped_errors():
-            await self._pubsub.unsubscribe(*channels)
+        await self._send("UNSUBSCRIBE", *channels)
 
     async def next_channel(self) -> str | None:
-        """Wait for a publication; ``NotExecuted`` when the connection is lost."""
+        """Wait for a publication, or for a new subscription to stand, and return its channel.
+
+        ``None`` for anything else; ``NotExecuted`` when the connection is lost.
+        """
         with mapped_errors():
-            message = await self._pubsub.get_message(timeout=_SILENCE_S)
-            if message is None:
-                if self._probed:
-                    raise NotExecuted("the wake-up connection gives no answer")
-                self._probed = True
-                await self._pubsub.ping()
-                return None
-        self._probed = False
-        if message["type"] != "message":
+            if self._connection is None:
+                raise NotExecuted("the wake-up connection is closed")
+            message = await self._connection.read_response(
+                disable_decoding=True, timeout=_SILENCE_S, push_request=True
+            )
+        if message is None:
+            if self._probed:
+                raise NotExecuted("the wake-up connection gives no answer")
+            self._probed = True
+            await self._send("PING")
             return None
-        channel = message["channel"]
-        return channel.decode() if isinstance(channel, bytes) else str(channel)
+        self._probed = False
+        if isinstance(message, list) and message[0] in (b"message", b"subscribe"):
+            return str(message[1].decode())
+        return None
 
     async def aclose(self) -> None:
-        """Give the connection back."""
-        with anyio.CancelScope(shield=True):
-            await self._pubsub.aclose()  # type: ignore[no-untyped-call]
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with anyio.CancelScope(shield=True):
+                await connection.disconnect(nowait=True)
+
+    async def _send(self, *words: str) -> None:
+        with mapped_errors():
+            if self._connection is None:
+                self._connection = self._make()
+                await self._connection.connect()  # type: ignore[no-untyped-call]
+            await self._connection.send_packed_command(pack_command(words), check_health=False)  # type: ignore[arg-type]
 
 
 class mapped_errors:  # noqa: N801 - reads as a statement
@@ -205,9 +233,9 @@ class mapped_errors:  # noqa: N801 - reads as a statement
         return None
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, driver_errors.ResponseError | driver_errors.AuthenticationError):
-            explain(error)
-        if isinstance(error, Exception) and not isinstance(error, NotExecuted):
+        if isinstance(error, driver_errors.RedisError):
+            _refused_at_connect(error)
+        if isinstance(error, Exception) and not isinstance(error, NotExecuted | RSMQError):
             raise NotExecuted(_sentence(error)) from error
 
 
@@ -269,7 +297,7 @@ async def _usable(connection: AbstractConnection) -> bool:
         if not connection.is_connected or await connection.can_read():
             return False
         await connection.check_health()  # type: ignore[no-untyped-call]
-    except (driver_errors.RedisError, OSError):
+    except Exception:
         return False
     return True
 

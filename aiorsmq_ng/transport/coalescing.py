@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from copy import copy
 from typing import Any, TypeVar
 
@@ -35,7 +36,7 @@ logger = logging.getLogger("aiorsmq_ng.transport")
 CALLS_PER_LANE = 2
 RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
 #: How long closing waits for calls under way and give-backs.
-CLOSE_S = 5.0
+CLOSE_S = 3.0
 
 
 class Transport:
@@ -57,6 +58,8 @@ class Transport:
         self._tasks: TaskGroup | None = None
         self._host: asyncio.Task[None] | None = None
         self._closed = False
+        #: Called first when the client is closed, while operations can still be submitted.
+        self.closers: set[Callable[[], object]] = set()
 
     async def start(self) -> None:
         """Make ready to run operations; nothing is connected yet."""
@@ -104,10 +107,13 @@ class Transport:
 
     def undo(self, operation: Operation[R], result: R) -> None:
         """Undo in the background what *operation* did for a caller who is gone."""
-        if operation.undo is None or self._tasks is None:
-            return
-        for step in operation.undo(result):
-            self._submit(step).add_done_callback(_note_failure)
+        if operation.undo is not None:
+            self.begin(operation.undo(result))
+
+    def begin(self, operations: Iterable[Operation[Any]]) -> None:
+        """Run *operations* in the background, also while the client is being closed."""
+        for operation in operations:
+            self._submit(operation).add_done_callback(_note_failure)
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
         """Run a background task that ends with the transport."""
@@ -145,6 +151,9 @@ class Transport:
         """Finish what is under way, then let go of every connection."""
         if self._closed:
             return
+        for close in list(self.closers):
+            with suppress(Unavailable):
+                close()
         self._closed = True
         if self._host is not None and self._quiet is not None and not self._host.done():
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
@@ -259,6 +268,7 @@ class Transport:
             args += waiting.operation.args
         try:
             reply = await self._script(first, args, min(w.deadline for w in batch))
+            self._settle_all(batch, reply)
         except RSMQError as error:
             cause = error
             self._fail_all(batch, lambda _: copy(cause))
@@ -273,12 +283,15 @@ class Transport:
             self._fail_all(
                 batch, lambda operation: operation.lost(text, executed=None, passing=True)
             )
+        except Exception as error:
+            # A fault of ours or of the driver must not take the whole client down.
+            logger.exception("a call failed in an unexpected way; please report it")
+            text = f"the call failed in an unexpected way ({type(error).__name__})"
+            self._fail_all(batch, lambda operation: operation.lost(text, executed=None))
         except BaseException:
             text = "the client was closed while the call ran"
             self._fail_all(batch, lambda operation: operation.lost(text, executed=None))
             raise
-        else:
-            self._settle_all(batch, reply)
 
     def _settle_all(self, batch: list[Waiting], reply: Reply) -> None:
         if isinstance(reply, bytes):
@@ -328,6 +341,8 @@ class Transport:
         loop = asyncio.get_running_loop()
         while True:
             try:
+                if loop.time() >= deadline:
+                    raise NotExecuted("the call's time was over before it could be made")
                 return await self._attempt(command(), deadline - loop.time())
             except NotExecuted:
                 pause_s = backoff.next_s()

@@ -7,7 +7,7 @@ messages: whoever waits also looks from time to time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import anyio
 
@@ -30,73 +30,80 @@ class Notifier:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._wake: dict[str, set[Wake]] = {}
-        self._listener: Listener | None = None
+        self._changed = anyio.Event()
         self._running = False
         self._warned = False
 
     def watch(self, channels: tuple[str, ...], wake: Wake) -> None:
-        """Call *wake* whenever something is published on one of *channels*."""
+        """Call *wake* when a subscription to *channels* stands and whenever something is published.
+
+        Something may have been sent before the subscription stood, so that is worth a look too.
+        """
         for channel in channels:
             self._wake.setdefault(channel, set()).add(wake)
+        self._changed.set()
         if not self._running:
             self._running = True
             self._transport.spawn(self._run)
-        elif self._listener is not None:
-            self._transport.spawn(self._change, self._listener.subscribe, channels)
 
     def forget(self, channels: tuple[str, ...], wake: Wake) -> None:
         """Stop calling *wake* for *channels*."""
         for channel in channels:
-            self._wake.get(channel, set()).discard(wake)
-        unwatched = [channel for channel in channels if not self._wake.get(channel)]
-        for channel in unwatched:
-            self._wake.pop(channel, None)
-        # The last one to go leaves the subscription; it ends at the next sign of life or silence.
-        if self._listener is not None and self._wake and unwatched:
-            self._transport.spawn(self._change, self._listener.unsubscribe, tuple(unwatched))
+            wakes = self._wake.get(channel, set())
+            wakes.discard(wake)
+            if not wakes:
+                self._wake.pop(channel, None)
+        self._changed.set()
 
     async def _run(self) -> None:
         backoff = Backoff(RECONNECT_BASE_S, RECONNECT_CAP_S)
         try:
             while self._wake:
+                started = anyio.current_time()
                 try:
-                    await self._listen(backoff)
-                except NotExecuted as error:
-                    logger.info("wake-up connection lost, trying again: %s", error)
-                except RSMQError as error:
+                    await self._listen()
+                except* NotExecuted as errors:
+                    logger.info("wake-up connection lost, trying again: %s", errors.exceptions[0])
+                except* RSMQError as errors:
                     # A user who may not subscribe still receives, by looking from time to time.
                     level = logging.DEBUG if self._warned else logging.WARNING
                     self._warned = True
-                    logger.log(level, "no wake-ups, only polling: %s", error)
+                    logger.log(level, "no wake-ups, only polling: %s", errors.exceptions[0])
+                # One that breaks as soon as it stands must not be hammered.
+                if anyio.current_time() - started > RECONNECT_CAP_S:
+                    backoff.reset()
                 if self._wake:
                     await anyio.sleep(backoff.next_s())
         finally:
             self._running = False
 
-    async def _listen(self, backoff: Backoff) -> None:
+    async def _listen(self) -> None:
+        """Listen until the connection is lost or nobody is left to wake."""
         listener = (await self._transport.driver()).listener()
         try:
-            subscribed: set[str] = set()
-            while missing := self._wake.keys() - subscribed:
-                await listener.subscribe(*missing)
-                subscribed |= missing
-            self._listener = listener
-            # Something may have been sent before the subscription stood.
-            for wake in set().union(*self._wake.values()):
-                wake()
-            while self._wake:
-                channel = await listener.next_channel()
-                backoff.reset()
-                for wake in self._wake.get(channel or "", ()):
-                    wake()
+            async with anyio.create_task_group() as tasks:
+                first = set(self._wake)
+                await listener.subscribe(*first)
+                tasks.start_soon(self._adjust, listener, first, tasks.cancel_scope)
+                while True:
+                    channel = await listener.next_channel()
+                    for wake in list(self._wake.get(channel or "", ())):
+                        wake()
         finally:
-            self._listener = None
             await listener.aclose()
 
-    async def _change(
-        self, change: Callable[..., Awaitable[None]], channels: tuple[str, ...]
+    async def _adjust(
+        self, listener: Listener, subscribed: set[str], listening: anyio.CancelScope
     ) -> None:
-        try:
-            await change(*channels)
-        except (NotExecuted, RSMQError) as error:
-            logger.info("wake-up connection lost: %s", error)
+        """Subscribe to what came and unsubscribe from what went; end when nothing is left."""
+        while self._wake:
+            wanted = set(self._wake)
+            if missing := wanted - subscribed:
+                await listener.subscribe(*missing)
+            if surplus := subscribed - wanted:
+                await listener.unsubscribe(*surplus)
+            subscribed = wanted
+            if set(self._wake) == wanted:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+        listening.cancel()

@@ -295,7 +295,7 @@ class Worker:
         size = served[0].route.size
         stock = Stock(
             lambda count: self._receive(served, count),
-            served[0].queue.origin.keeper,
+            served[0].queue.origin,
             max(self._prefetch, size),
         )
         async with anyio.create_task_group() as tasks:

@@ -27,6 +27,6 @@ end
 local function close(dead)
   if dead.buried > 0 then
     redis.call('HSET', dead.hash, 'totalsent', string.format('%.0f', dead.sent + dead.buried))
-    redis.call('PUBLISH', dead.channel, redis.call('ZCARD', dead.zset))
+    redis.pcall('PUBLISH', dead.channel, redis.call('ZCARD', dead.zset))
   end
 end

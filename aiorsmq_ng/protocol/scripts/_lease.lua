@@ -7,6 +7,7 @@
 local function lease(zset, hash, deliveries, parts, dead)
   -- @include queue
   -- @include take
+  -- @include spend
   local wanted = 0
   for at = 1, #parts, 2 do wanted = wanted + tonumber(parts[at]) end
   local unfit = dead and examine(dead)

@@ -1,7 +1,8 @@
 -- Say that a consumer is alive, or that it has gone.
--- KEYS: consumers. ARGV: name, what it tells of itself ('' = gone), TTL of the whole key (s).
--- Returns: 1. Cost: O(1).
+-- KEYS: consumers, hash. ARGV: name, what it tells of itself ('' = gone), TTL of the whole key (s).
+-- Returns: 1, or 0 if there is no such queue. Cost: O(1).
 -- @include clock
+if redis.call('HEXISTS', KEYS[2], 'vt') == 0 then return 0 end
 if ARGV[2] == '' then
   redis.call('HDEL', KEYS[1], ARGV[1])
 else

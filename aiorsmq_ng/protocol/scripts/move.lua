@@ -29,6 +29,7 @@ end
 if not keep and maxsize >= 0 and #body > maxsize then
   return {'messageTooLong', #body, maxsize}
 end
+-- @include spend
 if missing then
   redis.call('SADD', index, target)
   local defaults = {vt = 30, delay = 0, maxsize = redis.call('HGET', hash, 'maxsize') or 65536}
@@ -47,5 +48,5 @@ if ARGV[8] ~= '' then redis.call('SET', reason, ARGV[8], 'EX', ARGV[9]) end
 redis.call('ZREM', zset, id)
 redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
 redis.pcall('HDEL', deliveries, id)
-redis.call('PUBLISH', channel, redis.call('ZCARD', target_zset))
+redis.pcall('PUBLISH', channel, redis.call('ZCARD', target_zset))
 return 1

@@ -17,12 +17,9 @@ local count, idle_ms, vt_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARG
 local at, started = tonumber(ARGV[7]), tonumber(ARGV[8])
 if vt_ms < 0 then vt_ms = queue_vt_ms end
 local latest = now - idle_ms
-if started == 0 then
-  started = now
-else
-  -- What an earlier page took may lie before us again; it was delivered when that page ran.
-  latest = math.min(latest, started - 1)
-end
+-- What an earlier page took may lie before us again: delivered not for the first time, since then.
+local ours_from = started > 0 and started or math.huge
+if started == 0 then started = now end
 local dead
 if ARGV[1] ~= '0' then
   dead = {limit = tonumber(ARGV[1]), name = ARGV[2], channel = ARGV[3],
@@ -47,7 +44,7 @@ for from = 1, #range, 2000 do
     local fr = math.floor(number(values[2 * i], 0) or 0)
     if rc > 0 then
       local last = last_delivery(rc, fr, tonumber(range[from + 2 * i - 1]), notes[i])
-      if last <= latest then
+      if last <= latest and (rc == 1 or last < ours_from) then
         due[#due + 1] = {last = last, place = #due, id = ids[i], rc = rc, fr = fr > 0 and fr or last}
       end
     end

@@ -38,6 +38,6 @@ for i = 1, #ids do
 end
 if #moved > 0 then
   redis.call('HSET', target_hash, 'totalsent', string.format('%.0f', sent + #moved))
-  redis.call('PUBLISH', channel, redis.call('ZCARD', target_zset))
+  redis.pcall('PUBLISH', channel, redis.call('ZCARD', target_zset))
 end
 return moved

@@ -78,6 +78,7 @@ if stored_now > 0 then
   else
     redis.call('HSET', hash, unpack(bodies))
   end
-  redis.call('PUBLISH', channel, redis.call('ZCARD', zset))
+  -- A wake-up is a hint: a user who may not publish may still send.
+  redis.pcall('PUBLISH', channel, redis.call('ZCARD', zset))
 end
 return replies

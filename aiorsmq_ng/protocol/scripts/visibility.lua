@@ -6,6 +6,7 @@ local zset, hash, channel = KEYS[1], KEYS[2], ARGV[1]
 -- @include queue
 -- @include clock
 -- @include fence
+-- @include spend
 local receipts = {}
 for at = 2, #ARGV, 4 do
   for i = at, at + 2 do receipts[#receipts + 1] = ARGV[i] end
@@ -28,5 +29,5 @@ for from = 1, #changes, 4000 do
   redis.call('ZADD', zset, unpack(changes, from, math.min(#changes, from + 3999)))
 end
 -- Sleepers know when the next message was due; tell them if one is due earlier now.
-if sooner then redis.call('PUBLISH', channel, redis.call('ZCARD', zset)) end
+if sooner then redis.pcall('PUBLISH', channel, redis.call('ZCARD', zset)) end
 return replies
