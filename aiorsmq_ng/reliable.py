@@ -144,8 +144,7 @@ class ReliableQueue:
             elif not outcome.gone:
                 # Kept, so that a second try is not taken for one on behalf of the new holder.
                 continue
-            if self.held.get(delivery.id) is delivery:
-                del self.held[delivery.id]
+            self.held.pop(delivery.id, None)
         if failures:
             raise failures[0]
         return [id for id in asked if id in done]

@@ -19,8 +19,9 @@ class Retry:
 
     #: Deliveries a message gets before it goes to the dead-letter queue; 0 for no limit.
     max_receives: int = 20
-    backoff: Literal["exponential", "linear", "constant"] = "exponential"
-    #: The first delay, and the longest.
+    #: How delays grow; or a ladder of delays in seconds, whose last one repeats.
+    backoff: Literal["exponential", "linear", "constant"] | tuple[float, ...] = "exponential"
+    #: The first delay, and the longest (not for a ladder).
     base: float = 1.0
     cap: float = 900.0
     #: Draw each delay between half and the whole, so that failures do not come back together.
@@ -29,17 +30,23 @@ class Retry:
     def __post_init__(self) -> None:
         if self.max_receives < 0:
             raise InvalidValue(f"max_receives must be at least 0, not {self.max_receives}")
-        if self.backoff not in ("exponential", "linear", "constant"):
+        if isinstance(self.backoff, tuple):
+            if not self.backoff or not all(step >= 0 for step in self.backoff):
+                raise InvalidValue(f"a ladder has delays of at least 0, not {self.backoff!r}")
+        elif self.backoff not in ("exponential", "linear", "constant"):
             raise InvalidValue(
-                f"backoff must be exponential, linear or constant, not {self.backoff!r}"
+                f"backoff must be exponential, linear, constant or a tuple, not {self.backoff!r}"
             )
         if not 0 <= self.base <= self.cap:
             raise InvalidValue("base must be at least 0 seconds and at most cap")
 
     def delay(self, rc: int) -> float:
         """Return the seconds to wait after delivery number *rc* failed."""
-        steps = {"exponential": 2.0 ** min(rc - 1, 60), "linear": float(rc), "constant": 1.0}
-        whole = min(self.cap, self.base * steps[self.backoff])
+        if isinstance(self.backoff, tuple):
+            whole = self.backoff[min(rc, len(self.backoff)) - 1]
+        else:
+            steps = {"exponential": 2.0 ** min(rc - 1, 60), "linear": float(rc), "constant": 1.0}
+            whole = min(self.cap, self.base * steps[self.backoff])
         # Jitter, not a secret.
         return whole * random.uniform(0.5, 1.0) if self.jitter else whole  # noqa: S311
 

@@ -22,6 +22,7 @@ from .session import (
     global_options,
     program,
 )
+from .workers import worker
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 4, 130
 
@@ -69,6 +70,7 @@ def cli() -> None:
 
 cli.add_command(queue)
 cli.add_command(message)
+cli.add_command(worker)
 
 
 @cli.command(

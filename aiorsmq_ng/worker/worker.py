@@ -98,6 +98,7 @@ class Worker:
         self._jobs: set[Job] = set()
         self._slots = _Slots(concurrency)
         self._intake: anyio.CancelScope | None = None
+        self._left_behind = 0
         self._state: State = "new"
         self._turn = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -190,7 +191,7 @@ class Worker:
         return WorkerHealth(
             self._state,
             len(self._jobs) - stuck,
-            stuck,
+            stuck + self._left_behind,
             tally.done,
             tally.failed,
             tally.rejected,
@@ -362,6 +363,7 @@ class Worker:
         for job in self._jobs:
             logger.error("handler %s does not end and is left behind", job.route.name)
             job.leave_behind()
+            self._left_behind += 1
 
     @contextmanager
     def _signals(self, wanted: bool) -> Iterator[None]:

@@ -44,6 +44,7 @@ async def test_recover_makes_a_new_delivery_of_a_message_left_idle(queue, raw, n
     rc, ms = (await raw.hget(f"{ns}:jobs:ng:deliveries", again.id)).split()
     assert rc == b"2"
     assert before <= int(ms) <= after
+    assert await raw.ttl(f"{ns}:jobs:ng:deliveries") > 13 * 86400
     assert (await queue.attributes()).totalrecv == 2
     (row,) = await queue.pending()
     assert (row.deliveries, row.delivered) == (2, int(ms))
@@ -147,6 +148,18 @@ async def test_foreign_redelivery_is_recovered_by_its_lease(queue, raw, ns):
 
     assert await queue.recover(1, idle=25) == []
     assert [m.rc for m in await queue.recover(1, idle=19)] == [3]
+
+
+async def test_note_about_an_earlier_delivery_is_not_taken_for_the_last(queue, raw, ns):
+    await leased(queue, "x")
+    (message,) = await queue.recover(1, idle=0)
+    await age(raw, ns, 100)
+    now = await server_ms(raw)
+    await raw.hset(f"{ns}:jobs:Q", f"{message.id}:rc", 3)  # another client receives it
+    await raw.zadd(f"{ns}:jobs", {message.id: now + 30_000})
+
+    assert await queue.recover(1, idle=50) == []
+    assert (await queue.pending())[0].idle < 50_000
 
 
 async def test_foreign_first_receive_is_recovered_by_its_time(queue, raw, ns):
@@ -353,13 +366,14 @@ async def test_recover_from_a_damaged_queue_changes_nothing(queue, raw, ns, fiel
     assert {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")} == before
 
 
-async def test_delete_of_leased_messages_only(queue):
+async def test_delete_of_leased_messages_only(queue, raw, ns):
     held, expired = await leased(queue, "held"), await leased(queue, "expired", vt=0)
     ready, delayed = await queue.send("ready"), await queue.send("delayed", delay=60)
     ids = [held[0].id, expired[0].id, ready, delayed, "z" * 32]
 
     assert await queue.delete_many(ids, only_leased=True) == [held[0].id]
     assert (await queue.attributes()).msgs == 3
+    assert not [f for f in await raw.hkeys(f"{ns}:jobs:Q") if f.startswith(ids[0].encode())]
     assert await queue.delete_many(ids) == [expired[0].id, ready, delayed]
 
 

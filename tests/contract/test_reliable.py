@@ -227,6 +227,15 @@ async def test_pop_any_takes_all_of_the_first_queue_then_of_the_next(rsmq):
     assert await rsmq.list_queues() == ["normal", "urgent"]
 
 
+async def test_pop_any_leases_for_the_longest_time_of_its_queues(rsmq):
+    queues = [ReliableQueue(rsmq, "short", vt=10), ReliableQueue(rsmq, "long", vt=500)]
+    (id,) = await queues[0].push("x")
+
+    await ReliableQueue.pop_any(queues)
+
+    assert queues[0].held[id].vt_ms == 500_000
+
+
 async def test_pop_any_waits_for_a_message_in_any_queue(rsmq):
     queues = [ReliableQueue(rsmq, key) for key in ("one", "two", "three")]
     waiting = asyncio.create_task(ReliableQueue.pop_any(queues, 5, block=30))
@@ -262,6 +271,16 @@ async def test_ack_returns_each_id_once_in_the_order_asked(mine):
     assert await mine.ack(a, b, c) == [b]
     assert await mine.ack(a, b, c) == []
     assert await mine.ack() == []
+    assert mine.held == {}
+
+
+async def test_acks_of_one_message_at_a_time_succeed_once(mine):
+    pushed = await mine.push("a")
+    await mine.pop()
+
+    results = await asyncio.gather(*(mine.ack(*pushed) for _ in range(5)))
+
+    assert sorted(results) == [[], [], [], [], pushed]
     assert mine.held == {}
 
 
@@ -360,6 +379,15 @@ async def test_instance_forgets_what_it_lost_long_ago_when_there_is_too_much(min
     await mine.pop(1)
 
     assert list(mine.held) == pushed[2:5]
+
+
+async def test_instance_remembers_longest_what_it_recovered_last(mine):
+    a, b, c = await mine.push("a", "b", "c")
+    await mine.pop(3)
+    await mine.recover(1, 0)
+
+    assert list(mine.held) == [b, c, a]
+    assert {delivery.body for delivery in mine.held.values()} == {b""}
 
 
 async def test_recover_has_the_three_effects_of_redismq(mine, raw, ns):

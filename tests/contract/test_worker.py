@@ -684,6 +684,7 @@ async def test_worker_without_handlers_says_so(rsmq):
         (Retry(backoff="exponential", base=1, cap=5, jitter=False), [1, 2, 4, 5, 5]),
         (Retry(backoff="linear", base=2, cap=7, jitter=False), [2, 4, 6, 7, 7]),
         (Retry(backoff="constant", base=3, jitter=False), [3, 3, 3, 3, 3]),
+        (Retry(backoff=(10, 60, 300), jitter=False), [10, 60, 300, 300, 300]),
     ],
 )
 def test_retry_delays_grow_to_their_cap(policy, delays):
@@ -691,7 +692,13 @@ def test_retry_delays_grow_to_their_cap(policy, delays):
 
 
 def test_retry_that_makes_no_sense_is_refused():
-    for bad in ({"max_receives": -1}, {"backoff": "x"}, {"base": 5, "cap": 1}, {"base": -1}):
+    for bad in (
+        {"max_receives": -1},
+        {"backoff": "x"},
+        {"base": 5, "cap": 1},
+        {"base": -1},
+        {"backoff": ()},
+    ):
         with pytest.raises(InvalidValue):
             Retry(**bad)
     assert not Retry(0).gives_up(10**6)

@@ -1,0 +1,90 @@
+"""``rsmqctl worker run``: a worker as a process."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+
+MODULE = """
+import asyncio
+from aiorsmq_ng import RSMQ, Worker
+
+worker = Worker(RSMQ(ns={ns!r}), concurrency=100, grace={grace})
+
+@worker.handler("jobs", vt=60)
+async def handle(body: str) -> None:
+    await asyncio.sleep(0 if body == "quick" else {sleep})
+"""
+
+
+async def start(tmp_path, server_url, ns, *, grace=30, sleep=0.5, target="jobs_module:worker"):
+    (tmp_path / "jobs_module.py").write_text(MODULE.format(ns=ns, grace=grace, sleep=sleep))
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "aiorsmq_ng.cli", "-r", server_url, "worker", "run", target,
+        cwd=tmp_path, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "RSMQ_URL": ""},
+    )  # fmt: skip
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_sigterm_with_a_hundred_handlers_running_loses_nothing(
+    tmp_path, server_url, ns, queue
+):
+    await queue.send_many([str(i) for i in range(250)])
+    process = await start(tmp_path, server_url, ns)
+
+    async def busy():
+        return (await queue.attributes()).leased >= 100
+
+    await until(busy)
+    process.send_signal(signal.SIGTERM)
+    await process.communicate()
+
+    attributes = await queue.attributes()
+    assert process.returncode == 0
+    assert attributes.leased == 0
+    assert attributes.ready == attributes.msgs < 250
+
+
+async def test_second_signal_ends_at_once_and_gives_back(tmp_path, server_url, ns, queue):
+    await queue.send("slow")
+    process = await start(tmp_path, server_url, ns, grace=3600, sleep=3600)
+
+    async def busy():
+        return (await queue.attributes()).leased == 1
+
+    await until(busy)
+    process.send_signal(signal.SIGINT)
+    await asyncio.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(20):
+        await process.communicate()
+
+    assert (await queue.attributes()).ready == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("jobs_module", "not of the form MODULE:NAME"),
+        ("no_such_module:worker", "no module 'no_such_module'"),
+        ("jobs_module:nothing", "no Worker called 'nothing'"),
+        ("jobs_module:asyncio", "no Worker called 'asyncio'"),
+    ],
+)
+async def test_target_that_is_no_worker_is_said_in_one_sentence(
+    tmp_path, server_url, ns, target, sentence
+):
+    process = await start(tmp_path, server_url, ns, target=target)
+    _, err = await process.communicate()
+
+    assert process.returncode == 2
+    assert sentence in err.decode()
+    assert "Traceback" not in err.decode()
