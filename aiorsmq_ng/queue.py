@@ -12,7 +12,7 @@ from .delivery import Delivery, Named, Origin
 from .errors import InvalidValue, NoAttributeSupplied
 from .ids import SUFFIX_LENGTH
 from .models import Message, PendingMessage, QueueAttributes, QueueStats
-from .protocol import limits, messages, queues, recovery
+from .protocol import inspection, limits, messages, queues, recovery
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
 from .protocol.operation import Operation
@@ -161,7 +161,9 @@ class Queue:
 
     async def peek(self, start: int = 0, count: int = 10) -> list[Message]:
         """Read ready messages without leasing them; a negative *start* counts from the end."""
-        operation = messages.peek(self._keys, limits.check_start(start), limits.check_count(count))
+        operation = inspection.peek(
+            self._keys, limits.check_start(start), limits.check_count(count)
+        )
         return await self.origin.transport.run(operation)
 
     async def pending(self, start: int = 0, count: int = 10) -> list[PendingMessage]:
@@ -213,7 +215,7 @@ class Queue:
 
     async def reason(self, id: str) -> str | None:
         """Tell why a message was rejected into this queue, if that was said and is still kept."""
-        operation = messages.reason(self._keys, limits.check_id(id))
+        operation = inspection.reason(self._keys, limits.check_id(id))
         return await self.origin.transport.run(operation)
 
     async def redrive(
@@ -299,7 +301,7 @@ class Queue:
         while at is not None and len(found) < abs(count):
             left = count - sign * len(found)
             page = await self.origin.transport.run(
-                messages.pending(self._keys, skip=skip, count=left, at=at)
+                inspection.pending(self._keys, skip=skip, count=left, at=at)
             )
             found += page.messages
             at, skip = page.next_at, page.skip

@@ -8,7 +8,7 @@ import anyio
 
 from .delivery import Origin
 from .models import Message
-from .protocol import messages, queues
+from .protocol import inspection, messages, queues
 from .protocol.keys import QueueKeys
 
 #: Messages moved by one call; the server is busy with them for less than a millisecond.
@@ -32,7 +32,7 @@ async def redrive(
     while left > 0 and (where is None or passed_by + moved < present):
         ids: list[str] = []
         if where is not None:
-            seen = await transport.run(messages.peek(source, passed_by, page))
+            seen = await transport.run(inspection.peek(source, passed_by, page))
             if not seen:
                 break
             ids = [message.id for message in seen if where(message)][:left]

@@ -1,6 +1,7 @@
 """The structure is checked like any other behaviour."""
 
 import ast
+import re
 import subprocess
 import sys
 import textwrap
@@ -82,13 +83,16 @@ def test_public_names_of_the_contract_are_there():
         aiorsmq_ng.RSMQ: (
             "open aclose queue create_queue list_queues delete_queue receive get_queue_attributes "
             "set_queue_attributes send_message receive_message pop_message delete_message "
-            "change_message_visibility quit"
+            "change_message_visibility quit receive_many"
         ),
         aiorsmq_ng.Queue: (
             "send send_many receive receive_many pop pop_many delete delete_many "
-            "change_visibility attributes set_attributes peek pending purge consume __aiter__"
+            "change_visibility attributes set_attributes peek pending recover purge redrive "
+            "stats consume __aiter__"
         ),
         aiorsmq_ng.Message: "text json sent",
+        aiorsmq_ng.Worker: "handler batch_handler middleware run stop pause resume health",
+        aiorsmq_ng.ReliableQueue: "push pop ack recover inspect info",
         aiorsmq_ng.Delivery: "ack extend release reject forward __aenter__ __aexit__",
     }.items():
         assert [n for n in names.split() if not hasattr(owner, n)] == []
@@ -119,3 +123,12 @@ def test_public_definitions_have_docstrings(module):
     ]
 
     assert bare == []
+
+
+def test_protocol_page_tells_of_every_script_and_side_key():
+    page = (ROOT / "docs" / "protocol.md").read_text()
+    scripts = [p.stem for p in (PACKAGE / "protocol" / "scripts").glob("[!_]*.lua")]
+    side_keys = re.findall(r":ng:(\w+)", (PACKAGE / "protocol" / "keys.py").read_text())
+
+    assert [name for name in scripts if f"| `{name}`" not in page] == []
+    assert [name for name in side_keys if f"ng:{name}" not in page] == []

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..errors import LeaseLost, MessageTooLong, SendUnknown
 from ..ids import SUFFIX_LENGTH, suffixes
-from ..models import Message, PendingMessage
+from ..models import Message
 from .keys import QueueKeys
 from .operation import Argument, Operation, Reply
 from .queues import failures
@@ -198,7 +198,7 @@ def pop(keys: QueueKeys, count: int) -> Operation[Popped]:
         script=_POP,
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=(count,),
-        parse=lambda reply: Popped(_messages(reply[1:]), reply[0] == 0),
+        parse=lambda reply: Popped(read_messages(reply[1:]), reply[0] == 0),
         fail=failures(keys),
         merge=True,
         weight=count,
@@ -284,61 +284,8 @@ def redrive(
         script=load("redrive"),
         keys=(keys.zset, keys.hash, keys.deliveries, target.zset, target.hash),
         args=(channel, count, *ids),
-        parse=lambda reply: [_id(id) for id in reply],
+        parse=lambda reply: [read_id(id) for id in reply],
         fail=failures(target),
-    )
-
-
-def reason(keys: QueueKeys, id: str) -> Operation[str | None]:
-    """Read why a message was rejected into this queue."""
-    return Operation(
-        script=load("reason"),
-        keys=(keys.reason(id),),
-        args=(),
-        parse=lambda reply: None if reply[0] is None else reply[0].decode(errors="replace"),
-        fail=failures(keys),
-        repeatable=True,
-    )
-
-
-def peek(keys: QueueKeys, start: int, count: int) -> Operation[list[Message]]:
-    """Read ready messages without leasing them."""
-    return Operation(
-        script=load("peek"),
-        keys=(keys.zset, keys.hash),
-        args=(start, count),
-        parse=_messages,
-        fail=failures(keys),
-        repeatable=True,
-    )
-
-
-class PendingPage(NamedTuple):
-    """One page of leased messages, and where the next page starts (``None``: it was the last)."""
-
-    messages: list[PendingMessage]
-    next_at: int | None
-    skip: int
-
-
-def pending(keys: QueueKeys, *, skip: int, count: int, at: int) -> Operation[PendingPage]:
-    """Read leased messages, looking at up to 1000 hidden ones from rank *at* on.
-
-    A negative *count* walks from the end towards the front.
-    """
-
-    def parse(reply: Reply) -> PendingPage:
-        rows = iter(reply[2:])
-        messages = [PendingMessage(_id(id), *rest) for id, *rest in zip(*[rows] * 6, strict=True)]
-        return PendingPage(messages, None if reply[0] < 0 else reply[0], reply[1])
-
-    return Operation(
-        script=load("pending"),
-        keys=(keys.zset, keys.hash, keys.deliveries),
-        args=(skip, count, at),
-        parse=parse,
-        fail=failures(keys),
-        repeatable=True,
     )
 
 
@@ -382,10 +329,11 @@ def _check_size(keys: QueueKeys, reply: Reply) -> None:
         raise MessageTooLong(keys.queue, reply[1], reply[2])
 
 
-def _messages(reply: Reply) -> list[Message]:
+def read_messages(reply: Reply) -> list[Message]:
+    """Read a flat list of id, body, rc, fr per message."""
     rows = iter(reply)
     return [
-        Message(_id(id), body, rc, fr)
+        Message(read_id(id), body, rc, fr)
         for id, body, rc, fr in zip(rows, rows, rows, rows, strict=True)
     ]
 
@@ -394,11 +342,12 @@ def _leased(keys: QueueKeys, reply: Reply) -> list[Leased]:
     vt_ms = reply[0]
     rows = iter(reply[2:])
     return [
-        Leased(_id(id), body, rc, fr, keys, vt_ms)
+        Leased(read_id(id), body, rc, fr, keys, vt_ms)
         for id, body, rc, fr in zip(rows, rows, rows, rows, strict=True)
     ]
 
 
-def _id(raw: bytes) -> str:
+def read_id(raw: bytes) -> str:
+    """Read a message id."""
     # Ids are ASCII; one that a foreign program wrote otherwise is shown, not tripped over.
     return raw.decode(errors="backslashreplace")

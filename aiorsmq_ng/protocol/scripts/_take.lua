@@ -1,5 +1,5 @@
 -- Choose ready messages, oldest visible-at first, and read them.
--- Reads: zset, hash, now. Defines: take(wanted, bury) -> list of {id, body, rc, fr}, where rc
+-- Reads: zset, hash, now, number. Defines: take(wanted, bury) -> list of {id, body, rc, fr}, where rc
 --   already counts this delivery and fr is its time if it is the first. bury(id, body, rc, fr), if
 --   given, may remove a message from the queue instead, and says so by returning true.
 -- An id without a body (a phantom that another client left) would block the head of the queue:
@@ -29,8 +29,8 @@ local function take(wanted, bury)
       for i = from, upto do
         local at = 3 * (i - from) + 1
         if values[at] then
-          local rc = math.floor(tonumber(values[at + 1] or 0) or 0) + 1
-          local fr = math.floor(tonumber(values[at + 2] or now) or now)
+          local rc = math.floor(number(values[at + 1], 0) or 0) + 1
+          local fr = math.floor(number(values[at + 2], now) or now)
           if bury and bury(fresh[i], values[at], rc, fr) then
             dropped = dropped + 1
           else

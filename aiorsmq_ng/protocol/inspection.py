@@ -1,0 +1,67 @@
+"""Operations that only look: ready messages, leased ones, reasons of rejections."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..models import Message, PendingMessage
+from .keys import QueueKeys
+from .messages import read_id, read_messages
+from .operation import Operation, Reply
+from .queues import failures
+from .scripts import load
+
+
+def reason(keys: QueueKeys, id: str) -> Operation[str | None]:
+    """Read why a message was rejected into this queue."""
+    return Operation(
+        script=load("reason"),
+        keys=(keys.reason(id),),
+        args=(),
+        parse=lambda reply: None if reply[0] is None else reply[0].decode(errors="replace"),
+        fail=failures(keys),
+        repeatable=True,
+    )
+
+
+def peek(keys: QueueKeys, start: int, count: int) -> Operation[list[Message]]:
+    """Read ready messages without leasing them."""
+    return Operation(
+        script=load("peek"),
+        keys=(keys.zset, keys.hash),
+        args=(start, count),
+        parse=read_messages,
+        fail=failures(keys),
+        repeatable=True,
+    )
+
+
+class PendingPage(NamedTuple):
+    """One page of leased messages, and where the next page starts (``None``: it was the last)."""
+
+    messages: list[PendingMessage]
+    next_at: int | None
+    skip: int
+
+
+def pending(keys: QueueKeys, *, skip: int, count: int, at: int) -> Operation[PendingPage]:
+    """Read leased messages, looking at up to 1000 hidden ones from rank *at* on.
+
+    A negative *count* walks from the end towards the front.
+    """
+
+    def parse(reply: Reply) -> PendingPage:
+        rows = iter(reply[2:])
+        messages = [
+            PendingMessage(read_id(id), *rest) for id, *rest in zip(*[rows] * 6, strict=True)
+        ]
+        return PendingPage(messages, None if reply[0] < 0 else reply[0], reply[1])
+
+    return Operation(
+        script=load("pending"),
+        keys=(keys.zset, keys.hash, keys.deliveries),
+        args=(skip, count, at),
+        parse=parse,
+        fail=failures(keys),
+        repeatable=True,
+    )

@@ -1,0 +1,269 @@
+"""Rare states of a queue, and the corners of its verbs that ordinary use never reaches."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from aiorsmq_ng import RSMQ, LeaseLost, Options, QueueCorrupt
+from aiorsmq_ng.protocol import messages
+from aiorsmq_ng.protocol.keys import Namespace
+
+from ..support.clock import server_ms
+
+#: Nobody looks by himself within a test: a waiter is told, or it is not served.
+RARELY = Options(poll_base=60, poll_cap=60)
+
+
+def phantoms(count):
+    return {f"phantom{i:025d}": 1 for i in range(count)}
+
+
+async def leased(queue, body="x", **options):
+    await queue.send(body)
+    return await queue.receive(**options)
+
+
+async def subscribed(raw, *channels):
+    """Wait until somebody listens on every one of *channels*."""
+    async with asyncio.timeout(10):
+        while not all(n for _, n in await raw.pubsub_numsub(*channels)):
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def hearing(raw, channel):
+    pubsub = raw.pubsub(ignore_subscribe_messages=True)
+    await pubsub.subscribe(channel)
+    await subscribed(raw, channel)
+    try:
+        yield pubsub
+    finally:
+        await pubsub.aclose()
+
+
+async def next_publication(pubsub):
+    async with asyncio.timeout(10):
+        while True:
+            message = await pubsub.get_message(timeout=1)
+            if message is not None:
+                return message["data"]
+
+
+@pytest.fixture
+async def patient(server_url, ns):
+    """A client that hardly ever looks without being told."""
+    async with RSMQ(server_url, ns=ns, options=RARELY) as rsmq:
+        yield rsmq
+
+
+@pytest.mark.parametrize("verb", ["ack", "release"])
+async def test_fence_tells_receipts_apart_beyond_a_thousand_in_one_call(
+    queue, raw, ns, monkeypatch, verb
+):
+    monkeypatch.setattr("aiorsmq_ng.transport.lanes.MAX_WEIGHT", 5000)
+    await queue.send_many(["x"] * 1500)
+    held = await queue.receive_many(1500, vt=600)
+    stale = held[1200]
+    await raw.hincrby(f"{ns}:jobs:Q", f"{stale.id}:rc", 1)
+    before = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
+
+    outcomes = await asyncio.gather(*(getattr(m, verb)() for m in held), return_exceptions=True)
+
+    calls = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"] - before
+    lost = [m for m, outcome in zip(held, outcomes, strict=True) if outcome is not None]
+    assert calls <= 2  # the second if the server did not have the script
+    assert [type(o) for o in outcomes if o is not None] == [LeaseLost]
+    assert lost == [stale]
+    assert [m.id for m in await queue.pending()] == [stale.id]
+
+
+@pytest.mark.parametrize("count", [1, 2500])
+async def test_pop_gets_past_ids_without_a_body(queue, raw, ns, count):
+    await raw.zadd(f"{ns}:jobs", phantoms(count))
+    await queue.send("real")
+
+    assert (await queue.pop()).text == "real"
+    assert await raw.zcard(f"{ns}:jobs") == 0
+
+
+async def test_call_gets_past_a_few_ids_without_a_body_by_itself(rsmq, queue, raw, ns):
+    await raw.zadd(f"{ns}:jobs", phantoms(5))
+    await queue.send("real")
+
+    popped = await rsmq._transport.run(messages.pop(Namespace(ns).queue("jobs"), 1))
+
+    assert [m.text for m in popped.messages] == ["real"]
+
+
+async def test_call_clears_a_bounded_number_of_ids_without_a_body(rsmq, queue, raw, ns):
+    await raw.zadd(f"{ns}:jobs", phantoms(5000))
+
+    popped = await rsmq._transport.run(messages.pop(Namespace(ns).queue("jobs"), 1))
+
+    assert popped.again
+    assert await raw.zcard(f"{ns}:jobs") == 4000
+
+
+@pytest.mark.parametrize("verb", ["pop", "receive"])
+async def test_id_without_a_body_leaves_no_field_behind(queue, raw, ns, verb):
+    id = "p" * 32
+    await raw.zadd(f"{ns}:jobs", {id: 1})
+    await raw.hset(f"{ns}:jobs:Q", mapping={f"{id}:rc": 3, f"{id}:fr": 17})
+
+    assert await getattr(queue, verb)() is None
+
+    assert not [f for f in await raw.hkeys(f"{ns}:jobs:Q") if f.startswith(id.encode())]
+
+
+async def test_delete_clears_a_body_that_has_no_place_in_the_queue(queue, raw, ns):
+    id = "o" * 32
+    await raw.hset(f"{ns}:jobs:Q", mapping={id: "orphan", f"{id}:rc": 1, f"{id}:fr": 17})
+
+    assert not await queue.delete(id)
+
+    assert not [f for f in await raw.hkeys(f"{ns}:jobs:Q") if f.startswith(id.encode())]
+
+
+async def test_notes_on_later_deliveries_do_not_stay_for_ever(queue, raw, ns):
+    await leased(queue, vt=0)
+    assert (await queue.receive()).rc == 2
+
+    assert 0 < await raw.ttl(f"{ns}:jobs:ng:deliveries") <= 14 * 86400
+
+
+async def test_extend_wakes_nobody(queue, raw, ns):
+    message = await leased(queue, vt=30)
+    async with hearing(raw, f"{ns}:jobs:ng:wake") as pubsub:
+        await message.extend(60)
+        await raw.publish(f"{ns}:jobs:ng:wake", "nothing before this")
+
+        assert await next_publication(pubsub) == b"nothing before this"
+
+
+@pytest.mark.parametrize("verb", ["forward", "reject"])
+async def test_move_to_a_queue_of_another_layout_leaves_the_source_as_it_was(
+    rsmq, queue, raw, ns, verb
+):
+    await rsmq.create_queue("next")
+    source = rsmq.queue("jobs", dead_letter="next")
+    message = await leased(source)
+    await raw.set(f"{ns}:next", "not a sorted set")
+    before = {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")}
+
+    with pytest.raises(QueueCorrupt):
+        await (message.forward("next") if verb == "forward" else message.reject())
+
+    assert {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")} == before
+
+
+@pytest.mark.parametrize("verb", ["forward", "reject"])
+async def test_move_wakes_who_waits_on_the_target(patient, raw, ns, verb):
+    target = await patient.create_queue("next")
+    await patient.create_queue("jobs")
+    message = await leased(patient.queue("jobs", dead_letter="next"))
+    waiting = asyncio.create_task(target.receive(wait=100))
+    await subscribed(raw, f"{ns}:next:ng:wake")
+
+    await (message.forward("next") if verb == "forward" else message.reject())
+
+    async with asyncio.timeout(10):
+        assert (await waiting).id == message.id
+
+
+@pytest.mark.parametrize("verb", ["forward", "reject"])
+async def test_move_by_a_realtime_client_is_published_on_rsmqs_channel(server_url, ns, raw, verb):
+    async with RSMQ(server_url, ns=ns, realtime=True) as rsmq:
+        await rsmq.create_queue("jobs")
+        await rsmq.create_queue("next")
+        message = await leased(rsmq.queue("jobs", dead_letter="next"))
+        async with hearing(raw, f"{ns}:rt:next") as pubsub:
+            await (message.forward("next") if verb == "forward" else message.reject())
+
+            assert await next_publication(pubsub) == b"1"
+
+
+async def test_wait_on_several_queues_ends_when_a_delayed_message_becomes_visible(patient):
+    await patient.create_queue("a")
+    await (await patient.create_queue("b")).send("delayed", delay=0.5)
+
+    async with asyncio.timeout(10):
+        assert (await patient.receive("a", "b", wait=100)).text == "delayed"
+
+
+async def test_wait_that_learns_of_an_earlier_message_shares_it_with_who_waits_already(
+    patient, raw, ns
+):
+    """A foreign sender publishes nothing; only the second waiter's first look tells of it."""
+    queue = await patient.create_queue("jobs")
+    first = asyncio.create_task(queue.receive(wait=100))
+    await subscribed(raw, f"{ns}:jobs:ng:wake")
+    # The look that follows the subscription finds nothing, whenever it comes.
+    while not queue._receiver._due > asyncio.get_running_loop().time() + 10:
+        await asyncio.sleep(0.01)
+    await raw.hset(f"{ns}:jobs:Q", "g" * 32, "silent")
+    await raw.zadd(f"{ns}:jobs", {"g" * 32: await server_ms(raw) + 500})
+    second = asyncio.create_task(queue.receive(wait=100))
+
+    async with asyncio.timeout(10):
+        assert (await first).text == "silent"
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+
+
+async def test_burst_reaches_more_waiters_than_one_look_serves(patient, raw, ns):
+    queue = await patient.create_queue("jobs")
+    waiting = [asyncio.create_task(queue.receive(wait=100)) for _ in range(150)]
+    await subscribed(raw, f"{ns}:jobs:ng:wake")
+    while len(queue._receiver._waiters) < 150:
+        await asyncio.sleep(0.01)
+    await queue.send_many([str(i) for i in range(150)])
+
+    async with asyncio.timeout(10):
+        received = await asyncio.gather(*waiting)
+    assert sorted(int(m.text) for m in received) == list(range(150))
+
+
+async def test_prefetched_messages_are_out_of_reach_for_others_beyond_their_lease(queue):
+    await queue.send_many(["a", "b", "c"])
+    async with queue.consume(prefetch=3, vt=0.3) as consumer:
+        await (await anext(consumer)).ack()
+
+        assert await queue.receive(vt=0, wait=1) is None
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+async def test_iteration_goes_on_after_a_timeout(queue, prefetch):
+    async with queue.consume(prefetch=prefetch) as consumer:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(consumer), 0.1)
+        await queue.send("x")
+
+        async with asyncio.timeout(10):
+            message = await anext(consumer)
+        await message.ack()
+    assert message.text == "x"
+
+
+async def test_iteration_cancelled_twice_gives_back_what_was_prefetched(queue):
+    await queue.send_many([str(i) for i in range(10)])
+    started = asyncio.Event()
+
+    async def iterate():
+        async with queue.consume(prefetch=10, vt=600) as consumer:
+            async for message in consumer:
+                await message.ack()
+                started.set()
+                await asyncio.sleep(60)
+
+    task = asyncio.create_task(iterate())
+    await started.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    async with asyncio.timeout(10):
+        while (await queue.attributes()).leased:
+            await asyncio.sleep(0.01)
+
+    assert (await queue.attributes()).ready == 9

@@ -1,0 +1,276 @@
+"""Closing a client: everybody is told, nothing stays leased, and it ends in time."""
+
+import asyncio
+
+import pytest
+from redis.asyncio import Redis
+
+from aiorsmq_ng import RSMQ, Options, Unavailable
+from aiorsmq_ng.embedded import EmbeddedServer
+from aiorsmq_ng.protocol.scripts import load
+
+from ..support.driver import ScriptedDriver
+from ..support.proxy import fault_proxy
+
+RECEIVE, SEND = load("receive").sha, load("send").sha
+ID = b"g73zkl38qz" + b"x" * 22
+
+
+@pytest.fixture
+def quick_close(monkeypatch):
+    """Closing does not wait long for what is never answered."""
+    monkeypatch.setattr("aiorsmq_ng.client._CLOSE_RECEIVERS_S", 0.1)
+    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.CLOSE_S", 0.1)
+
+
+async def settle_down():
+    """Let everything run that can run without a reply."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def scripted(answer):
+    """Return a client whose server is a script, and that script."""
+    driver = ScriptedDriver(answer)
+    rsmq = RSMQ("redis://never-connected", options=Options(deadline=60))
+    rsmq._transport._driver = driver
+    await rsmq._transport.start()
+    return rsmq, driver
+
+
+class HeldReplies:
+    """Commands that call one script are executed, and their replies kept back."""
+
+    def __init__(self, rsmq, sha):
+        self.ran, self.go = asyncio.Event(), asyncio.Event()
+        self._sha, driver = sha, rsmq._transport._driver
+        self._execute = driver.execute
+        driver.execute = self._held
+
+    async def _held(self, command):
+        reply = await self._execute(command)
+        if command.words[1] == self._sha:
+            self.ran.set()
+            await self.go.wait()
+        return reply
+
+
+async def test_message_taken_for_a_waiter_who_left_is_given_back_before_the_client_closes(
+    rsmq, queue, server_url, ns
+):
+    closing_one = await RSMQ(server_url, ns=ns).open()
+    waiting = asyncio.create_task(closing_one.queue("jobs").receive(vt=600, wait=100))
+    while not closing_one.queue("jobs")._receiver._waiters:
+        await asyncio.sleep(0.01)
+    held = HeldReplies(closing_one, RECEIVE)
+    await queue.send("x")
+    async with asyncio.timeout(10):
+        while not (await queue.attributes()).leased:
+            await asyncio.sleep(0.005)
+    waiting.cancel()
+    closing = asyncio.create_task(closing_one.aclose())
+    await settle_down()
+    held.go.set()
+    await closing
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    attributes = await queue.attributes()
+    assert (attributes.ready, attributes.leased) == (1, 0)
+
+
+async def test_waiter_whose_look_is_under_way_at_close_gets_its_message(queue, server_url, ns):
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    waiting = asyncio.create_task(rsmq.queue("jobs").receive(wait=100))
+    while not rsmq.queue("jobs")._receiver._waiters:
+        await asyncio.sleep(0.01)
+    held = HeldReplies(rsmq, RECEIVE)
+    await queue.send("x")
+    async with asyncio.timeout(10):
+        while not (await queue.attributes()).leased:
+            await asyncio.sleep(0.005)
+    closing = asyncio.create_task(rsmq.aclose())
+    await settle_down()
+    held.go.set()
+    await closing
+
+    assert (await waiting).text == "x"
+
+
+async def test_waiters_that_come_while_the_client_closes_are_sent_home(server_url, ns):
+    for _ in range(10):
+        rsmq = await RSMQ(
+            server_url, ns=ns, options=Options(poll_base=0.001, poll_cap=0.001)
+        ).open()
+        for name in ("a", "b"):
+            await rsmq.create_queue(name, exist_ok=True)
+        waiting = [asyncio.create_task(rsmq.receive("a", wait=100))]
+        await asyncio.sleep(0.01)
+        closing = asyncio.create_task(rsmq.aclose())
+        await asyncio.sleep(0)
+        waiting += [asyncio.create_task(rsmq.receive("b", wait=100)) for _ in range(3)]
+        await closing
+        async with asyncio.timeout(10):
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+
+        assert all(isinstance(o, Unavailable) for o in outcomes)
+
+
+async def test_close_that_is_cancelled_goes_on():
+    sending = asyncio.get_running_loop().create_future()
+    rsmq, driver = await scripted(lambda _: sending)
+    call = asyncio.create_task(rsmq.queue("jobs").send("x"))
+    await settle_down()
+    closing = asyncio.create_task(rsmq.aclose())
+    await settle_down()
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    sending.set_result([[ID]])
+
+    assert await call == ID.decode()
+    async with asyncio.timeout(10):
+        while not driver.closed:
+            await asyncio.sleep(0.001)
+
+
+async def test_close_that_was_cancelled_can_be_waited_for_again():
+    sending = asyncio.get_running_loop().create_future()
+    rsmq, driver = await scripted(lambda _: sending)
+    call = asyncio.create_task(rsmq.queue("jobs").send("x"))
+    await settle_down()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(rsmq.aclose(), 0.01)
+    asyncio.get_running_loop().call_later(0.05, sending.set_result, [[ID]])
+    await rsmq.aclose()
+
+    assert driver.closed
+    await call
+
+
+async def test_close_called_twice_at_once_ends_for_both_when_everything_is_closed():
+    sending = asyncio.get_running_loop().create_future()
+    rsmq, driver = await scripted(lambda _: sending)
+    call = asyncio.create_task(rsmq.queue("jobs").send("x"))
+    await settle_down()
+    closed_at_end = []
+
+    async def close():
+        await rsmq.aclose()
+        closed_at_end.append(driver.closed)
+
+    closing = [asyncio.create_task(close()) for _ in range(2)]
+    await settle_down()
+    sending.set_result([[ID]])
+    await asyncio.gather(*closing, call)
+
+    assert closed_at_end == [True, True]
+
+
+@pytest.mark.usefixtures("quick_close")
+async def test_close_ends_although_redis_is_silent_and_a_look_is_under_way(
+    server_url, ns, tmp_path
+):
+    async with fault_proxy(server_url, tmp_path) as (proxy, url):
+        options = Options(deadline=100, poll_base=0.01, poll_cap=0.01)
+        rsmq = await RSMQ(url, ns=ns, options=options).open()
+        queue = await rsmq.create_queue("jobs")
+        waiting = asyncio.create_task(queue.receive(wait=100))
+        await asyncio.sleep(0.05)
+        proxy.swallow_replies = True
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(15):
+            await rsmq.aclose()
+            with pytest.raises(Unavailable, match="closed"):
+                await waiting
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["dropped", "held"])
+async def test_prefetched_messages_are_back_when_the_client_closes_after_a_break(
+    queue, server_url, ns, held
+):
+    await queue.send_many([str(i) for i in range(10)])
+    async with RSMQ(server_url, ns=ns) as rsmq:
+        consumer = rsmq.queue("jobs").consume(prefetch=8, vt=600)
+        keep = consumer if held else None
+        async for message in consumer:
+            await message.ack()
+            break
+        del consumer
+
+    attributes = await queue.attributes()
+    assert (attributes.ready, attributes.leased) == (9, 0)
+    del keep
+
+
+async def test_prefetched_messages_are_back_when_a_cancelled_task_closes_the_client(
+    queue, server_url, ns
+):
+    await queue.send_many([str(i) for i in range(10)])
+    started = asyncio.Event()
+
+    async def main():
+        async with RSMQ(server_url, ns=ns) as rsmq:
+            async for message in rsmq.queue("jobs").consume(prefetch=8, vt=600):
+                async with message:
+                    started.set()
+                    await asyncio.sleep(100)
+
+    task = asyncio.create_task(main())
+    await started.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    attributes = await queue.attributes()
+    assert (attributes.ready, attributes.leased) == (10, 0)
+
+
+async def test_consumer_whose_client_was_closed_says_so(queue, server_url, ns):
+    for prefetch in (1, 5):
+        rsmq = await RSMQ(server_url, ns=ns).open()
+        consumer = rsmq.queue("jobs").consume(prefetch=prefetch)
+        waiting = asyncio.create_task(anext(consumer))
+        await asyncio.sleep(0.05)
+        await rsmq.aclose()
+
+        async with asyncio.timeout(10):
+            with pytest.raises(Unavailable, match="closed"):
+                await waiting
+
+
+async def test_receive_from_several_queues_cut_off_while_redis_executes_it_gives_back(rsmq, raw):
+    queues = [await rsmq.create_queue(name) for name in ("a", "b")]
+    for queue in queues:
+        await queue.send("x")
+    await raw.execute_command("CLIENT", "PAUSE", "150", "ALL")
+    task = asyncio.create_task(rsmq.receive_many(2, "a", "b", vt=600))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    for queue in queues:
+        async with asyncio.timeout(10):
+            while (await queue.attributes()).totalrecv < 1 or (await queue.attributes()).leased:
+                await asyncio.sleep(0.01)
+        assert (await queue.attributes()).ready == 1
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+async def test_iteration_ends_with_an_error_when_the_right_to_receive_is_revoked(
+    tmp_path, prefetch
+):
+    with EmbeddedServer.acquire(tmp_path / "data") as server:
+        async with Redis.from_url(server.url) as admin:
+            await admin.execute_command(
+                "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"
+            )
+            options = Options(poll_base=0.02, poll_cap=0.02)
+            async with RSMQ(f"unix://app:pw@{server.socket}", options=options) as rsmq:
+                queue = await rsmq.create_queue("jobs")
+                consumer = queue.consume(prefetch=prefetch)
+                waiting = asyncio.create_task(anext(consumer))
+                await asyncio.sleep(0.05)
+                await admin.execute_command("ACL", "SETUSER", "app", "-evalsha", "-eval")
+
+                async with asyncio.timeout(10):
+                    with pytest.raises(Unavailable, match="refused access"):
+                        await waiting

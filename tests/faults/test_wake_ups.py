@@ -1,0 +1,257 @@
+"""The wake-up connection: it comes back, it misses nothing, it is never a burden."""
+
+import asyncio
+
+import pytest
+
+from aiorsmq_ng import RSMQ, Options
+from aiorsmq_ng.transport.adapter import ConnectionListener
+
+from ..support.proxy import fault_proxy
+
+#: Nobody looks by himself within a test: a waiter is told, or it is not served.
+RARELY = Options(poll_base=60, poll_cap=60, deadline=2, connect_timeout=0.3)
+
+
+@pytest.fixture
+async def patient(server_url, ns):
+    """A client that hardly ever looks without being told."""
+    async with RSMQ(server_url, ns=ns, options=RARELY) as rsmq:
+        yield rsmq
+
+
+@pytest.fixture
+async def proxied(server_url, ns, tmp_path):
+    """Such a client behind a proxy."""
+    async with (
+        fault_proxy(server_url, tmp_path) as (proxy, url),
+        RSMQ(url, ns=ns, options=RARELY) as rsmq,
+    ):
+        yield proxy, rsmq
+
+
+async def until(condition):
+    async with asyncio.timeout(15):
+        while not await condition():
+            await asyncio.sleep(0.005)
+
+
+async def listening(raw, ns, *queues):
+    """Wait until somebody listens for every one of *queues*."""
+
+    async def heard():
+        return all(n for _, n in await raw.pubsub_numsub(*(f"{ns}:{q}:ng:wake" for q in queues)))
+
+    await until(heard)
+
+
+async def looked(queue):
+    """Wait until the look that follows a subscription is over: the next one is far away."""
+
+    async def far():
+        receiver = queue._receiver
+        return not receiver._woken and receiver._due > asyncio.get_running_loop().time() + 10
+
+    await until(far)
+
+
+async def kill(raw):
+    """Cut all wake-up connections."""
+    await raw.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+
+
+async def stats(raw, command):
+    return (await raw.info("commandstats")).get(f"cmdstat_{command}", {}).get("calls", 0)
+
+
+async def leave(*tasks):
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+def held_subscription(monkeypatch):
+    """Subscriptions are asked for, and wait until they are let go."""
+    asked, go = asyncio.Event(), asyncio.Event()
+    subscribe = ConnectionListener.subscribe
+
+    async def held(self, *channels):
+        asked.set()
+        await go.wait()
+        await subscribe(self, *channels)
+
+    monkeypatch.setattr(ConnectionListener, "subscribe", held)
+    return asked, go
+
+
+async def test_message_sent_before_the_subscription_stands_is_seen(patient, held_subscription):
+    asked, go = held_subscription
+    queue = await patient.create_queue("jobs")
+    waiting = asyncio.create_task(queue.receive(wait=100))
+    async with asyncio.timeout(10):
+        await asked.wait()
+    await queue.send("x")
+    go.set()
+
+    async with asyncio.timeout(10):
+        assert (await waiting).text == "x"
+
+
+async def test_message_sent_before_a_later_subscription_stands_is_seen(
+    patient, raw, ns, held_subscription
+):
+    asked, go = held_subscription
+    a, b = await patient.create_queue("a"), await patient.create_queue("b")
+    go.set()
+    first = asyncio.create_task(a.receive(wait=100))
+    await listening(raw, ns, "a")
+    go.clear()
+    asked.clear()
+    waiting = asyncio.create_task(b.receive(wait=100))
+    async with asyncio.timeout(10):
+        await asked.wait()
+    await b.send("x")
+    go.set()
+
+    async with asyncio.timeout(10):
+        assert (await waiting).text == "x"
+    await leave(first)
+
+
+async def test_queue_that_is_waited_on_later_is_listened_for_too(patient, raw, ns):
+    a, b = await patient.create_queue("a"), await patient.create_queue("b")
+    first = asyncio.create_task(a.receive(wait=100))
+    await listening(raw, ns, "a")
+    waiting = asyncio.create_task(b.receive(wait=100))
+    await listening(raw, ns, "b")
+    await looked(b)
+    await b.send("x")
+
+    async with asyncio.timeout(10):
+        assert (await waiting).text == "x"
+    await leave(first)
+
+
+async def test_wake_up_connection_that_was_cut_comes_back(patient, raw, ns):
+    queue = await patient.create_queue("jobs")
+    waiting = asyncio.create_task(queue.receive(wait=100))
+    await listening(raw, ns, "jobs")
+    await kill(raw)
+    await listening(raw, ns, "jobs")
+    await looked(queue)
+    await queue.send("x")
+
+    async with asyncio.timeout(10):
+        assert (await waiting).text == "x"
+
+
+async def test_message_sent_while_the_wake_up_connection_is_down_is_seen_when_it_is_back(
+    patient, raw, ns, held_subscription
+):
+    asked, go = held_subscription
+    go.set()
+    queue = await patient.create_queue("jobs")
+    waiting = asyncio.create_task(queue.receive(wait=100))
+    await listening(raw, ns, "jobs")
+    await looked(queue)
+    go.clear()
+    asked.clear()
+    await kill(raw)
+    async with asyncio.timeout(10):
+        await asked.wait()
+    await queue.send("x")
+    go.set()
+
+    async with asyncio.timeout(10):
+        assert (await waiting).text == "x"
+
+
+async def test_silent_wake_up_connection_is_given_up_and_made_anew(
+    proxied, raw, ns, server_url, monkeypatch
+):
+    monkeypatch.setattr("aiorsmq_ng.transport.adapter._SILENCE_S", 0.1)
+    proxy, rsmq = proxied
+    queue = await rsmq.create_queue("jobs")
+    waiting = asyncio.create_task(queue.receive(wait=100))
+    await listening(raw, ns, "jobs")
+    await looked(queue)
+    before = proxy.connections
+    proxy.swallow_replies = True
+
+    async def made_anew():
+        return proxy.connections > before
+
+    await until(made_anew)
+    proxy.swallow_replies = False
+    async with RSMQ(server_url, ns=ns) as other:
+        await other.queue("jobs").send("x")
+    async with asyncio.timeout(15):
+        assert (await waiting).text == "x"
+
+
+async def test_quiet_wake_up_connection_that_answers_is_kept(proxied, raw, ns, monkeypatch):
+    monkeypatch.setattr("aiorsmq_ng.transport.adapter._SILENCE_S", 0.02)
+    proxy, rsmq = proxied
+    queue = await rsmq.create_queue("jobs")
+    waiting = asyncio.create_task(queue.receive(wait=100))
+    await listening(raw, ns, "jobs")
+    before, pings = proxy.connections, await stats(raw, "ping")
+
+    async def probed():
+        return await stats(raw, "ping") >= pings + 5
+
+    await until(probed)
+    await leave(waiting)
+
+    assert proxy.connections == before
+
+
+async def test_wake_up_connection_that_is_cut_at_once_is_not_hammered(rsmq, queue, raw, ns):
+    waiting = asyncio.create_task(queue.receive(wait=100))
+    await listening(raw, ns, "jobs")
+    subscribes, looks = await stats(raw, "subscribe"), await stats(raw, "evalsha")
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + 1.5
+    while loop.time() < until_s:
+        await kill(raw)
+        await asyncio.sleep(0.005)
+    subscribes = await stats(raw, "subscribe") - subscribes
+    looks = await stats(raw, "evalsha") - looks
+    await leave(waiting)
+
+    assert subscribes <= 12  # about 5; without a growing pause it is dozens
+    assert looks <= 40
+
+
+async def test_storm_on_the_wake_up_connection_leaks_nothing_and_ends_well(
+    server_url, raw, ns, monkeypatch
+):
+    """Queues come and go while the connection is cut again and again."""
+    monkeypatch.setattr("aiorsmq_ng.transport.notifier.RECONNECT_CAP_S", 0.05)
+    async with RSMQ(server_url, ns=ns, options=RARELY) as rsmq:
+        names = [f"q{i}" for i in range(60)]
+        queues = [await rsmq.create_queue(name) for name in names]
+        before = int((await raw.info("clients"))["connected_clients"])
+        waiting = {}
+        for i, queue in enumerate(queues):
+            waiting[queue.name] = asyncio.create_task(queue.receive(wait=100))
+            if i % 3 == 2:
+                await leave(waiting.pop(f"q{i - 1}"))
+            await kill(raw)
+            await asyncio.sleep(0.004)
+        await listening(raw, ns, *waiting)
+        for name in waiting:
+            await looked(rsmq.queue(name))
+        for name in waiting:
+            await rsmq.queue(name).send(name)
+        async with asyncio.timeout(15):
+            received = await asyncio.gather(*waiting.values())
+        clients = await raw.client_list()
+        driver = rsmq._transport._driver
+
+        assert [m.text for m in received] == list(waiting)
+        # Ours are the wake-up connection and up to 16 for calls.
+        assert len([c for c in clients if int(c["sub"]) > 0]) == 1
+        assert len(clients) <= before + 17
+        assert len(driver._pool._in_use_connections) == len(driver._idle)

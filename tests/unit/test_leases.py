@@ -1,0 +1,397 @@
+"""Leases in hand: when they are renewed, when they are let go, what follows what on the wire."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import count
+
+import pytest
+
+from aiorsmq_ng import Unavailable
+from aiorsmq_ng.consumer import Stock
+from aiorsmq_ng.delivery import Delivery, Origin
+from aiorsmq_ng.leases import LeaseKeeper
+from aiorsmq_ng.presence import Presence
+from aiorsmq_ng.protocol import messages
+from aiorsmq_ng.protocol.keys import Namespace
+from aiorsmq_ng.protocol.messages import Leased
+from aiorsmq_ng.protocol.scripts import load
+
+from ..support.driver import ScriptedDriver, transport_on
+
+NAMESPACE = Namespace("rsmq")
+RENEWAL, DELETE, SEND = load("visibility").sha, load("delete").sha, load("send").sha
+LEASE_S = 30
+
+
+@pytest.fixture
+def quick_close(monkeypatch):
+    """Closing does not wait long for calls that are never answered."""
+    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.CLOSE_S", 0.01)
+
+
+class Scene:
+    """A transport on a scripted driver, with a keeper and deliveries on top."""
+
+    def __init__(self, answer):
+        self.driver = ScriptedDriver(answer)
+        self.transport = transport_on(self.driver, deadline_s=60)
+        self.keeper = LeaseKeeper(self.transport)
+        self._ids = count()
+
+    def origin(self, queue="jobs"):
+        return Origin(
+            keys=NAMESPACE.queue(queue),
+            transport=self.transport,
+            keeper=self.keeper,
+            presence=Presence(self.transport, self.keeper),
+            sibling=NAMESPACE.queue,
+            channel=lambda keys: keys.wake,
+            dead_letter="dead",
+        )
+
+    def delivery(self, queue="jobs", *, lease_s=LEASE_S, used_s=0.0, body=b"x"):
+        """Return a delivery of which *used_s* of the lease are gone."""
+        id = f"{next(self._ids):032d}"
+        leased = Leased(id, body, 1, 17, NAMESPACE.queue(queue), int(lease_s * 1000))
+        return Delivery(leased, self.origin(queue), now() + lease_s - used_s)
+
+    def due(self, queue="jobs"):
+        """Return a delivery whose renewal is due, with plenty of time to renew it."""
+        return self.delivery(queue, used_s=LEASE_S / 3)
+
+    def sent(self, sha):
+        """Return the commands written so far that call one script."""
+        return [c for c in self.driver.commands if c.words[1] == sha]
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def gate():
+    return asyncio.get_running_loop().create_future()
+
+
+def script(command):
+    return command.words[1]
+
+
+def fine(command):
+    """Answer that every receipt held."""
+    return [[1]] if script(command) == DELETE else [1]
+
+
+async def until(condition):
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def settle_down():
+    """Let everything run that can run without a reply."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def scene(answer=fine):
+    it = Scene(answer)
+    await it.transport.start()
+    try:
+        yield it
+    finally:
+        for lease in it.keeper.kept():
+            it.keeper.drop(lease)
+        await it.transport.aclose()
+
+
+async def test_renewal_that_succeeds_moves_the_end_of_the_lease_on():
+    async with scene() as s:
+        delivery = s.due()
+        before = delivery.expires_at
+        s.keeper.keep(delivery)
+        await until(lambda: delivery.expires_at != before)
+
+    assert delivery.expires_at > before + LEASE_S / 4
+    assert not delivery.lease_lost
+
+
+async def test_renewal_that_succeeds_is_followed_by_the_next_only_when_that_is_due():
+    async with scene() as s:
+        delivery = s.due()
+        s.keeper.keep(delivery)
+        await until(lambda: s.sent(RENEWAL))
+        await asyncio.sleep(0.1)
+
+        assert len(s.sent(RENEWAL)) == 1
+
+
+async def test_renewal_that_fails_is_tried_again():
+    def answer(command):
+        if len(s.sent(RENEWAL)) == 1:
+            raise Unavailable("redis refused it")
+        return fine(command)
+
+    async with scene(answer) as s:
+        delivery = s.delivery(lease_s=4, used_s=2)
+        s.keeper.keep(delivery)
+        await until(lambda: len(s.sent(RENEWAL)) == 2)
+
+        assert s.keeper.keeps(delivery)
+        assert not delivery.lease_lost
+
+
+@pytest.mark.usefixtures("quick_close")
+async def test_renewal_without_an_answer_does_not_hold_up_the_others():
+    def answer(command):
+        return gate() if "rsmq:stuck" in command.words else fine(command)
+
+    async with scene(answer) as s:
+        stuck, well = s.due("stuck"), s.delivery("well", lease_s=0.3)
+        s.keeper.keep(stuck)
+        s.keeper.keep(well)
+        await until(lambda: len(s.sent(RENEWAL)) >= 5 or well.lease_lost)
+
+        assert not well.lease_lost
+        assert s.keeper.keeps(stuck)
+
+
+@pytest.mark.usefixtures("quick_close")
+async def test_renewal_without_an_answer_is_told_before_the_lease_ends():
+    async with scene(lambda _: gate()) as s:
+        delivery = s.delivery(used_s=LEASE_S - 3.01)
+        told = []
+        delivery.on_lost = lambda: told.append(now())
+        s.keeper.keep(delivery)
+        await until(lambda: told)
+
+    assert told[0] < delivery.expires_at
+    assert delivery.lease_lost
+
+
+async def test_lease_of_no_length_is_not_kept():
+    async with scene() as s:
+        delivery = s.delivery(lease_s=0)
+        s.keeper.keep(delivery)
+
+        assert not s.keeper.keeps(delivery)
+
+
+SETTLING = {
+    "ack": lambda d: d.ack(),
+    "release": lambda d: d.release(),
+    "reject": lambda d: d.reject(),
+    "forward": lambda d: d.forward("next"),
+}
+
+
+def settled(command):
+    return 1 if script(command) == load("move").sha else fine(command)
+
+
+@pytest.mark.parametrize("verb", SETTLING)
+async def test_settling_ends_the_renewals(verb):
+    async with scene(settled) as s:
+        delivery = s.delivery()
+        s.keeper.keep(delivery)
+        await SETTLING[verb](delivery)
+
+        assert not s.keeper.keeps(delivery)
+
+
+@pytest.mark.parametrize("verb", SETTLING)
+async def test_settling_that_fails_goes_on_with_the_renewals(verb):
+    def answer(command):
+        raise Unavailable("redis refused it")
+
+    async with scene(answer) as s:
+        delivery = s.delivery()
+        s.keeper.keep(delivery)
+        with pytest.raises(Unavailable):
+            await SETTLING[verb](delivery)
+
+        assert s.keeper.keeps(delivery)
+        assert not delivery.settled
+
+
+async def test_settling_that_fails_starts_no_renewals_where_there_were_none():
+    def answer(command):
+        raise Unavailable("redis refused it")
+
+    async with scene(answer) as s:
+        delivery = s.delivery()
+        with pytest.raises(Unavailable):
+            await delivery.ack()
+
+        assert not s.keeper.keeps(delivery)
+
+
+@pytest.mark.parametrize("verb", ["release", "extend"])
+async def test_change_of_visibility_is_not_written_before_the_renewal_under_way_is_answered(verb):
+    renewing = gate()
+
+    def answer(command):
+        return renewing if len(s.sent(RENEWAL)) == 1 else [1]
+
+    async with scene(answer) as s:
+        delivery = s.due()
+        s.keeper.keep(delivery)
+        await until(lambda: s.sent(RENEWAL))
+        changing = asyncio.create_task(
+            delivery.release() if verb == "release" else delivery.extend(60)
+        )
+        await settle_down()
+        written = len(s.driver.commands)
+        renewing.set_result([1])
+        await changing
+
+        assert written == 1
+        assert s.driver.commands[1].words[-1] == (0 if verb == "release" else 60_000)
+
+
+@pytest.mark.usefixtures("quick_close")
+async def test_ack_does_not_wait_for_the_renewal_under_way():
+    async with scene(lambda c: gate() if script(c) == RENEWAL else fine(c)) as s:
+        delivery = s.due()
+        s.keeper.keep(delivery)
+        await until(lambda: s.sent(RENEWAL))
+        async with asyncio.timeout(10):
+            await delivery.ack()
+
+        assert delivery.settled
+
+
+async def test_extend_decides_the_length_and_the_end_of_the_lease():
+    async with scene() as s:
+        delivery = s.delivery()
+        before = now()
+        await delivery.extend(120)
+
+        assert delivery.vt_ms == 120_000
+        assert before + 120 <= delivery.expires_at <= now() + 120
+
+
+async def test_extend_decides_how_long_the_renewals_after_it_are():
+    async with scene() as s:
+        delivery = s.delivery()
+        s.keeper.keep(delivery)
+        await delivery.extend(0.3)
+        await until(lambda: len(s.sent(RENEWAL)) == 2)
+
+        assert [c.words[-1] for c in s.sent(RENEWAL)] == [300, 300]
+
+
+async def test_extend_inside_a_block_outlives_the_renewal_under_way():
+    """The renewal's reply comes first and must not shorten what the extension granted."""
+    renewing = gate()
+
+    def answer(command):
+        return renewing if len(s.sent(RENEWAL)) == 1 else fine(command)
+
+    async with scene(answer) as s:
+        async with s.due() as delivery:
+            await until(lambda: s.sent(RENEWAL))
+            extending = asyncio.create_task(delivery.extend(600))
+            await settle_down()
+            renewing.set_result([1])
+            await extending
+            await settle_down()
+
+            assert delivery.expires_at > now() + 590
+            assert s.keeper.keeps(delivery)
+        assert [c.words[-1] for c in s.sent(RENEWAL)] == [LEASE_S * 1000, 600_000]
+
+
+async def test_extend_that_fails_leaves_the_lease_as_it_was():
+    def answer(command):
+        raise Unavailable("redis refused it")
+
+    async with scene(answer) as s:
+        delivery = s.delivery()
+        s.keeper.keep(delivery)
+        before = delivery.vt_ms, delivery.expires_at
+        with pytest.raises(Unavailable):
+            await delivery.extend(600)
+
+        assert (delivery.vt_ms, delivery.expires_at) == before
+        assert s.keeper.keeps(delivery)
+
+
+async def test_extend_to_nothing_inside_a_block_ends_the_renewals():
+    async with scene() as s:
+        delivery = s.delivery()
+        s.keeper.keep(delivery)
+        await delivery.extend(0)
+
+        assert not s.keeper.keeps(delivery)
+
+
+async def test_renewal_that_falls_due_during_close_does_not_break_the_calls_under_way():
+    sending = gate()
+
+    def answer(command):
+        return sending if script(command) == SEND else fine(command)
+
+    async with scene(answer) as s:
+        operation = messages.send(
+            NAMESPACE.queue("jobs"), [b"x"], delay_ms=-1, entropy=bytes(22), channel="w"
+        )
+        call = asyncio.create_task(s.transport.run(operation))
+        await until(lambda: s.sent(SEND))
+        delivery = s.delivery(lease_s=0.3)
+        s.keeper.keep(delivery)
+        closing = asyncio.create_task(s.transport.aclose())
+        await until(lambda: not s.keeper._running)
+        sending.set_result([[b"0" * 32]])
+        await closing
+
+        assert await call == ["0" * 32]
+
+
+async def stock_of(s, *bodies, size=5):
+    """Return a stock that holds messages, and those messages."""
+    held = [s.delivery(body=body) for body in bodies]
+    batches = [held]
+
+    async def receive(count):
+        return batches.pop() if batches else await gate()
+
+    stock = Stock(receive, s.origin(), size)
+    s.transport.spawn(stock.fill)
+    await until(lambda: len(stock._held) == len(held))
+    return stock, held
+
+
+async def test_message_that_waits_in_the_stock_is_kept():
+    async with scene() as s:
+        stock, held = await stock_of(s, b"a", b"b")
+
+        assert all(map(s.keeper.keeps, held))
+        stock.close()
+
+
+async def test_message_that_is_taken_from_the_stock_is_no_longer_kept():
+    async with scene() as s:
+        stock, held = await stock_of(s, b"a", b"b")
+        await stock.take()
+
+        assert [s.keeper.keeps(d) for d in held] == [False, True]
+        stock.close()
+
+
+async def test_message_lost_while_it_waits_in_the_stock_is_not_handed_out():
+    async with scene() as s:
+        stock, held = await stock_of(s, b"a", b"b")
+        held[0].lost()
+
+        assert (await stock.take()).body == b"b"
+        stock.close()
+
+
+async def test_message_given_back_from_the_stock_is_no_longer_kept():
+    async with scene() as s:
+        stock, held = await stock_of(s, b"a", b"b")
+        await asyncio.wait(stock.close())
+
+        assert not any(map(s.keeper.keeps, held))
+        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
