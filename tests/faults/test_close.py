@@ -260,9 +260,7 @@ async def test_iteration_ends_with_an_error_when_the_right_to_receive_is_revoked
 ):
     with EmbeddedServer.acquire(tmp_path / "data") as server:
         async with Redis.from_url(server.url) as admin:
-            await admin.execute_command(
-                "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"
-            )
+            await admin.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
             options = Options(poll_base=0.02, poll_cap=0.02)
             async with RSMQ(f"unix://app:pw@{server.socket}", options=options) as rsmq:
                 queue = await rsmq.create_queue("jobs")

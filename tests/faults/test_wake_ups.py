@@ -49,8 +49,8 @@ async def looked(queue):
     """Wait until the look that follows a subscription is over: the next one is far away."""
 
     async def far():
-        receiver = queue._receiver
-        return not receiver._woken and receiver._due > asyncio.get_running_loop().time() + 10
+        receiver, soon = queue._receiver, asyncio.get_running_loop().time() + 10
+        return receiver._waiters and not receiver._woken and receiver._due > soon
 
     await until(far)
 
@@ -167,23 +167,55 @@ async def test_message_sent_while_the_wake_up_connection_is_down_is_seen_when_it
         assert (await waiting).text == "x"
 
 
+async def test_queue_that_nobody_waits_on_any_more_is_no_longer_listened_for(
+    patient, raw, ns, monkeypatch
+):
+    monkeypatch.setattr("aiorsmq_ng.receiver._LINGER_S", 0.01)
+    a, b = await patient.create_queue("a"), await patient.create_queue("b")
+    staying, leaving = (asyncio.create_task(q.receive(wait=100)) for q in (a, b))
+    await listening(raw, ns, "a", "b")
+    await leave(leaving)
+
+    async def quiet():
+        return (await raw.pubsub_numsub(f"{ns}:b:ng:wake"))[0][1] == 0
+
+    await until(quiet)
+    assert (await raw.pubsub_numsub(f"{ns}:a:ng:wake"))[0][1] == 1
+    await leave(staying)
+
+
+async def test_wake_up_connection_is_closed_when_nobody_waits_any_more(
+    patient, raw, ns, monkeypatch
+):
+    monkeypatch.setattr("aiorsmq_ng.receiver._LINGER_S", 0.01)
+    queue = await patient.create_queue("jobs")
+    waiting = asyncio.create_task(queue.receive(wait=100))
+    await listening(raw, ns, "jobs")
+    await leave(waiting)
+
+    async def closed():
+        return not await raw.client_list(_type="pubsub")
+
+    await until(closed)
+
+
 async def test_silent_wake_up_connection_is_given_up_and_made_anew(
     proxied, raw, ns, server_url, monkeypatch
 ):
     monkeypatch.setattr("aiorsmq_ng.transport.adapter._SILENCE_S", 0.1)
     proxy, rsmq = proxied
     queue = await rsmq.create_queue("jobs")
+    for_calls = set(proxy._writers)
     waiting = asyncio.create_task(queue.receive(wait=100))
     await listening(raw, ns, "jobs")
     await looked(queue)
     before = proxy.connections
-    proxy.swallow_replies = True
+    proxy._doomed |= proxy._writers - for_calls
 
     async def made_anew():
         return proxy.connections > before
 
     await until(made_anew)
-    proxy.swallow_replies = False
     async with RSMQ(server_url, ns=ns) as other:
         await other.queue("jobs").send("x")
     async with asyncio.timeout(15):
