@@ -130,6 +130,8 @@ class RSMQ:
         ``async with message`` that raises gives it back with a growing delay. *vt* is the lease
         for receives through this handle that name none.
         """
+        if dead_letter == name:
+            raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue")
         origin = Origin(
             keys=self._keys(name),
             transport=self._transport,

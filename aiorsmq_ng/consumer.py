@@ -130,18 +130,27 @@ class Stock:
     async def take_many(self, count: int, wait_s: float) -> list[Delivery]:
         """Return *count* messages, or those that came within *wait_s* after the first.
 
-        Their leases are kept while they gather. Cancelled, they go back into the stock.
+        Their leases are kept on. Cancelled, they go back into the stock.
         """
-        taken = [await self.take()]
+        taken: list[Delivery] = []
         try:
+            await self._gather(taken, 1)
             with anyio.move_on_after(wait_s):
-                while len(taken) < count:
-                    self._keeper.keep(taken[-1])
-                    taken.append(await self.take())
+                await self._gather(taken, count)
         except BaseException:
-            self._held.extendleft(reversed(taken))
+            self.put_back(taken)
             raise
-        return [delivery for delivery in taken if not delivery.lease_lost]
+        return taken
+
+    async def _gather(self, taken: list[Delivery], count: int) -> None:
+        while len(taken) < count:
+            taken.append(await self.take())
+            self._keeper.keep(taken[-1])
+
+    def put_back(self, deliveries: list[Delivery]) -> None:
+        """Take back messages that nobody has begun to work on."""
+        self._held.extendleft(reversed(deliveries))
+        self._arrived.set()
 
     def close(self) -> list[asyncio.Future[Any]]:
         """Stop filling and give everything back; return what is under way for that."""

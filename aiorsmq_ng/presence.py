@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 from collections import Counter
+from contextlib import suppress
 
 import anyio
 
@@ -67,12 +68,11 @@ class Presence:
                     await self._changed.wait()
                     # Consumers often start together; tell of them together.
                     await anyio.sleep(0.05)
-        except Unavailable:
-            pass  # the client is being closed
         finally:
             self._running = False
 
     def _say(self, keys: QueueKeys) -> None:
         holding = [x.id for x in self._keeper.kept() if x.queue == keys.queue][:_MOST_IDS]
         said = queues.announce(keys, self.name, self._consumers[keys], holding)
-        self._transport.submit(said)
+        with suppress(Unavailable):  # a closed client has nothing more to say
+            self._transport.submit(said)

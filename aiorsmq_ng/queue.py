@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from .codec import Codec, to_body
 from .consumer import Consumer
 from .delivery import Delivery, Named, Origin
-from .errors import InvalidValue, NoAttributeSupplied
+from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound
 from .ids import SUFFIX_LENGTH
 from .models import Message, PendingMessage, QueueAttributes, QueueStats
 from .protocol import inspection, limits, messages, queues, recovery
@@ -233,15 +233,21 @@ class Queue:
         atomic: interrupted at any point, every message is in exactly one of the two queues.
         Returns how many were moved.
         """
-        source = self.dead_letter if source is None else source
-        name = source if isinstance(source, str) else source.name
+        given = self.dead_letter if source is None else source
+        name = given if isinstance(given, str) else given.name
         keys = self.origin.sibling(name)
         if keys.queue == self.name:
             raise InvalidValue(f"messages of queue {name!r} cannot be moved into itself")
         if rate is not None and not rate > 0:
             raise InvalidValue(f"rate must be more than 0 messages per second, not {rate!r}")
         most = None if count is None else limits.check_count(count)
-        return await redrive(self.origin, keys, most, where, rate)
+        try:
+            return await redrive(self.origin, keys, most, where, rate)
+        except QueueNotFound as error:
+            # Nothing was ever rejected.
+            if source is None and error.queue == keys.queue:
+                return 0
+            raise
 
     async def purge(self, *, leased: bool = False) -> int:
         """Remove the messages that nobody holds, or with *leased* all; return their number.

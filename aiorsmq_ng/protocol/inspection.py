@@ -16,9 +16,9 @@ def reason(keys: QueueKeys, id: str) -> Operation[str | None]:
     """Read why a message was rejected into this queue."""
     return Operation(
         script=load("reason"),
-        keys=(keys.reason(id),),
-        args=(),
-        parse=lambda reply: None if reply[0] is None else reply[0].decode(errors="replace"),
+        keys=(keys.reason(id), keys.hash),
+        args=(id,),
+        parse=lambda reply: reply[0].decode(errors="replace") if reply else None,
         fail=failures(keys),
         repeatable=True,
     )

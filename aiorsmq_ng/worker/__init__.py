@@ -1,6 +1,7 @@
 """Workers: handlers by decorator, run with bounded concurrency until told to stop."""
 
-from .routes import Handler, Middleware, Next
-from .worker import Worker, WorkerHealth
+from .health import WorkerHealth
+from .routes import FailureHook, Handler, Hook, Middleware, Next
+from .worker import Worker
 
-__all__ = ["Handler", "Middleware", "Next", "Worker", "WorkerHealth"]
+__all__ = ["FailureHook", "Handler", "Hook", "Middleware", "Next", "Worker", "WorkerHealth"]

@@ -11,7 +11,7 @@ from typing import Any
 from ..codec import Codec
 from ..delivery import Delivery
 from ..errors import InvalidValue, LeaseLost, RSMQError
-from .routes import Middleware, Route
+from .routes import FailureHook, Middleware, Route
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
@@ -41,6 +41,7 @@ class Job:
         route: Route,
         batch: list[Delivery],
         middleware: Sequence[Middleware],
+        on_failure: Sequence[FailureHook],
         codec: Codec,
         tally: Tally,
     ) -> None:
@@ -48,10 +49,12 @@ class Job:
         self.stuck = False
         self._batch = batch
         self._middleware = middleware
+        self._on_failure = on_failure
         self._codec = codec
         self._tally = tally
         self._handling: asyncio.Task[Any] | None = None
         self._reason: str | None = None
+        self._interrupted = asyncio.Event()
 
     def start(self, on_end: Callable[[Job], None]) -> None:
         """Begin; *on_end* is called when the handler has ended."""
@@ -80,7 +83,7 @@ class Job:
 
     def _lost(self) -> None:
         self._reason = "the lease was lost"
-        self.cancel()
+        self._interrupted.set()
 
     async def _run(self) -> None:
         try:
@@ -90,13 +93,13 @@ class Job:
             reason = str(misfit)[:500]
             await self._settle_all(lambda delivery: delivery.reject(reason))
             self._tally.rejected += len(self._batch)
-            self._note(misfit)
+            await self._note(misfit)
             return
         self._handling = asyncio.create_task(self._handle(arguments))
         error = await self._outcome(self._handling)
         if error is None:
-            await self._settle_all(lambda delivery: delivery.ack())
-            self._tally.done += len(self._batch)
+            settled = await self._settle_all(lambda delivery: delivery.ack())
+            self._tally.done += settled
         else:
             await self._failed(error)
 
@@ -115,9 +118,17 @@ class Job:
 
     async def _outcome(self, handling: asyncio.Task[Any]) -> BaseException | None:
         """Wait for the handler, cancel it when its time is over, and return what it raised."""
-        await asyncio.wait([handling], timeout=self.route.timeout)
+        interrupted = asyncio.ensure_future(self._interrupted.wait())
+        try:
+            await asyncio.wait(
+                [handling, interrupted],
+                timeout=self.route.timeout,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            interrupted.cancel()
         if not handling.done():
-            self._reason = f"it took longer than {self.route.timeout:g} s"
+            self._reason = self._reason or f"it took longer than {self.route.timeout:g} s"
             handling.cancel()
             await asyncio.wait([handling], timeout=_CANCEL_S)
             if not handling.done():
@@ -133,15 +144,18 @@ class Job:
 
     async def _failed(self, error: BaseException) -> None:
         retry = self.route.retry
-        await self._settle_all(lambda delivery: delivery.fail(error))
+        gone = sum(retry.gives_up(d.rc) for d in self._batch if not d.settled)
+        settled = await self._settle_all(lambda delivery: delivery.fail(error))
         if isinstance(error, Exception):
-            gone = sum(retry.gives_up(delivery.rc) for delivery in self._batch)
             self._tally.rejected += gone
-            self._tally.failed += len(self._batch) - gone
-            self._note(error)
+            self._tally.failed += settled - gone
+            await self._note(error)
 
-    async def _settle_all(self, settle: Callable[[Delivery], Any]) -> None:
-        """Settle what the handler did not settle itself; all at once, so that calls are shared."""
+    async def _settle_all(self, settle: Callable[[Delivery], Any]) -> int:
+        """Settle what the handler did not settle itself, and return how many that were.
+
+        All at once, so that they share calls.
+        """
         open_ = [delivery for delivery in self._batch if not delivery.settled]
         outcomes = await asyncio.gather(*(settle(d) for d in open_), return_exceptions=True)
         self._drop()
@@ -152,13 +166,14 @@ class Job:
                 logger.error("message %s could not be settled: %s", delivery.id, outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
+        return len(open_)
 
     def _drop(self) -> None:
         for delivery in self._batch:
             delivery.on_lost = None
             delivery.origin.keeper.drop(delivery)
 
-    def _note(self, error: BaseException) -> None:
+    async def _note(self, error: BaseException) -> None:
         first = self._batch[0]
         self._tally.last_error = f"{type(error).__name__}: {error}"[:500]
         logger.warning(
@@ -166,3 +181,9 @@ class Job:
             self.route.name, first.id, first.queue, first.rc, type(error).__name__,
             exc_info=None if isinstance(error, InvalidValue) else error,
         )  # fmt: skip
+        for hook in self._on_failure:
+            for delivery in self._batch:
+                try:
+                    await hook(delivery, error)
+                except Exception:
+                    logger.exception("a failure hook failed itself")

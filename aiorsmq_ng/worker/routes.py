@@ -20,6 +20,10 @@ Handler = Callable[..., Awaitable[Any]]
 Next = Callable[[], Awaitable[Any]]
 #: Wraps the handling of one message (or of a batch, given its first message).
 Middleware = Callable[[Delivery, Next], Awaitable[Any]]
+#: Called when the worker starts or stops.
+Hook = Callable[[], Awaitable[Any]]
+#: Called with a message and what its handling raised.
+FailureHook = Callable[[Delivery, BaseException], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,6 @@ class Route:
     #: Batches: messages per call, and how long to wait for them after the first.
     size: int = 0
     wait: float = 0.0
-    create: bool = True
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:
@@ -45,7 +48,13 @@ class Route:
             raise InvalidValue(f"weight must be at least 1, not {self.weight!r}")
         if not inspect.iscoroutinefunction(self.handler):
             raise InvalidValue(f"handler {_name(self.handler)} must be an async function")
-        parameters(self.handler)
+        wanted = parameters(self.handler)
+        if self.size and wanted != [Delivery]:
+            raise InvalidValue(
+                f"batch handler {self.name} must take one argument: a list of deliveries"
+            )
+        if self.dead_letter == self.queue:
+            raise InvalidValue(f"queue {self.queue!r} cannot be its own dead-letter queue")
 
     @property
     def name(self) -> str:

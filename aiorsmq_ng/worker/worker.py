@@ -9,7 +9,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
@@ -20,47 +19,14 @@ from ..delivery import Delivery
 from ..errors import InvalidValue, QueueExists
 from ..protocol.limits import MAX_SECONDS
 from ..retry import Retry
+from .health import Slots, State, WorkerHealth
 from .jobs import Job, Tally
-from .routes import Handler, Middleware, Route, Served
+from .routes import FailureHook, Handler, Hook, Middleware, Route, Served
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
-State = Literal["new", "running", "paused", "draining", "stopped"]
 #: How long a cancelled handler may take to end before the worker leaves it behind.
 _CANCEL_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerHealth:
-    """A worker at one moment."""
-
-    state: State
-    #: Handlers running now, and those that do not end although they were cancelled.
-    running: int
-    stuck: int
-    #: Messages since the start: done, given back for another try, moved to the dead letters.
-    done: int
-    failed: int
-    rejected: int
-    last_error: str | None
-
-
-@dataclass(slots=True)
-class _Slots:
-    """Room for so many handlers at a time."""
-
-    free: int
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def take(self) -> None:
-        while self.free <= 0:
-            self.changed.clear()
-            await self.changed.wait()
-        self.free -= 1
-
-    def give(self) -> None:
-        self.free += 1
-        self.changed.set()
 
 
 class Worker:
@@ -94,9 +60,12 @@ class Worker:
         self._order = order
         self._routes: list[Route] = []
         self._middleware: list[Middleware] = []
+        self._on_start: list[Hook] = []
+        self._on_stop: list[Hook] = []
+        self._on_failure: list[FailureHook] = []
         self._tally = Tally()
         self._jobs: set[Job] = set()
-        self._slots = _Slots(concurrency)
+        self._slots = Slots(concurrency)
         self._intake: anyio.CancelScope | None = None
         self._left_behind = 0
         self._state: State = "new"
@@ -183,6 +152,24 @@ class Worker:
         self._middleware.append(function)
         return function
 
+    def on_start(self, function: Hook) -> Hook:
+        """Register a coroutine function that is called before the first message is taken."""
+        self._on_start.append(function)
+        return function
+
+    def on_stop(self, function: Hook) -> Hook:
+        """Register a coroutine function that is called when the last handler has ended."""
+        self._on_stop.append(function)
+        return function
+
+    def on_failure(self, function: FailureHook) -> FailureHook:
+        """Register a coroutine function that is called with each message that failed, and why.
+
+        Also for a body that does not decode, which no handler and no middleware ever sees.
+        """
+        self._on_failure.append(function)
+        return function
+
     @property
     def health(self) -> WorkerHealth:
         """What the worker is doing."""
@@ -234,12 +221,16 @@ class Worker:
                 if self._own:
                     await self.rsmq.open()
                 served = [await self._open(route) for route in self._routes]
+                for hook in self._on_start:
+                    await hook()
                 while self._state in ("running", "paused"):
                     await self._serve(served)
                 await self._drain()
             finally:
                 self._state = "stopped"
                 await self._abandon()
+                for hook in self._on_stop:
+                    await hook()
                 if self._own:
                     with anyio.CancelScope(shield=True):
                         await self.rsmq.aclose()
@@ -303,16 +294,14 @@ class Worker:
             tasks.start_soon(stock.fill)
             try:
                 while True:
-                    await self._slots.take()
+                    # First the messages, then the slot: who has nothing to do holds no slot.
+                    batch = await stock.take_many(size or 1, served[0].route.wait)
                     try:
-                        batch = await stock.take_many(size or 1, served[0].route.wait)
+                        await self._slots.take()
                     except BaseException:
-                        self._slots.give()
+                        stock.put_back(batch)
                         raise
-                    if batch:
-                        self._start(routes[batch[0].queue], batch)
-                    else:
-                        self._slots.give()
+                    self._start(routes[batch[0].queue], batch)
             finally:
                 if going := stock.close():
                     with anyio.CancelScope(shield=True):
@@ -329,7 +318,7 @@ class Worker:
         return sorted(served, key=lambda s: -(random.random() ** (1 / s.route.weight)))  # noqa: S311
 
     def _start(self, route: Route, batch: list[Delivery]) -> None:
-        job = Job(route, batch, self._middleware, self.rsmq.codec, self._tally)
+        job = Job(route, batch, self._middleware, self._on_failure, self.rsmq.codec, self._tally)
         self._jobs.add(job)
         job.start(on_end=self._ended)
 

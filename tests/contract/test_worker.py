@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Message, Retry, Worker
+from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Message, QueueNotFound, Retry, Worker
 
 QUICK = Retry(3, base=0.01, cap=0.02)
 
@@ -632,6 +632,89 @@ async def test_redrive_interrupted_leaves_every_message_in_one_queue(rsmq, queue
     assert not here & there
 
 
+async def test_redrive_without_any_dead_letters_moves_nothing(rsmq, queue):
+    assert await queue.redrive() == 0
+    with pytest.raises(QueueNotFound):
+        await queue.redrive("nope")
+
+
+async def test_reason_of_an_earlier_life_does_not_stick(rsmq):
+    await rsmq.create_queue("jobs")
+    queue = rsmq.queue("jobs", retry=Retry(1))
+    id = await queue.send("x")
+    await (await queue.receive()).reject("first life")
+    dead = rsmq.queue("jobs-dead")
+    assert await dead.reason(id) == "first life"
+    await (await dead.receive()).release()
+    assert await dead.reason(id) == "first life"
+    await asyncio.sleep(0.002)  # the next life begins in another millisecond
+    await queue.redrive()
+    await queue.receive(vt=0)
+    assert await queue.receive() is None  # received too often: moved by the script
+    assert [m.id for m in await dead.peek()] == [id]
+    assert await dead.reason(id) is None
+
+
+async def test_queue_cannot_be_its_own_dead_letter_queue(rsmq):
+    with pytest.raises(InvalidValue, match="its own dead-letter queue"):
+        rsmq.queue("jobs", dead_letter="jobs")
+    with pytest.raises(InvalidValue, match="its own dead-letter queue"):
+
+        @Worker(rsmq).handler("jobs", dead_letter="jobs")
+        async def handle(body: str) -> None: ...
+
+
+async def test_idle_queue_holds_no_slot(rsmq, work):
+    seen = []
+    worker = Worker(rsmq, concurrency=1)
+
+    @worker.handler("idle")
+    async def idle(body: str) -> None: ...
+
+    @worker.batch_handler("bulk", size=2, wait=0.05)
+    async def bulk(batch: list[Delivery]) -> None:
+        seen.extend(m.text for m in batch)
+
+    queue = await rsmq.create_queue("bulk")
+    task = work(worker)
+    await queue.send_many(list("abc"))
+    await until(lambda: len(seen) == 3)
+    await stopped(worker, task)
+
+
+async def test_hooks_are_called_around_the_work_and_for_failures(rsmq, work):
+    log = []
+    worker = Worker(rsmq)
+
+    @worker.on_start
+    async def begin() -> None:
+        log.append("start")
+
+    @worker.on_stop
+    async def end() -> None:
+        log.append("stop")
+
+    @worker.on_failure
+    async def failed(message, error) -> None:
+        log.append((message.text, type(error).__name__))
+        raise KeyError("the hook itself")
+
+    @worker.handler("jobs", retry=Retry(1))
+    async def handle(order: Order) -> None:
+        raise RuntimeError
+
+    queue = await rsmq.create_queue("jobs")
+    await queue.send("junk")
+    await queue.send({"number": 1})
+    task = work(worker)
+    await until(lambda: worker.health.rejected == 2)
+    await until(lambda: len(log) == 3)
+    await stopped(worker, task)
+
+    assert (log[0], log[-1]) == ("start", "stop")
+    assert set(log[1:-1]) == {("junk", "InvalidValue"), ('{"number":1}', "RuntimeError")}
+
+
 async def test_redrive_leaves_leased_dead_letters_alone(rsmq, queue):
     await queue.send_many(["a", "b"])
     for message in await queue.receive_many(2):
@@ -665,6 +748,10 @@ def test_worker_that_makes_no_sense_is_refused(rsmq):
         Worker(rsmq, order="random")
     with pytest.raises(InvalidValue, match="at least 1"):
         worker.batch_handler("jobs", size=0, wait=1)
+    with pytest.raises(InvalidValue, match="a list of deliveries"):
+
+        @worker.batch_handler("jobs", size=2, wait=1)
+        async def numbers(batch: list[int]) -> None: ...
 
     @worker.handler("jobs")
     async def fine(body: str) -> None: ...

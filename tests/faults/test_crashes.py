@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from aiorsmq_ng import Delivery
+from aiorsmq_ng import RSMQ, Delivery, Options
 
 from ..support import crash_worker
 
@@ -108,17 +108,20 @@ async def test_stopped_process_cannot_ack_after_its_lease(rsmq, queue, server_ur
     assert (await queue.attributes()).msgs == 0
 
 
-async def test_fifty_messages_with_prefetch_ten_never_wait_for_the_poll(rsmq, queue, raw):
-    """Rmq sleeps between its fetches; here nothing but the messages decides the pace."""
-    await queue.send_many([str(i) for i in range(50)])
-    seen = []
-    async with queue.consume(prefetch=10) as consumer:
-        async for message in consumer:
-            async with message:
-                seen.append(message.text)
-            if len(seen) == 50:
-                break
+async def test_fifty_messages_with_prefetch_ten_never_wait_for_the_poll(server_url, ns):
+    """A look that slept between fetches (as rmq does) would take a minute here."""
+    options = Options(poll_base=60, poll_cap=60)
+    async with RSMQ(server_url, ns=ns, options=options) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        await queue.send_many([str(i) for i in range(50)])
+        seen = []
+        async with asyncio.timeout(30), queue.consume(prefetch=10) as consumer:
+            async for message in consumer:
+                async with message:
+                    seen.append(message.text)
+                if len(seen) == 50:
+                    break
 
-    assert sorted(map(int, seen)) == list(range(50))
-    attributes = await queue.attributes()
-    assert (attributes.msgs, attributes.leased) == (0, 0)
+        assert sorted(map(int, seen)) == list(range(50))
+        attributes = await queue.attributes()
+        assert (attributes.msgs, attributes.leased) == (0, 0)

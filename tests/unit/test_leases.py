@@ -261,6 +261,19 @@ async def test_ack_does_not_wait_for_the_renewal_under_way():
         assert delivery.settled
 
 
+async def test_renewal_that_is_answered_after_the_ack_tells_nobody_of_a_lost_lease():
+    renewing = gate()
+    async with scene(lambda c: renewing if script(c) == RENEWAL else fine(c)) as s:
+        delivery = s.due()
+        s.keeper.keep(delivery)
+        await until(lambda: s.sent(RENEWAL))
+        await delivery.ack()
+        renewing.set_result([0])  # the message is gone, as it should be
+        await settle_down()
+
+        assert not delivery.lease_lost
+
+
 async def test_extend_decides_the_length_and_the_end_of_the_lease():
     async with scene() as s:
         delivery = s.delivery()

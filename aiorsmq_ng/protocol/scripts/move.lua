@@ -44,7 +44,7 @@ redis.call('HSET', target_hash, id, body, 'totalsent', string.format('%.0f', sen
 if keep then
   redis.call('HSET', target_hash, id .. ':rc', rc, id .. ':fr', fr)
 end
-if ARGV[8] ~= '' then redis.call('SET', reason, ARGV[8], 'EX', ARGV[9]) end
+if ARGV[8] ~= '' then redis.call('SET', reason, fr .. ' ' .. ARGV[8], 'EX', ARGV[9]) end
 redis.call('ZREM', zset, id)
 redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
 redis.pcall('HDEL', deliveries, id)
