@@ -76,6 +76,7 @@ class Receiver:
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
+                self._changed.set()
         # The wait may have ended in the very moment in which a message came.
         return waiter.future.result() if _served(waiter) else received
 

@@ -16,7 +16,7 @@ import uuid
 
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ
+from aiorsmq_ng import RSMQ, Options
 from aiorsmq_ng.embedded import EmbeddedServer
 
 
@@ -58,7 +58,27 @@ async def measure(url: str, settle_s: float, watch_s: float, messages: int) -> N
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await consumers.delete_queue("jobs")
+        await prefetched(url, ns)
     await probe.aclose()
+
+
+async def prefetched(url: str, ns: str, rounds: int = 7) -> None:
+    """Time 50 messages with prefetch 10; a client that sleeps between fetches takes seconds."""
+    taken = []
+    async with RSMQ(url, ns=ns, options=Options(poll_cap=1.0)) as rsmq:
+        queue = await rsmq.create_queue("fifty")
+        for _ in range(rounds):
+            await queue.send_many(["x"] * 50)
+            started, seen = time.perf_counter(), 0
+            async with queue.consume(prefetch=10) as consumer:
+                async for message in consumer:
+                    await message.ack()
+                    seen += 1
+                    if seen == 50:
+                        break
+            taken.append(time.perf_counter() - started)
+        await rsmq.delete_queue("fifty")
+    print(f"50 messages, prefetch 10, poll cap 1 s: median {statistics.median(taken):.3f} s")
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ _TRY_LATER_WORDS = (
 _ACROSS_SLOTS = ("CROSSSLOT", "same slot", "same key slot", "non local")
 _NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
 #: Seconds of silence after which a wake-up connection is pinged, and then given up.
-_SILENCE_S = 15.0
+_SILENCE_S = 10.0
 
 #: Called when the server cannot be reached, to bring it back if it is ours.
 Revive = Callable[[], Awaitable[None]]
@@ -219,11 +219,13 @@ class ConnectionListener:
                 await connection.disconnect(nowait=True)
 
     async def _send(self, *words: str) -> None:
-        with mapped_errors():
+        # A handshake whose reply is lost would otherwise be waited for without end.
+        with mapped_errors(), anyio.fail_after(_SILENCE_S):
             if self._connection is None:
                 self._connection = self._make()
                 await self._connection.connect()  # type: ignore[no-untyped-call]
-            await self._connection.send_packed_command(pack_command(words), check_health=False)  # type: ignore[arg-type]
+            packed = pack_command(words)  # type: ignore[arg-type]
+            await self._connection.send_packed_command(packed, check_health=False)
 
 
 class mapped_errors:  # noqa: N801 - reads as a statement

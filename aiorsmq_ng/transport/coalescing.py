@@ -298,6 +298,8 @@ class Transport:
             code = reply.decode()
             self._fail_all(batch, lambda operation: operation.fail(code))
         elif batch[0].operation.merge:
+            if len(reply) != len(batch):
+                raise ValueError(f"{len(reply)} replies for {len(batch)} operations")
             for waiting, part in zip(batch, reply, strict=True):
                 self._settle(waiting, part)
         else:
@@ -306,8 +308,12 @@ class Transport:
     def _settle(self, waiting: Waiting, reply: Reply) -> None:
         try:
             result = waiting.operation.parse(reply)
-        except Exception as error:
+        except RSMQError as error:
             waiting.fail(error)
+            return
+        except Exception:
+            logger.exception("a reply could not be read; please report it")
+            waiting.fail(waiting.operation.lost("the reply could not be read", executed=None))
             return
         if waiting.future.cancelled():
             self.undo(waiting.operation, result)

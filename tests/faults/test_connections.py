@@ -1,6 +1,7 @@
 """Connections: none leaks, none out of step is used, and one bad call is one bad call."""
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -9,7 +10,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 
 from aiorsmq_ng import RSMQ, Options, QueueFull, RSMQError, Unavailable
 from aiorsmq_ng.embedded import EmbeddedServer
-from aiorsmq_ng.protocol import messages, queues
+from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.protocol.messages import Intake
 from aiorsmq_ng.protocol.scripts import load
@@ -249,17 +250,19 @@ async def test_busy_queue_lines_up_again_behind_the_others():
 
 
 async def test_call_that_waited_out_its_deadline_in_line_is_not_made():
-    async with running(
-        lambda _: asyncio.get_running_loop().create_future(), deadline_s=0.1, connections=1
-    ) as (driver, transport):
-        hanging = asyncio.create_task(transport.run(queues.attributes(KEYS)))
-        while not driver.commands:
-            await asyncio.sleep(0)
-        with pytest.raises(Unavailable) as caught:
-            await transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1))
-        await asyncio.gather(hanging, return_exceptions=True)
+    def answer(command):
+        time.sleep(0.2)  # the loop stands still, and with it the line
+        return echo(command)
 
-    assert caught.value.executed is False
+    async with running(answer, deadline_s=0.1, connections=1) as (driver, transport):
+        _, late = await asyncio.gather(
+            transport.run(send()),
+            transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1)),
+            return_exceptions=True,
+        )
+
+    assert isinstance(late, Unavailable)
+    assert late.executed is False
     assert not [c for c in driver.commands if c.words[1] == load("receive").sha]
 
 

@@ -167,11 +167,17 @@ async def test_message_sent_while_the_wake_up_connection_is_down_is_seen_when_it
         assert (await waiting).text == "x"
 
 
-async def test_queue_that_nobody_waits_on_any_more_is_no_longer_listened_for(
-    patient, raw, ns, monkeypatch
-):
+@pytest.fixture
+async def forgetful(server_url, ns, monkeypatch):
+    """A client that notices soon when nobody waits any more."""
     monkeypatch.setattr("aiorsmq_ng.receiver._LINGER_S", 0.01)
-    a, b = await patient.create_queue("a"), await patient.create_queue("b")
+    options = Options(poll_base=0.05, poll_cap=0.05)
+    async with RSMQ(server_url, ns=ns, options=options) as rsmq:
+        yield rsmq
+
+
+async def test_queue_that_nobody_waits_on_any_more_is_no_longer_listened_for(forgetful, raw, ns):
+    a, b = await forgetful.create_queue("a"), await forgetful.create_queue("b")
     staying, leaving = (asyncio.create_task(q.receive(wait=100)) for q in (a, b))
     await listening(raw, ns, "a", "b")
     await leave(leaving)
@@ -184,11 +190,8 @@ async def test_queue_that_nobody_waits_on_any_more_is_no_longer_listened_for(
     await leave(staying)
 
 
-async def test_wake_up_connection_is_closed_when_nobody_waits_any_more(
-    patient, raw, ns, monkeypatch
-):
-    monkeypatch.setattr("aiorsmq_ng.receiver._LINGER_S", 0.01)
-    queue = await patient.create_queue("jobs")
+async def test_wake_up_connection_is_closed_when_nobody_waits_any_more(forgetful, raw, ns):
+    queue = await forgetful.create_queue("jobs")
     waiting = asyncio.create_task(queue.receive(wait=100))
     await listening(raw, ns, "jobs")
     await leave(waiting)

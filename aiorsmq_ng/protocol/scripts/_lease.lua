@@ -14,6 +14,7 @@ local function lease(zset, hash, deliveries, parts, dead)
   if unfit then return unfit end
   local taken = take(wanted, dead and function(id, body, rc, fr)
     if rc <= dead.limit then return false end
+    spend()
     bury(dead, id, body, rc - 1, fr, maxsize)
     redis.call('ZREM', zset, id)
     redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
@@ -21,6 +22,7 @@ local function lease(zset, hash, deliveries, parts, dead)
     return true
   end)
   if dead then close(dead) end
+  if #taken > 0 then spend() end
 
   local replies, scores, fields, again, served = {}, {}, {}, {}, 0
   local function flush()

@@ -30,6 +30,7 @@ if not keep and maxsize >= 0 and #body > maxsize then
   return {'messageTooLong', #body, maxsize}
 end
 -- @include spend
+spend()
 if missing then
   redis.call('SADD', index, target)
   local defaults = {vt = 30, delay = 0, maxsize = redis.call('HGET', hash, 'maxsize') or 65536}

@@ -10,6 +10,7 @@ local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local wanted = 0
 for at = 1, #ARGV do wanted = wanted + tonumber(ARGV[at]) end
 -- @include spend
+spend()
 local taken = take(wanted)
 
 local replies, served = {}, 0

@@ -7,6 +7,7 @@ local zset, hash, channel = KEYS[1], KEYS[2], ARGV[1]
 -- @include clock
 -- @include fence
 -- @include spend
+spend()
 local receipts = {}
 for at = 2, #ARGV, 4 do
   for i = at, at + 2 do receipts[#receipts + 1] = ARGV[i] end
