@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Queue
 
-from .support.servers import test_server
+from .support.servers import running_server
 
 _used = pytest.StashKey[str]()
 
@@ -18,7 +18,7 @@ _used = pytest.StashKey[str]()
 @pytest.fixture(scope="session")
 def server_url(pytestconfig: pytest.Config) -> Iterator[str]:
     """URL of the server that the tests of this run share."""
-    with test_server() as (url, kind):
+    with running_server() as (url, kind):
         pytestconfig.stash[_used] = kind
         yield url
 

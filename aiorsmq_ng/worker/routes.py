@@ -36,7 +36,7 @@ class Route:
     dead_letter: str | None
     timeout: float | None
     vt: float | None
-    weight: int
+    weight: int = 1
     #: Batches: messages per call, and how long to wait for them after the first.
     size: int = 0
     wait: float = 0.0

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 
@@ -89,22 +89,14 @@ class Worker:
         raising gives it back by *retry*, and after the last delivery moves it to *dead_letter*
         (``<queue>-dead``). *timeout* cancels the handler. *vt* is the lease, renewed meanwhile.
         """
-
-        def register(function: Handler) -> Handler:
-            self._add(
-                Route(
-                    queue=queue,
-                    handler=function,
-                    retry=retry or Retry(),
-                    dead_letter=dead_letter,
-                    timeout=timeout,
-                    vt=vt,
-                    weight=weight,
-                )
-            )
-            return function
-
-        return register
+        return self._registrar(
+            queue=queue,
+            retry=retry or Retry(),
+            dead_letter=dead_letter,
+            timeout=timeout,
+            vt=vt,
+            weight=weight,
+        )
 
     def batch_handler(
         self,
@@ -126,23 +118,15 @@ class Worker:
         if size < 1 or not wait >= 0:
             raise InvalidValue("a batch has a size of at least 1 and waits at least 0 seconds")
 
-        def register(function: Handler) -> Handler:
-            self._add(
-                Route(
-                    queue=queue,
-                    handler=function,
-                    retry=retry or Retry(),
-                    dead_letter=dead_letter,
-                    timeout=timeout,
-                    vt=vt,
-                    weight=1,
-                    size=size,
-                    wait=wait,
-                )
-            )
-            return function
-
-        return register
+        return self._registrar(
+            queue=queue,
+            retry=retry or Retry(),
+            dead_letter=dead_letter,
+            timeout=timeout,
+            vt=vt,
+            size=size,
+            wait=wait,
+        )
 
     def middleware(self, function: Middleware) -> Middleware:
         """Register a coroutine function that wraps every handler: ``await call_next()`` inside.
@@ -239,10 +223,15 @@ class Worker:
         queues = ", ".join(route.queue for route in self._routes)
         return f"<Worker of {queues or 'no queues'}, {self._state}, {len(self._jobs)} handlers>"
 
-    def _add(self, route: Route) -> None:
-        if any(known.queue == route.queue for known in self._routes):
-            raise InvalidValue(f"queue {route.queue!r} has a handler already")
-        self._routes.append(route)
+    def _registrar(self, **rules: Any) -> Callable[[Handler], Handler]:
+        def register(function: Handler) -> Handler:
+            route = Route(handler=function, **rules)
+            if any(known.queue == route.queue for known in self._routes):
+                raise InvalidValue(f"queue {route.queue!r} has a handler already")
+            self._routes.append(route)
+            return function
+
+        return register
 
     async def _open(self, route: Route) -> Served:
         with suppress(QueueExists):

@@ -38,7 +38,9 @@ async def test_wait_sees_a_message_sent_by_another_client_with_or_without_realti
             await asyncio.sleep(0.2)
             await other.queue("jobs").send("x")
             async with asyncio.timeout(5):
-                await (await waiting).ack()
+                message = await waiting
+            assert message.text == "x"
+            await message.ack()
 
 
 async def test_wait_sees_what_a_silent_foreign_sender_stored(server_url, ns, raw):

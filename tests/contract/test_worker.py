@@ -309,8 +309,10 @@ async def test_batch_of_one_fires_at_once(rsmq, work):
     queue = await rsmq.create_queue("jobs")
     await queue.send("x")
     task = work(worker)
-    await until(lambda: sizes == [1])
+    await until(lambda: sizes)
     await stopped(worker, task)
+
+    assert sizes == [1]
 
 
 async def test_batch_has_an_outcome_per_message(rsmq, work):
@@ -680,6 +682,8 @@ async def test_idle_queue_holds_no_slot(rsmq, work):
     await queue.send_many(list("abc"))
     await until(lambda: len(seen) == 3)
     await stopped(worker, task)
+
+    assert sorted(seen) == ["a", "b", "c"]
 
 
 async def test_hooks_are_called_around_the_work_and_for_failures(rsmq, work):

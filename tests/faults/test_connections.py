@@ -32,18 +32,6 @@ async def proxied(server_url, tmp_path, ns):
         yield proxy, await rsmq.create_queue("jobs"), rsmq
 
 
-@pytest.fixture
-def private_server(tmp_path):
-    with EmbeddedServer.acquire(tmp_path / "data") as server:
-        yield server
-
-
-@pytest.fixture
-async def admin(private_server):
-    async with Redis.from_url(private_server.url) as client:
-        yield client
-
-
 def send(body=b"x", keys=KEYS):
     return messages.send(keys, [body], delay_ms=-1, entropy=bytes(22), channel="w")
 

@@ -5,10 +5,9 @@ import os
 import signal
 
 import pytest
-from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, QueueFull, SendUnknown, Unavailable
-from aiorsmq_ng.embedded import EmbeddedServer, status
+from aiorsmq_ng.embedded import status
 
 from ..support.proxy import fault_proxy
 
@@ -22,18 +21,6 @@ async def proxied(server_url, tmp_path, ns):
         RSMQ(url, ns=ns, options=Options(deadline=1.0, connect_timeout=0.5)) as rsmq,
     ):
         yield proxy, await rsmq.create_queue("jobs"), rsmq
-
-
-@pytest.fixture
-def private_server(tmp_path):
-    with EmbeddedServer.acquire(tmp_path / "data") as server:
-        yield server
-
-
-@pytest.fixture
-async def admin(private_server):
-    async with Redis.from_url(private_server.url) as client:
-        yield client
 
 
 async def test_server_that_is_not_there_is_said_at_open(tmp_path):

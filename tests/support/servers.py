@@ -15,7 +15,7 @@ _IMAGE = "redis:7"
 
 
 @contextmanager
-def test_server() -> Iterator[tuple[str, str]]:
+def running_server() -> Iterator[tuple[str, str]]:
     """Yield (url, what it is): the given one, a container, or else the embedded server.
 
     Never gives up for lack of Docker: an engine that answers is one question, an image that can
