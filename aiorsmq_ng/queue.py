@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable
 
+from . import entropy
 from .codec import Codec, to_body
 from .consumer import Consumer
 from .delivery import Delivery, Named, Origin
@@ -291,7 +291,7 @@ class Queue:
             self._keys,
             [to_body(body, self._codec) for body in bodies],
             delay_ms=limits.optional_ms("delay", delay),
-            entropy=os.urandom(SUFFIX_LENGTH * len(bodies)),
+            entropy=entropy.take(SUFFIX_LENGTH * len(bodies)),
             channel=self.origin.channel(self._keys),
         )
         return await self.origin.transport.run(operation)

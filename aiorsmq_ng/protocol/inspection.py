@@ -8,7 +8,6 @@ from ..models import Message, PendingMessage
 from .keys import QueueKeys
 from .messages import read_id, read_messages
 from .operation import Operation, Reply
-from .queues import failures
 from .scripts import load
 
 
@@ -19,7 +18,7 @@ def reason(keys: QueueKeys, id: str) -> Operation[str | None]:
         keys=(keys.reason(id), keys.hash),
         args=(id,),
         parse=lambda reply: reply[0].decode(errors="replace") if reply else None,
-        fail=failures(keys),
+        fail=keys.failure,
         repeatable=True,
     )
 
@@ -31,7 +30,7 @@ def peek(keys: QueueKeys, start: int, count: int) -> Operation[list[Message]]:
         keys=(keys.zset, keys.hash),
         args=(start, count),
         parse=read_messages,
-        fail=failures(keys),
+        fail=keys.failure,
         repeatable=True,
     )
 
@@ -62,6 +61,6 @@ def pending(keys: QueueKeys, *, skip: int, count: int, at: int) -> Operation[Pen
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=(skip, count, at),
         parse=parse,
-        fail=failures(keys),
+        fail=keys.failure,
         repeatable=True,
     )

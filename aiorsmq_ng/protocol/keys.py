@@ -5,6 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..errors import QueueCorrupt, QueueNotFound, RSMQError
+
+_DAMAGE = {
+    "queueCorrupt": "an attribute or a counter in its hash is not a number",
+    "wrongType": "one of its keys has another type than RSMQ gives it",
+    "scriptFailed": "a script stumbled over what its keys hold",
+}
+
 
 @dataclass(frozen=True)
 class Namespace:
@@ -62,3 +70,9 @@ class QueueKeys:
     def reason(self, id: str) -> str:
         """Key with a TTL: why the message was rejected into this queue."""
         return f"{self.namespace.name}:{self.queue}:ng:reason:{id}"
+
+    def failure(self, code: str) -> RSMQError:
+        """Return the error that a script's code word means for this queue."""
+        if code == QueueNotFound.code:
+            return QueueNotFound(self.queue, self.namespace.name)
+        return QueueCorrupt(self.queue, _DAMAGE.get(code, code))

@@ -10,7 +10,6 @@ from ..ids import SUFFIX_LENGTH, suffixes
 from ..models import Message
 from .keys import QueueKeys
 from .operation import Argument, Operation, Reply
-from .queues import failures
 from .scripts import load
 
 #: How long the reason of a rejection is kept: 14 days.
@@ -76,7 +75,7 @@ def send(
         head=(channel,),
         args=tuple(args),
         parse=parse,
-        fail=failures(keys),
+        fail=keys.failure,
         merge=True,
         weight=len(bodies),
         size=sum(map(len, bodies)),
@@ -122,7 +121,7 @@ def receive(intake: Intake, count: int, *, vt_ms: int) -> Operation[Received]:
         head=intake.limit,
         args=(count, intake.vt_ms if vt_ms < 0 else vt_ms),
         parse=lambda reply: Received(_leased(keys, reply), reply[1]),
-        fail=failures(keys),
+        fail=keys.failure,
         merge=True,
         weight=count,
         undo=give_back,
@@ -140,7 +139,7 @@ def receive_first(intakes: Sequence[Intake], count: int, *, vt_ms: int) -> Opera
 
     def parse(reply: Reply) -> Received:
         if len(reply) == 2:
-            raise failures(intakes[reply[0] - 1].keys)(reply[1].decode())
+            raise intakes[reply[0] - 1].keys.failure(reply[1].decode())
         pairs = iter(reply[1:])
         messages: list[Leased] = []
         for number, rows in zip(pairs, pairs, strict=True):
@@ -152,7 +151,7 @@ def receive_first(intakes: Sequence[Intake], count: int, *, vt_ms: int) -> Opera
         keys=tuple(keys),
         args=tuple(args),
         parse=parse,
-        fail=failures(intakes[0].keys),
+        fail=intakes[0].keys.failure,
         weight=count,
         undo=give_back,
     )
@@ -199,7 +198,7 @@ def pop(keys: QueueKeys, count: int) -> Operation[Popped]:
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=(count,),
         parse=lambda reply: Popped(read_messages(reply[1:]), reply[0] == 0),
-        fail=failures(keys),
+        fail=keys.failure,
         merge=True,
         weight=count,
     )
@@ -215,7 +214,7 @@ def delete(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=tuple(args),
         parse=lambda reply: [id for id, done in zip(ids, reply, strict=True) if done == 1],
-        fail=failures(keys),
+        fail=keys.failure,
         merge=True,
         weight=len(ids),
     )
@@ -228,7 +227,7 @@ def ack(keys: QueueKeys, receipt: Receipt) -> Operation[None]:
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=(1, *receipt),
         parse=lambda reply: _settled(keys, receipt, reply[0]),
-        fail=failures(keys),
+        fail=keys.failure,
         merge=True,
     )
 
@@ -252,7 +251,7 @@ def visibility(
         head=(channel,),
         args=(*(receipt or (id, "", "")), vt_ms),
         parse=parse,
-        fail=failures(keys),
+        fail=keys.failure,
         merge=True,
         repeatable=True,
     )
@@ -285,7 +284,7 @@ def redrive(
         keys=(keys.zset, keys.hash, keys.deliveries, target.zset, target.hash),
         args=(channel, count, *ids),
         parse=lambda reply: [read_id(id) for id in reply],
-        fail=failures(target),
+        fail=target.failure,
     )
 
 
@@ -315,7 +314,7 @@ def _move(
         ),
         args=(*receipt, target.queue, channel, *how),
         parse=parse,
-        fail=failures(target),
+        fail=target.failure,
     )
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import DecodeError, json
 
-from ..errors import QueueCorrupt, QueueNotFound, RSMQError
+from ..errors import QueueCorrupt, QueueNotFound
 from ..models import ConsumerInfo, QueueAttributes, QueueStats
 from . import limits
 from .keys import Namespace, QueueKeys
@@ -19,23 +18,6 @@ from .scripts import load
 ANNOUNCE_S = 10.0
 ALIVE_MS = 35_000
 CONSUMERS_TTL_S = 86_400
-
-_DAMAGE = {
-    "queueCorrupt": "an attribute or a counter in its hash is not a number",
-    "wrongType": "one of its keys has another type than RSMQ gives it",
-    "scriptFailed": "a script stumbled over what its keys hold",
-}
-
-
-def failures(keys: QueueKeys) -> Callable[[str], RSMQError]:
-    """Return the function that turns a script's code word into the error for this queue."""
-
-    def fail(code: str) -> RSMQError:
-        if code == QueueNotFound.code:
-            return QueueNotFound(keys.queue, keys.namespace.name)
-        return QueueCorrupt(keys.queue, _DAMAGE.get(code, code))
-
-    return fail
 
 
 def create(
@@ -52,7 +34,7 @@ def create(
             limits.check_maxsize(maxsize),
         ),
         parse=bool,
-        fail=failures(keys),
+        fail=keys.failure,
     )
 
 
@@ -68,7 +50,7 @@ def delete(keys: QueueKeys) -> Operation[None]:
         keys=(keys.namespace.index, keys.zset, keys.hash, keys.deliveries, keys.consumers),
         args=(keys.queue,),
         parse=parse,
-        fail=failures(keys),
+        fail=keys.failure,
     )
 
 
@@ -84,7 +66,7 @@ def list_all(namespace: Namespace) -> Operation[list[str]]:
         keys=(namespace.index,),
         args=(),
         parse=parse,
-        fail=failures(namespace.queue("QUEUES")),
+        fail=namespace.queue("QUEUES").failure,
         repeatable=True,
     )
 
@@ -117,7 +99,7 @@ def stats(keys: QueueKeys, dead: QueueKeys) -> Operation[QueueStats]:
         try:
             attributes = _attributes(reply[0])
         except (ValueError, OverflowError):
-            raise failures(keys)(QueueCorrupt.code) from None
+            raise keys.failure(QueueCorrupt.code) from None
         rows = iter(reply[2:])
         consumers = (_consumer(*row) for row in zip(rows, rows, rows, strict=True))
         return QueueStats(attributes, reply[1], tuple(sorted(consumers, key=lambda c: c.name)))
@@ -127,7 +109,7 @@ def stats(keys: QueueKeys, dead: QueueKeys) -> Operation[QueueStats]:
         keys=(keys.zset, keys.hash, dead.zset, keys.consumers),
         args=(ALIVE_MS,),
         parse=parse,
-        fail=failures(keys),
+        fail=keys.failure,
         repeatable=True,
     )
 
@@ -140,7 +122,7 @@ def announce(keys: QueueKeys, name: str, consumers: int, holding: list[str]) -> 
         keys=(keys.consumers, keys.hash),
         args=(name, told, CONSUMERS_TTL_S),
         parse=lambda _: None,
-        fail=failures(keys),
+        fail=keys.failure,
         repeatable=True,
     )
 
@@ -152,7 +134,7 @@ def purge(keys: QueueKeys, at: int) -> Operation[tuple[int, int, int]]:
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=(at,),
         parse=lambda reply: (reply[0], reply[1], reply[2]),
-        fail=failures(keys),
+        fail=keys.failure,
     )
 
 
@@ -163,7 +145,7 @@ def purge_all(keys: QueueKeys) -> Operation[int]:
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=(),
         parse=int,
-        fail=failures(keys),
+        fail=keys.failure,
     )
 
 
@@ -174,14 +156,14 @@ def _describing(
         try:
             return _attributes(reply)
         except (ValueError, OverflowError):
-            raise failures(keys)(QueueCorrupt.code) from None
+            raise keys.failure(QueueCorrupt.code) from None
 
     return Operation(
         script=load(script),
         keys=(keys.zset, keys.hash),
         args=args,
         parse=parse,
-        fail=failures(keys),
+        fail=keys.failure,
         repeatable=True,
     )
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from .keys import QueueKeys
 from .messages import Intake, Leased, Received, give_back
 from .operation import Operation, Reply
-from .queues import failures
 from .scripts import load
 
 
@@ -49,7 +48,7 @@ def recover(
         keys=names,
         args=(*intake.limit, count, idle_ms, vt_ms, *place),
         parse=parse,
-        fail=failures(keys),
+        fail=keys.failure,
         weight=count,
         undo=lambda page: give_back(page.received),
     )
@@ -62,6 +61,6 @@ def delete_leased(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=tuple(ids),
         parse=lambda reply: [id for id, done in zip(ids, reply, strict=True) if done == 1],
-        fail=failures(keys),
+        fail=keys.failure,
         weight=len(ids),
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from .keys import QueueKeys
 from .operation import Operation
-from .queues import failures
 from .scripts import load
 
 
@@ -17,5 +16,5 @@ def shift(keys: QueueKeys, *, by_ms: int, stay: Iterable[str] = ()) -> Operation
         keys=(keys.zset, keys.hash),
         args=(keys.wake, by_ms, *stay),
         parse=int,
-        fail=failures(keys),
+        fail=keys.failure,
     )

@@ -2,12 +2,14 @@
 
 import dataclasses
 import pickle
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
 
 import aiorsmq_ng
-from aiorsmq_ng import InvalidValue, Message, codec, errors
+from aiorsmq_ng import InvalidValue, Message, codec, entropy, errors
 from aiorsmq_ng.backoff import Backoff
 from aiorsmq_ng.ids import sent_ms, suffixes
 
@@ -131,3 +133,31 @@ def test_send_unknown_is_an_outage_that_may_pass():
     assert error.executed is None
     assert error.passing
     assert pickle.loads(pickle.dumps(error)).passing
+
+
+def test_entropy_is_never_handed_out_twice():
+    taken = [entropy.take(22) for _ in range(1000)]
+
+    assert len(set(taken)) == 1000
+    assert all(len(t) == 22 for t in taken)
+    assert len(entropy.take(100_000)) == 100_000
+
+
+def test_entropy_of_a_child_is_its_own():
+    """In a process of its own, because forking one with threads is not done."""
+    code = """
+import os
+from aiorsmq_ng import entropy
+entropy.take(22)
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.write(writer, entropy.take(22))
+    os._exit(0)
+os.wait()
+print(os.read(reader, 22) != entropy.take(22))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout == "True\n"
