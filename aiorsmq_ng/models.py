@@ -37,16 +37,16 @@ class Message:
         return self.body.decode()
 
     @overload
-    def json(self) -> Any: ...
+    def json(self, type: None = None) -> Any: ...
     @overload
     def json(self, type: type[T]) -> T: ...
-    def json(self, type: Any = Any) -> Any:
+    def json(self, type: Any = None) -> Any:
         """Return the body decoded from JSON, checked against *type* if one is given.
 
         *type* may be anything msgspec understands: a dataclass, a TypedDict, ``list[int]``.
         Raises ``InvalidValue`` if the body is not JSON or does not fit.
         """
-        return codec.JSON.decode(self.body, type)
+        return codec.JSON.decode(self.body, Any if type is None else type)
 
     def __repr__(self) -> str:
         """Show everything but the body, which may be private."""

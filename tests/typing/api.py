@@ -4,7 +4,20 @@ from typing import Any, assert_type
 
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ, Delivery, Message, PendingMessage, Queue, QueueAttributes
+from aiorsmq_ng import (
+    RSMQ,
+    Consumer,
+    Delivery,
+    Message,
+    PendingMessage,
+    Queue,
+    QueueAttributes,
+    QueueStats,
+    ReliableQueue,
+    Retry,
+    Worker,
+    WorkerHealth,
+)
 
 
 async def surface(client: Redis) -> None:
@@ -26,6 +39,11 @@ async def surface(client: Redis) -> None:
         assert_type(await queue.peek(), list[Message])
         assert_type(await queue.pending(), list[PendingMessage])
         assert_type(await queue.purge(), int)
+        assert_type(await queue.stats(), QueueStats)
+        assert_type(await queue.recover(3, idle=60), list[Delivery])
+        assert_type(await queue.redrive(where=lambda m: m.rc > 1, rate=10), int)
+        assert_type(queue.consume(prefetch=3), Consumer)
+        assert_type(await ReliableQueue(rsmq, "jobs").push("a", b"b"), list[str])
         async for message in queue:
             assert_type(message, Delivery)
             async with message as same:
@@ -36,3 +54,14 @@ async def surface(client: Redis) -> None:
             assert_type(message.json(dict[str, int]), dict[str, int])
             assert_type(message.sent, float | None)
     RSMQ(client=client)
+
+
+worker = Worker("redis://localhost", concurrency=5)
+
+
+@worker.handler("jobs", retry=Retry(5), timeout=10)
+async def handle(body: dict[str, int], message: Delivery) -> None:
+    assert_type(message.settled, bool)
+
+
+assert_type(worker.health, WorkerHealth)

@@ -56,6 +56,7 @@ def test_json_comes_back_as_the_type_asked_for():
 
     assert message.json(Order) == order
     assert message.json()["number"] == 7
+    assert message.json(None) == message.json()
 
 
 @pytest.mark.parametrize("value", [object(), {1, object()}, "\ud800", {"x": 10**5000}])
