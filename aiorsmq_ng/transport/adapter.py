@@ -69,12 +69,12 @@ class PoolDriver:
             command.written = True
             await connection.send_packed_command(packed, check_health=False)
             reply = await connection.read_response(disable_decoding=True)
-        except driver_errors.ReadOnlyError as error:
-            # The server became a replica; whoever answers to its address next may be the primary.
-            await self._discard(connection)
-            explain(error)
         except driver_errors.ResponseError as error:
-            await self._put_back(connection)
+            if isinstance(error, driver_errors.ReadOnlyError) or "READONLY" in str(error):
+                # It became a replica; whoever answers to its address next may be the primary.
+                await self._discard(connection)
+            else:
+                await self._put_back(connection)
             explain(error)
         except BaseException as error:
             await self._discard(connection)

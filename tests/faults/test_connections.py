@@ -182,7 +182,7 @@ async def full(private_server, admin):
         await rsmq.create_queue("jobs-dead")
         await queue.send_many(["a", "b", "c"])
         held = await queue.receive(vt=600)
-        await admin.config_set("maxmemory", "1mb")
+        await admin.config_set("maxmemory", "1")
         with pytest.raises(QueueFull):
             await queue.send("one too many")
         yield queue, held

@@ -227,7 +227,7 @@ async def test_full_server_refuses_sends_and_stores_nothing(private_server, admi
     async with RSMQ(private_server.url) as rsmq:
         queue = await rsmq.create_queue("jobs")
         await queue.send("x")
-        await admin.config_set("maxmemory", "1mb")
+        await admin.config_set("maxmemory", "1")
         before = await admin.hgetall("rsmq:jobs:Q")
         with pytest.raises(QueueFull, match="out of memory"):
             await queue.send("y")
@@ -240,7 +240,7 @@ async def test_full_server_refuses_sends_and_stores_nothing(private_server, admi
 
 
 async def test_busy_server_is_waited_for(private_server, admin):
-    await admin.config_set("busy-reply-threshold", 10)
+    await admin.config_set("lua-time-limit", 10)
     async with RSMQ(private_server.url) as rsmq:
         queue = await rsmq.create_queue("jobs")
         spin = "local t = redis.call('TIME') repeat local n = redis.call('TIME') until n[1]-t[1]>1"
