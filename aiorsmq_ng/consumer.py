@@ -100,7 +100,7 @@ class Stock:
     async def fill(self) -> None:
         """Refill whenever half is gone, until closed; never sleep while messages come."""
         # A client that is closed first gives everything back by itself.
-        self._closers.add(self.close)
+        self._closers.add(self._client_closes)
         with self._filling:
             try:
                 while True:
@@ -135,8 +135,9 @@ class Stock:
         taken: list[Delivery] = []
         try:
             await self._gather(taken, 1)
-            with anyio.move_on_after(wait_s):
-                await self._gather(taken, count)
+            if count > 1:
+                with anyio.move_on_after(wait_s):
+                    await self._gather(taken, count)
         except BaseException:
             self.put_back(taken)
             raise
@@ -155,9 +156,14 @@ class Stock:
     def close(self) -> list[asyncio.Future[Any]]:
         """Stop filling and give everything back; return what is under way for that."""
         self._filling.cancel()
-        self._closers.discard(self.close)
+        self._closers.discard(self._client_closes)
         held, self._held = self._held, deque()
         return [delivery.give_back() for delivery in held]
+
+    def _client_closes(self) -> None:
+        self._failure = Unavailable("the client was closed")
+        self.close()
+        self._arrived.set()
 
     def _store(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:

@@ -71,6 +71,8 @@ class LeaseKeeper:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._kept: dict[Lease, _Kept] = {}
+        # Renewals still under way of leases that were given up.
+        self._late: dict[Lease, asyncio.Future[bool]] = {}
         self._changed = asyncio.Event()
         self._running = False
 
@@ -88,7 +90,7 @@ class LeaseKeeper:
     def drop(self, lease: Lease) -> asyncio.Future[bool] | None:
         """Stop renewing *lease*; return the renewal that is under way, if one is."""
         kept = self._kept.pop(lease, None)
-        return None if kept is None else kept.renewing
+        return self._late.get(lease) if kept is None else kept.renewing
 
     def keeps(self, lease: Lease) -> bool:
         """Tell whether *lease* is being renewed."""
@@ -141,5 +143,12 @@ class LeaseKeeper:
         self._changed.set()
 
     def _lose(self, kept: _Kept) -> None:
-        self._kept.pop(kept.lease, None)
-        kept.lease.lost()
+        lease = kept.lease
+        self._kept.pop(lease, None)
+        if kept.renewing is not None:
+            # Not written yet, it is dropped; else whoever settles the message waits for it.
+            kept.renewing.cancel()
+            if not kept.renewing.done():
+                self._late[lease] = kept.renewing
+                kept.renewing.add_done_callback(lambda _: self._late.pop(lease, None))
+        lease.lost()

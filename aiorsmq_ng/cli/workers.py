@@ -44,11 +44,19 @@ def run(target: str) -> None:
         os.environ["RSMQ_URL"] = settings.redis_url
     found = load(target)
     logging.getLogger("aiorsmq_ng.worker").info("running %r", found)
-    anyio.run(found.run)
-    if found.health.stuck:
-        # A handler that ignores its cancellation would keep the event loop, and us, for ever.
-        sys.stderr.flush()
-        os._exit(0)
+    anyio.run(_run, found)
+
+
+async def _run(worker: aiorsmq_ng.Worker) -> None:
+    failed = True
+    try:
+        await worker.run()
+        failed = False
+    finally:
+        if worker.health.stuck:
+            # A handler that ignores its cancellation would keep the event loop, and us, for ever.
+            sys.stderr.flush()
+            os._exit(int(failed))
 
 
 def load(target: str) -> aiorsmq_ng.Worker:

@@ -1,9 +1,8 @@
-"""What a worker is doing, and how much of it at a time."""
+"""What a worker is doing."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["new", "running", "paused", "draining", "stopped"]
@@ -22,23 +21,3 @@ class WorkerHealth:
     failed: int
     rejected: int
     last_error: str | None
-
-
-@dataclass(slots=True)
-class Slots:
-    """Room for so many handlers at a time."""
-
-    free: int
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def take(self) -> None:
-        """Wait for room and take it."""
-        while self.free <= 0:
-            self.changed.clear()
-            await self.changed.wait()
-        self.free -= 1
-
-    def give(self) -> None:
-        """Give room back."""
-        self.free += 1
-        self.changed.set()

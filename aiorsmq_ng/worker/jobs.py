@@ -55,6 +55,7 @@ class Job:
         self._handling: asyncio.Task[Any] | None = None
         self._reason: str | None = None
         self._interrupted = asyncio.Event()
+        self._cancelled = False
 
     def start(self, on_end: Callable[[Job], None]) -> None:
         """Begin; *on_end* is called when the handler has ended."""
@@ -66,6 +67,7 @@ class Job:
 
     def cancel(self) -> None:
         """Cancel the handler; its messages are given back."""
+        self._cancelled = True
         if self._handling is not None and not self._handling.done():
             self._handling.cancel()
         elif self._handling is None:
@@ -77,6 +79,8 @@ class Job:
         self.task.cancel()
 
     def _ended(self, task: asyncio.Task[None], on_end: Callable[[Job], None]) -> None:
+        # However it ended: nobody works on these messages any more.
+        self._drop()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("messages of handler %s not settled", self.route.name, exc_info=error)
         on_end(self)
@@ -91,17 +95,21 @@ class Job:
         except InvalidValue as misfit:
             # It will not decode the next time either.
             reason = str(misfit)[:500]
-            await self._settle_all(lambda delivery: delivery.reject(reason))
-            self._tally.rejected += len(self._batch)
+            settled = await self._settle_all(lambda delivery: delivery.reject(reason))
+            self._tally.rejected += len(settled)
             await self._note(misfit)
             return
-        self._handling = asyncio.create_task(self._handle(arguments))
-        error = await self._outcome(self._handling)
-        if error is None:
-            settled = await self._settle_all(lambda delivery: delivery.ack())
-            self._tally.done += settled
-        else:
+        except Exception as error:
+            # The user's own type or codec raised; that is a failure like any other.
             await self._failed(error)
+            return
+        self._handling = asyncio.create_task(self._handle(arguments))
+        raised = await self._outcome(self._handling)
+        if raised is None:
+            settled = await self._settle_all(lambda delivery: delivery.ack())
+            self._tally.done += len(settled)
+        else:
+            await self._failed(raised)
 
     def _arguments(self) -> list[Any]:
         if self.route.size:
@@ -138,21 +146,25 @@ class Job:
                 await asyncio.wait([handling])
                 self.stuck = False
         if handling.cancelled():
-            return asyncio.CancelledError() if self._reason is None else TimeoutError(self._reason)
+            if self._reason is not None:
+                return TimeoutError(self._reason)
+            if self._cancelled:
+                return asyncio.CancelledError()
+            return RuntimeError("the handler was cancelled from inside")
         error = handling.exception()
         return TimeoutError(self._reason) if error is None and self._reason else error
 
     async def _failed(self, error: BaseException) -> None:
         retry = self.route.retry
-        gone = sum(retry.gives_up(d.rc) for d in self._batch if not d.settled)
         settled = await self._settle_all(lambda delivery: delivery.fail(error))
         if isinstance(error, Exception):
+            gone = sum(retry.gives_up(delivery.rc) for delivery in settled)
             self._tally.rejected += gone
-            self._tally.failed += settled - gone
+            self._tally.failed += len(settled) - gone
             await self._note(error)
 
-    async def _settle_all(self, settle: Callable[[Delivery], Any]) -> int:
-        """Settle what the handler did not settle itself, and return how many that were.
+    async def _settle_all(self, settle: Callable[[Delivery], Any]) -> list[Delivery]:
+        """Settle what the handler did not settle itself, and return those where it worked.
 
         All at once, so that they share calls.
         """
@@ -166,7 +178,7 @@ class Job:
                 logger.error("message %s could not be settled: %s", delivery.id, outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
-        return len(open_)
+        return [d for d, outcome in zip(open_, outcomes, strict=True) if outcome is None]
 
     def _drop(self) -> None:
         for delivery in self._batch:

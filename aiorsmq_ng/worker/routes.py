@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_type_hints
 
 from ..codec import Codec
@@ -77,6 +78,7 @@ class Served:
     queue: Queue
 
 
+@cache
 def parameters(handler: Handler) -> list[Any]:
     """Return what each parameter of *handler* wants: ``Delivery``, or a type for the body."""
     try:

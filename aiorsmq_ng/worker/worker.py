@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 import anyio
@@ -19,9 +17,10 @@ from ..delivery import Delivery
 from ..errors import InvalidValue, QueueExists
 from ..protocol.limits import MAX_SECONDS
 from ..retry import Retry
-from .health import Slots, State, WorkerHealth
+from .health import State, WorkerHealth
 from .jobs import Job, Tally
 from .routes import FailureHook, Handler, Hook, Middleware, Route, Served
+from .signals import stopped_by_signals
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
@@ -56,6 +55,8 @@ class Worker:
         self.rsmq = rsmq if isinstance(rsmq, RSMQ) else RSMQ(rsmq)
         self._concurrency = concurrency
         self._grace = grace
+        if prefetch is not None and prefetch < 1:
+            raise InvalidValue(f"prefetch must be at least 1, not {prefetch!r}")
         self._prefetch = prefetch or concurrency
         self._order = order
         self._routes: list[Route] = []
@@ -65,7 +66,8 @@ class Worker:
         self._on_failure: list[FailureHook] = []
         self._tally = Tally()
         self._jobs: set[Job] = set()
-        self._slots = Slots(concurrency)
+        # Fair: whoever waits longest is next.
+        self._slots = asyncio.Semaphore(concurrency)
         self._intake: anyio.CancelScope | None = None
         self._left_behind = 0
         self._state: State = "new"
@@ -199,8 +201,9 @@ class Worker:
             raise InvalidValue(f"a worker runs once; this one is {self._state}")
         if not self._routes:
             raise InvalidValue("the worker has no handlers; register one with @worker.handler()")
+        self._check_dead_letters()
         self._state = "running"
-        with self._signals(signals):
+        with stopped_by_signals(self.stop, wanted=signals):
             try:
                 if self._own:
                     await self.rsmq.open()
@@ -212,12 +215,8 @@ class Worker:
                 await self._drain()
             finally:
                 self._state = "stopped"
-                await self._abandon()
-                for hook in self._on_stop:
-                    await hook()
-                if self._own:
-                    with anyio.CancelScope(shield=True):
-                        await self.rsmq.aclose()
+                # In a task of its own: it goes on if this one is cancelled once more.
+                await asyncio.shield(asyncio.create_task(self._finish()))
 
     def __repr__(self) -> str:
         queues = ", ".join(route.queue for route in self._routes)
@@ -232,6 +231,19 @@ class Worker:
             return function
 
         return register
+
+    def _check_dead_letters(self) -> None:
+        """Refuse what would move messages on before any handler sees them.
+
+        A dead letter keeps its count, so a handler with a limit would put it aside once more.
+        """
+        dead = {route.dead_letter or f"{route.queue}-dead": route.queue for route in self._routes}
+        for route in self._routes:
+            if route.queue in dead and route.retry.max_receives:
+                raise InvalidValue(
+                    f"queue {route.queue!r} holds the dead letters of {dead[route.queue]!r}; "
+                    f"its handler needs retry=Retry(0), or none of them would ever reach it"
+                )
 
     async def _open(self, route: Route) -> Served:
         with suppress(QueueExists):
@@ -250,6 +262,8 @@ class Worker:
         single = [s for s in served if not s.route.size]
         for s in served:
             s.queue.origin.presence.enter(s.queue.origin.keys)
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task is not None else 0
         try:
             with anyio.CancelScope() as self._intake:
                 async with anyio.create_task_group() as tasks:
@@ -258,6 +272,9 @@ class Worker:
                     for s in served:
                         if s.route.size:
                             tasks.start_soon(self._dispatch, [s])
+            # A cancellation of ours in the same moment must not hide one from outside.
+            if task is not None and task.cancelling() > cancelled:
+                raise asyncio.CancelledError
         except BaseExceptionGroup as group:
             # The dispatchers fail together or not at all; one error says it.
             raise _first(group) from None
@@ -286,25 +303,28 @@ class Worker:
                     # First the messages, then the slot: who has nothing to do holds no slot.
                     batch = await stock.take_many(size or 1, served[0].route.wait)
                     try:
-                        await self._slots.take()
+                        await self._slots.acquire()
                     except BaseException:
                         stock.put_back(batch)
                         raise
-                    self._start(routes[batch[0].queue], batch)
+                    # Some may have been lost while they gathered or waited for the slot.
+                    if held := [delivery for delivery in batch if not delivery.lease_lost]:
+                        self._start(routes[held[0].queue], held)
+                    else:
+                        self._slots.release()
             finally:
                 if going := stock.close():
                     with anyio.CancelScope(shield=True):
-                        await asyncio.wait(going)
+                        await asyncio.wait(going, timeout=_CANCEL_S)
 
     async def _receive(self, served: list[Served], count: int) -> list[Delivery]:
-        queues = [s.queue for s in self._in_order(served)]
-        return await self.rsmq.receive_many(count, *queues, wait=MAX_SECONDS)
-
-    def _in_order(self, served: list[Served]) -> list[Served]:
-        if self._order == "strict" or len(served) == 1:
-            return served
-        # Sorting by u ** (1 / weight) draws an order in which heavier ones tend to come first.
-        return sorted(served, key=lambda s: -(random.random() ** (1 / s.route.weight)))  # noqa: S311
+        if self._order == "weighted" and len(served) > 1:
+            # Sorting by u ** (1 / weight) draws an order in which heavier ones tend to come first.
+            drawn = sorted(served, key=lambda s: -(random.random() ** (1 / s.route.weight)))  # noqa: S311
+            if found := await self.rsmq.receive_many(count, *(s.queue for s in drawn)):
+                return found
+        # Nothing there: whichever comes first is right, so all wait in one order.
+        return await self.rsmq.receive_many(count, *(s.queue for s in served), wait=MAX_SECONDS)
 
     def _start(self, route: Route, batch: list[Delivery]) -> None:
         job = Job(route, batch, self._middleware, self._on_failure, self.rsmq.codec, self._tally)
@@ -313,7 +333,7 @@ class Worker:
 
     def _ended(self, job: Job) -> None:
         self._jobs.discard(job)
-        self._slots.give()
+        self._slots.release()
 
     async def _drain(self) -> None:
         """Give handlers the grace period to end, or less if somebody is in a hurry."""
@@ -330,32 +350,30 @@ class Worker:
             ended.cancel()
             hurry.cancel()
 
+    async def _finish(self) -> None:
+        """End what still runs, call the hooks, and let go of a client of our own."""
+        try:
+            await self._abandon()
+            for hook in self._on_stop:
+                try:
+                    await hook()
+                except Exception:
+                    logger.exception("a stop hook failed")
+        finally:
+            if self._own:
+                await self.rsmq.aclose()
+
     async def _abandon(self) -> None:
         """Cancel what still runs; its messages are given back. Leave behind what does not end."""
         running = [job.task for job in self._jobs]
         for job in list(self._jobs):
             job.cancel()
         if running:
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait(running, timeout=_CANCEL_S)
-        for job in self._jobs:
+            await asyncio.wait(running, timeout=_CANCEL_S)
+        for job in list(self._jobs):
             logger.error("handler %s does not end and is left behind", job.route.name)
             job.leave_behind()
             self._left_behind += 1
-
-    @contextmanager
-    def _signals(self, wanted: bool) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        # Only the main thread may; elsewhere the application stops the worker by itself.
-        usable = wanted and threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGTERM, signal.SIGINT) if usable else ()
-        for number in numbers:
-            loop.add_signal_handler(number, self.stop)
-        try:
-            yield
-        finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
 
 
 def _first(error: BaseException) -> BaseException:

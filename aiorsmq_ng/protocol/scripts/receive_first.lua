@@ -9,6 +9,16 @@
 -- @include clock
 -- @include bury
 -- @include lease
+-- A wrong type found halfway would lose what was leased before; look at all keys first.
+for number = 1, (#KEYS - 1) / 5 do
+  local key = 5 * number - 3
+  for i, command in ipairs({'ZCARD', 'HLEN', false, 'ZCARD', 'HLEN'}) do
+    if command then
+      local reply = redis.pcall(command, KEYS[key + i - 1])
+      if type(reply) == 'table' and reply.err then return {number, 'wrongType'} end
+    end
+  end
+end
 local count, soonest, result = tonumber(ARGV[1]), -1, {0}
 for number = 1, (#KEYS - 1) / 5 do
   local key, arg, dead = 5 * number - 3, 4 * number - 2, nil

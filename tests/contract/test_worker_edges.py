@@ -1,0 +1,252 @@
+"""Workers at their edges: what ends, stops, closes or fails in the wrong moment."""
+
+import asyncio
+import os
+import signal
+from dataclasses import dataclass
+
+import pytest
+
+from aiorsmq_ng import RSMQ, Delivery, InvalidValue, QueueCorrupt, Retry, Unavailable, Worker
+
+from .test_worker import stopped, until, work  # noqa: F401 - work is a fixture
+
+
+@dataclass
+class Picky:
+    number: int
+
+    def __post_init__(self):
+        raise KeyError("no number is good enough")
+
+
+async def test_type_that_raises_is_a_failure_like_any_other(rsmq, work):  # noqa: F811
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs", retry=Retry(2, base=0.01))
+    async def handle(body: Picky) -> None: ...
+
+    queue = await rsmq.create_queue("jobs")
+    await queue.send({"number": 1})
+    task = work(worker)
+    await until(lambda: worker.health.rejected == 1)
+    await stopped(worker, task)
+
+    assert worker.health.failed == 1
+    assert len(await rsmq.queue("jobs-dead").peek()) == 1
+
+
+async def test_codec_that_raises_leaves_no_lease_behind(server_url, ns, work):  # noqa: F811
+    class Broken:
+        def encode(self, value):
+            return b"x"
+
+        def decode(self, body, type):
+            raise RuntimeError("cannot")
+
+    async with RSMQ(server_url, ns=ns, codec=Broken()) as rsmq:
+        worker = Worker(rsmq)
+
+        @worker.handler("jobs", retry=Retry(1))
+        async def handle(body: dict) -> None: ...
+
+        queue = await rsmq.create_queue("jobs")
+        await queue.send({})
+        task = work(worker)
+        await until(lambda: worker.health.rejected == 1)
+        await stopped(worker, task)
+        assert queue.origin.keeper.kept() == []
+
+
+async def test_client_closed_under_a_worker_ends_it(server_url, ns):
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    gate = asyncio.Event()
+    worker = Worker(rsmq, concurrency=1, prefetch=2)
+
+    @worker.handler("jobs")
+    async def handle(body: str) -> None:
+        await gate.wait()
+
+    queue = await rsmq.create_queue("jobs")
+    await queue.send_many(list("abcdef"))
+    task = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.running == 1)
+    await asyncio.sleep(0.1)
+    await rsmq.aclose()
+    gate.set()
+
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable, match="closed"):
+            await task
+
+
+async def test_client_closed_under_a_consumer_ends_it(server_url, ns):
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    queue = await rsmq.create_queue("jobs")
+    await queue.send_many(list("abcdef"))
+    consumer = queue.consume(prefetch=3)
+    await anext(consumer)
+    await rsmq.aclose()
+
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable, match="closed"):
+            while True:
+                await anext(consumer)
+
+
+async def test_handler_cancelled_from_inside_is_tried_again_by_the_policy(rsmq, work):  # noqa: F811
+    tries = []
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs", retry=Retry(2, base=0.01))
+    async def handle(message: Delivery) -> None:
+        tries.append(message.rc)
+        raise asyncio.CancelledError
+
+    queue = await rsmq.create_queue("jobs")
+    id = await queue.send("x")
+    task = work(worker)
+    await until(lambda: worker.health.rejected == 1)
+    await stopped(worker, task)
+
+    assert tries == [1, 2]
+    assert "from inside" in await rsmq.queue("jobs-dead").reason(id)
+
+
+@pytest.mark.parametrize("first", ["pause", "stop"])
+async def test_cancellation_of_run_is_not_swallowed(rsmq, first):
+    worker = Worker(rsmq, grace=3600)
+
+    @worker.handler("jobs")
+    async def handle(body: str) -> None:
+        await asyncio.sleep(3600)
+
+    queue = await rsmq.create_queue("jobs")
+    await queue.send("x")
+    task = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.running == 1)
+    getattr(worker, first)()
+    task.cancel()
+
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert (await queue.attributes()).ready == 1
+
+
+async def test_stop_hook_that_raises_keeps_nothing_open(server_url, ns):
+    called = []
+    worker = Worker(server_url)
+
+    @worker.handler("jobs")
+    async def handle(body: str) -> None: ...
+
+    @worker.on_stop
+    async def bad() -> None:
+        raise KeyError
+
+    @worker.on_stop
+    async def good() -> None:
+        called.append("good")
+
+    task = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.state == "running")
+    await asyncio.sleep(0.1)
+    worker.stop()
+    await task
+
+    assert called == ["good"]
+    assert "closed" in repr(worker.rsmq)
+
+
+async def test_busy_queue_does_not_starve_a_batch_queue(rsmq, work):  # noqa: F811
+    batches = []
+    worker = Worker(rsmq, concurrency=1)
+
+    @worker.handler("busy")
+    async def busy(body: str) -> None:
+        await asyncio.sleep(0.002)
+
+    @worker.batch_handler("bulk", size=2, wait=0.01)
+    async def bulk(batch: list[Delivery]) -> None:
+        batches.append(worker.health.done)
+
+    await (await rsmq.create_queue("busy")).send_many(["x"] * 500)
+    await (await rsmq.create_queue("bulk")).send_many(["x"] * 2)
+    task = work(worker)
+    await until(lambda: batches)
+    await stopped(worker, task)
+
+    assert batches[0] < 400
+
+
+async def test_signal_stops_every_worker_of_the_process(server_url, ns, rsmq):
+    before = signal.getsignal(signal.SIGTERM)
+    workers = [Worker(rsmq) for _ in range(2)]
+    for i, worker in enumerate(workers):
+
+        @worker.handler(f"jobs{i}")
+        async def handle(body: str) -> None: ...
+
+    tasks = [asyncio.create_task(worker.run()) for worker in workers]
+    await until(lambda: all(w.health.state == "running" for w in workers))
+    await asyncio.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(20):
+        await asyncio.gather(*tasks)
+
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+async def test_message_lost_while_it_waited_for_a_slot_is_not_handled(rsmq, raw, ns, work):  # noqa: F811
+    gate, seen = asyncio.Event(), []
+    worker = Worker(rsmq, concurrency=1)
+
+    @worker.handler("jobs", vt=0.6)
+    async def handle(body: str, message: Delivery) -> None:
+        seen.append((body, message.lease_lost))
+        await gate.wait()
+
+    queue = await rsmq.create_queue("jobs")
+    ids = await queue.send_many(["first", "second"])
+    task = work(worker)
+    await until(lambda: seen)
+    await raw.hincrby(f"{ns}:jobs:Q", f"{ids[1]}:rc", 1)
+    await raw.zadd(f"{ns}:jobs", {ids[1]: 9e12})
+    await until(lambda: len(queue.origin.keeper.kept()) == 1)
+    gate.set()
+    await until(lambda: worker.health.done == 1)
+    await stopped(worker, task)
+
+    assert seen == [("first", False)]
+
+
+async def test_wrong_type_of_a_later_queue_costs_the_first_one_nothing(rsmq, raw, ns):
+    a = await rsmq.create_queue("a")
+    await rsmq.create_queue("b")
+    await raw.set(f"{ns}:b-dead", "not a queue")
+    await a.send("x")
+    limit = Retry(3)
+
+    with pytest.raises(QueueCorrupt, match="'b'"):
+        await rsmq.receive_many(5, rsmq.queue("a", retry=limit), rsmq.queue("b", retry=limit))
+    attributes = await a.attributes()
+    assert (attributes.ready, attributes.totalrecv) == (1, 0)
+
+
+async def test_dead_letters_are_served_only_without_a_limit(rsmq):
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs")
+    async def handle(body: str) -> None: ...
+
+    @worker.handler("jobs-dead")
+    async def bury(body: str) -> None: ...
+
+    with pytest.raises(InvalidValue, match="dead letters of 'jobs'"):
+        await worker.run()
+
+
+def test_prefetch_that_makes_no_sense_is_refused(rsmq):
+    with pytest.raises(InvalidValue, match="prefetch"):
+        Worker(rsmq, prefetch=-1)
