@@ -146,9 +146,7 @@ class LeaseKeeper:
         lease = kept.lease
         self._kept.pop(lease, None)
         if kept.renewing is not None:
-            # Not written yet, it is dropped; else whoever settles the message waits for it.
-            kept.renewing.cancel()
-            if not kept.renewing.done():
-                self._late[lease] = kept.renewing
-                kept.renewing.add_done_callback(lambda _: self._late.pop(lease, None))
+            # It may still reach the server; a release must not be overtaken by it.
+            self._late[lease] = kept.renewing
+            kept.renewing.add_done_callback(lambda _: self._late.pop(lease, None))
         lease.lost()

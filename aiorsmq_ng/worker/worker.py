@@ -68,7 +68,7 @@ class Worker:
         self._jobs: set[Job] = set()
         # Fair: whoever waits longest is next.
         self._slots = asyncio.Semaphore(concurrency)
-        self._intake: anyio.CancelScope | None = None
+        self._intake: asyncio.Task[None] | None = None
         self._left_behind = 0
         self._state: State = "new"
         self._turn = asyncio.Event()
@@ -259,27 +259,24 @@ class Worker:
             self._turn.clear()
             await self._turn.wait()
             return
+        # In a task of its own: pausing cancels that one, and a cancellation of ours stays ours.
+        self._intake = asyncio.create_task(self._hand_out(served), name="aiorsmq-ng intake")
+        await asyncio.wait([self._intake])
+        if not self._intake.cancelled() and (error := self._intake.exception()) is not None:
+            raise _first(error)
+
+    async def _hand_out(self, served: list[Served]) -> None:
         single = [s for s in served if not s.route.size]
         for s in served:
             s.queue.origin.presence.enter(s.queue.origin.keys)
-        task = asyncio.current_task()
-        cancelled = task.cancelling() if task is not None else 0
         try:
-            with anyio.CancelScope() as self._intake:
-                async with anyio.create_task_group() as tasks:
-                    if single:
-                        tasks.start_soon(self._dispatch, single)
-                    for s in served:
-                        if s.route.size:
-                            tasks.start_soon(self._dispatch, [s])
-            # A cancellation of ours in the same moment must not hide one from outside.
-            if task is not None and task.cancelling() > cancelled:
-                raise asyncio.CancelledError
-        except BaseExceptionGroup as group:
-            # The dispatchers fail together or not at all; one error says it.
-            raise _first(group) from None
+            async with anyio.create_task_group() as tasks:
+                if single:
+                    tasks.start_soon(self._dispatch, single)
+                for s in served:
+                    if s.route.size:
+                        tasks.start_soon(self._dispatch, [s])
         finally:
-            self._intake = None
             for s in served:
                 s.queue.origin.presence.leave(s.queue.origin.keys)
 
@@ -353,6 +350,9 @@ class Worker:
     async def _finish(self) -> None:
         """End what still runs, call the hooks, and let go of a client of our own."""
         try:
+            self._interrupt()
+            if self._intake is not None:
+                await asyncio.wait([self._intake], timeout=2 * _CANCEL_S)
             await self._abandon()
             for hook in self._on_stop:
                 try:

@@ -15,6 +15,11 @@ worker = Worker(RSMQ(ns={ns!r}), concurrency=100, grace={grace})
 
 @worker.handler("jobs", vt=60)
 async def handle(body: str) -> None:
+    while body == "stubborn":
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
     await asyncio.sleep(0 if body == "quick" else {sleep})
 """
 
@@ -68,6 +73,23 @@ async def test_second_signal_ends_at_once_and_gives_back(tmp_path, server_url, n
         await process.communicate()
 
     assert (await queue.attributes()).ready == 1
+
+
+async def test_handler_that_ignores_cancellation_does_not_keep_the_process(
+    tmp_path, server_url, ns, queue
+):
+    await queue.send("stubborn")
+    process = await start(tmp_path, server_url, ns, grace=0.1)
+
+    async def busy():
+        return (await queue.attributes()).leased == 1
+
+    await until(busy)
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(30):
+        await process.communicate()
+
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(
