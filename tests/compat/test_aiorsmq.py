@@ -572,8 +572,12 @@ async def test_argument_out_of_range_raises_invalid_value(
     assert (await aio.get_queue_attributes(jobs)).messages == 0
 
 
-def test_namespace_with_a_colon_is_accepted(bytes_client: Redis) -> None:
-    AIORSMQ(client=bytes_client, namespace="shop:queues")
+async def test_namespace_with_a_colon_is_accepted(bytes_client: Redis, ns: str) -> None:
+    aio = AIORSMQ(client=bytes_client, namespace=f"{ns}:queues")
+    await aio.create_queue("jobs")
+
+    assert await bytes_client.smembers(f"{ns}:queues:QUEUES") == {b"jobs"}
+    await aio.aclose()
 
 
 def test_namespace_that_cannot_be_used_is_refused_at_once(bytes_client: Redis) -> None:

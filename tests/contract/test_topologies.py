@@ -64,6 +64,8 @@ async def test_tcp_with_a_password_and_a_database(tmp_path):
         url = f"redis://:s3cret%3A%40%2F@127.0.0.1:{port}/3"
         async with RSMQ(url) as rsmq:
             await exercise(rsmq)
+        async with RSMQ(url.removesuffix("/3")) as elsewhere:
+            assert await elsewhere.list_queues() == []
 
 
 async def answers_with_password(port):

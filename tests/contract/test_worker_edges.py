@@ -216,9 +216,11 @@ async def test_message_lost_while_it_waited_for_a_slot_is_not_handled(rsmq, raw,
     await until(lambda: len(queue.origin.keeper.kept()) == 1)
     gate.set()
     await until(lambda: worker.health.done == 1)
+    await queue.send("third")  # the slot that the lost one waited for is free again
+    await until(lambda: worker.health.done == 2)
     await stopped(worker, task)
 
-    assert seen == [("first", False)]
+    assert seen == [("first", False), ("third", False)]
 
 
 async def test_wrong_type_of_a_later_queue_costs_the_first_one_nothing(rsmq, raw, ns):
@@ -250,3 +252,40 @@ async def test_dead_letters_are_served_only_without_a_limit(rsmq):
 def test_prefetch_that_makes_no_sense_is_refused(rsmq):
     with pytest.raises(InvalidValue, match="prefetch"):
         Worker(rsmq, prefetch=-1)
+
+
+async def test_message_that_could_not_be_acked_does_not_count_as_done(rsmq, work):  # noqa: F811
+    seen = []
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs")
+    async def handle(message: Delivery) -> None:
+        seen.append(message.text)
+        if message.text == "gone":
+            await queue.delete(message.id)  # somebody else deletes it
+
+    queue = await rsmq.create_queue("jobs")
+    await queue.send_many(["gone", "fine"])
+    task = work(worker)
+    await until(lambda: len(seen) == 2)
+    await stopped(worker, task)
+
+    assert worker.health.done == 1
+
+
+async def test_drawn_orders_share_one_waiting_receiver(rsmq, work):  # noqa: F811
+    worker = Worker(rsmq, order="weighted", prefetch=1)
+    queues = [await rsmq.create_queue(f"q{i}") for i in range(6)]
+
+    async def handle(body: str) -> None: ...
+
+    for queue in queues:
+        worker.handler(queue.name)(handle)
+    task = work(worker)
+    for n in range(20):
+        await queues[n % 6].send("x")
+        await until(lambda n=n: worker.health.done == n + 1)
+    waiting = [key for key in rsmq._receivers if len(key) > 1]
+    await stopped(worker, task)
+
+    assert len(waiting) <= 2

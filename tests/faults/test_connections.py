@@ -189,21 +189,28 @@ async def full(private_server, admin):
         await admin.config_set("maxmemory", "0")
 
 
+# What each verb does to one held and two ready messages: (ready, leased) afterwards.
 DRAINING = {
-    "receive": lambda queue, held: queue.receive(),
-    "receive again": lambda queue, held: queue.receive_many(2, vt=0),
-    "pop": lambda queue, held: queue.pop(),
-    "ack": lambda queue, held: held.ack(),
-    "extend": lambda queue, held: held.extend(60),
-    "release": lambda queue, held: held.release(),
-    "reject": lambda queue, held: held.reject("a reason"),
-    "delete": lambda queue, held: queue.delete(held.id),
+    "receive": (lambda queue, held: queue.receive(), (1, 2)),
+    "receive again": (lambda queue, held: queue.receive_many(2, vt=0), (2, 1)),
+    "pop": (lambda queue, held: queue.pop(), (1, 1)),
+    "ack": (lambda queue, held: held.ack(), (2, 0)),
+    "extend": (lambda queue, held: held.extend(60), (2, 1)),
+    "release": (lambda queue, held: held.release(), (3, 0)),
+    "reject": (lambda queue, held: held.reject("a reason"), (2, 0)),
+    "delete": (lambda queue, held: queue.delete(held.id), (2, 0)),
 }
 
 
 @pytest.mark.parametrize("verb", DRAINING)
 async def test_full_server_lets_messages_be_worked_off(full, verb):
-    await DRAINING[verb](*full)
+    call, expected = DRAINING[verb]
+    queue, held = full
+
+    await call(queue, held)
+
+    attributes = await queue.attributes()
+    assert (attributes.ready, attributes.leased) == expected
 
 
 async def test_calls_of_several_queues_are_made_in_the_order_in_which_they_came():

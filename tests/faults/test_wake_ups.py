@@ -199,6 +199,7 @@ async def test_wake_up_connection_is_closed_when_nobody_waits_any_more(forgetful
     async def closed():
         return not await raw.client_list(_type="pubsub")
 
+    assert not await closed()
     await until(closed)
 
 

@@ -250,6 +250,27 @@ async def test_change_of_visibility_is_not_written_before_the_renewal_under_way_
 
 
 @pytest.mark.usefixtures("quick_close")
+async def test_release_after_the_lease_was_given_up_still_follows_the_renewal_under_way():
+    """The renewal may reach the server late; overtaking the release it would hide the message."""
+    renewing = gate()
+
+    def answer(command):
+        return renewing if len(s.sent(RENEWAL)) == 1 else [1]
+
+    async with scene(answer) as s:
+        delivery = s.delivery(used_s=LEASE_S - 3.01)
+        s.keeper.keep(delivery)
+        await until(lambda: delivery.lease_lost)
+        releasing = asyncio.create_task(delivery.release())
+        await settle_down()
+        written = len(s.driver.commands)
+        renewing.set_result([1])
+        await releasing
+
+        assert written == 1
+        assert s.driver.commands[1].words[-1] == 0
+
+
 async def test_ack_does_not_wait_for_the_renewal_under_way():
     async with scene(lambda c: gate() if script(c) == RENEWAL else fine(c)) as s:
         delivery = s.due()
