@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from aiorsmq_ng import RSMQ, Options, QueueFull, SendUnknown, Unavailable
+from aiorsmq_ng import RSMQ, Options, QueueFull, Unavailable
 from aiorsmq_ng.embedded import status
 
 from ..support.proxy import fault_proxy
@@ -70,17 +70,6 @@ async def test_idle_connections_that_were_cut_are_not_noticed(proxied):
 
     assert await queue.send("x")
     assert (await queue.attributes()).totalsent == 1
-
-
-async def test_send_whose_reply_is_lost_is_stored_once_and_said_to_be_unknown(proxied):
-    proxy, queue, _ = proxied
-    await queue.send("warm up")
-    proxy.cut_after_request = b"precious"
-
-    with pytest.raises(SendUnknown, match="outcome is not known"):
-        await queue.send("precious")
-    assert [m.text for m in await queue.receive_many(5)] == ["warm up", "precious"]
-    assert (await queue.attributes()).totalsent == 2
 
 
 async def test_look_whose_reply_is_lost_is_answered_all_the_same(proxied):

@@ -19,6 +19,8 @@ class FaultProxy:
         self._doomed: set[asyncio.StreamWriter] = set()
         #: Requests go through, replies vanish: the peer looks alive and is not.
         self.swallow_replies = False
+        #: Nothing goes through, and the peer does not notice.
+        self.black_hole = False
         #: Bytes of a request after which its connection is cut before the reply comes.
         self.cut_after_request: bytes | None = None
         self.connections = 0
@@ -86,6 +88,8 @@ class FaultProxy:
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):
+                if self.black_hole:
+                    continue
                 marker = self.cut_after_request
                 fatal = marker is not None and marker in data
                 if fatal:
