@@ -8,9 +8,13 @@ _PAIRS = b"%|"
 
 
 class Splitter:
-    """Cuts a stream of bytes into whole requests or replies (RESP2, RESP3, inline commands)."""
+    """Cuts a stream of bytes into whole requests or replies (RESP2, RESP3, inline commands).
+
+    A stream that stops following the protocol, as replication does, is no longer cut.
+    """
 
     def __init__(self) -> None:
+        self._foreign = False
         self._buffer = bytearray()
         self._at = 0
         self._owed = 1
@@ -19,12 +23,21 @@ class Splitter:
         """Take *data* and return what is complete now; the rest waits for more."""
         self._buffer += data
         found = []
-        while self._step():
-            if self._owed == 0:
-                found.append(bytes(self._buffer[: self._at]))
-                del self._buffer[: self._at]
-                self._at, self._owed = 0, 1
+        try:
+            while not self._foreign and self._step():
+                if self._owed == 0:
+                    found.append(self._take(self._at))
+        except ValueError:
+            self._foreign = True
+        if self._foreign and self._buffer:
+            found.append(self._take(len(self._buffer)))
         return found
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        self._at, self._owed = 0, 1
+        return taken
 
     def _step(self) -> bool:
         """Pass over one element; tell whether all of it is there."""
