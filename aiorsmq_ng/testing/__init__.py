@@ -5,21 +5,34 @@ The fixtures for pytest are in ``aiorsmq_ng.testing.plugin``, which pytest finds
 
 from .clients import temporary_client, unique_namespace
 from .clock import TimeMachine
+from .history import Event, History
+from .inventory import Census, Inventory, Stock
+from .oracles import Verdict, Violation, check
 from .proxy import FaultProxy, ProxiedConnection
+from .recorder import RecordedQueue
 from .servers import PrivateServer
 from .topologies import Cluster, ClusterNode, Replication, SentinelGroup
 from .traps import Trap, operation
 
 __all__ = [
+    "Census",
     "Cluster",
     "ClusterNode",
+    "Event",
     "FaultProxy",
+    "History",
+    "Inventory",
     "PrivateServer",
     "ProxiedConnection",
+    "RecordedQueue",
     "Replication",
     "SentinelGroup",
+    "Stock",
     "TimeMachine",
     "Trap",
+    "Verdict",
+    "Violation",
+    "check",
     "operation",
     "temporary_client",
     "unique_namespace",
