@@ -1,16 +1,13 @@
 """How safe a message is: the level asked for, the level reached, and what is said below it."""
 
 import asyncio
-import os
-import signal
 
 import pytest
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, DurabilityUnmet, InvalidValue, Options, Unavailable
 from aiorsmq_ng.durability import Durability
-
-from ..support.topology import answers, free_ports, server
+from aiorsmq_ng.testing import Replication
 
 
 def options(durability, deadline=5.0):
@@ -18,24 +15,10 @@ def options(durability, deadline=5.0):
 
 
 @pytest.fixture
-async def pair(tmp_path):
-    """A primary with one replica: its url, the replica's process, a client of the primary."""
-    port, other = free_ports(2)
-    words = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
-    follow = ("--replicaof", "127.0.0.1", str(port))
-    with (
-        server(tmp_path / "primary", port, *words),
-        server(tmp_path / "replica", other, *words, *follow) as process,
-    ):
-        admin = await answers(port)
-        replica = await answers(other)
-        while (await admin.info("replication"))["connected_slaves"] < 1 or (
-            await replica.info("replication")
-        )["master_link_status"] != "up":
-            await asyncio.sleep(0.05)
-        yield f"redis://127.0.0.1:{port}", process, admin
-        await admin.aclose()
-        await replica.aclose()
+async def pair():
+    """A primary with one replica: the primary's url, the replica, a client of the primary."""
+    async with Replication() as group, Redis.from_url(group.master.url) as admin:
+        yield group.master.url, group.replicas[0], admin
 
 
 async def test_replicated_send_tells_how_many_replicas_have_it(pair):
@@ -52,12 +35,12 @@ async def test_send_below_its_level_says_so_and_names_what_is_stored(pair):
     url, replica, _ = pair
     async with RSMQ(url, options=options("replicated:1", 0.5)) as rsmq:
         queue = await rsmq.create_queue("jobs")
-        os.kill(replica.pid, signal.SIGSTOP)
+        replica.pause()
         try:
             with pytest.raises(DurabilityUnmet, match="only 'memory'") as caught:
                 await queue.send("a")
         finally:
-            os.kill(replica.pid, signal.SIGCONT)
+            replica.resume()
 
         assert caught.value.reached == "memory"
         assert [m.id for m in await queue.peek()] == list(caught.value.ids)
@@ -77,14 +60,14 @@ async def test_confirmation_lost_with_its_connection_is_asked_for_again(pair):
     url, replica, admin = pair
     async with RSMQ(url, options=options("replicated:1")) as rsmq:
         queue = await rsmq.create_queue("jobs")
-        os.kill(replica.pid, signal.SIGSTOP)
+        replica.pause()
         sending = asyncio.create_task(queue.send("a"))
         try:
             while not (blocked := [c for c in await admin.client_list() if "b" in c["flags"]]):
                 await asyncio.sleep(0.01)
             await admin.client_kill_filter(_id=blocked[0]["id"])
         finally:
-            os.kill(replica.pid, signal.SIGCONT)
+            replica.resume()
 
         assert (await sending).durability == "replicated:1"
         assert (await queue.attributes()).totalsent == 1

@@ -5,23 +5,23 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, Options, SendUnknown, Unavailable
+from aiorsmq_ng.testing import FaultProxy
 
 from ..support.keys import lasting_keys
-from ..support.proxy import fault_proxy
 
 
 @pytest.fixture
-async def proxied(server_url, tmp_path, ns):
+async def proxied(server_url, ns):
     options = Options(deadline=5.0, connect_timeout=1.0)
     async with (
-        fault_proxy(server_url, tmp_path) as (proxy, url),
-        RSMQ(url, ns=ns, options=options) as rsmq,
+        FaultProxy(server_url) as proxy,
+        RSMQ(proxy.url, ns=ns, options=options) as rsmq,
     ):
         yield proxy, await rsmq.create_queue("jobs"), rsmq
 
 
 def lose_the_next_reply(proxy):
-    proxy.cut_after_request = b"EVALSHA"
+    proxy.drop_reply(b"EVALSHA")
 
 
 async def test_send_is_stored_once_and_returns_its_id(proxied):
@@ -141,11 +141,11 @@ async def test_pop_says_that_its_outcome_is_not_known(proxied):
 
 
 @pytest.fixture
-async def hasty(server_url, tmp_path, ns):
+async def hasty(server_url, ns):
     options = Options(deadline=0.4, connect_timeout=0.3)
     async with (
-        fault_proxy(server_url, tmp_path) as (proxy, url),
-        RSMQ(url, ns=ns, options=options) as rsmq,
+        FaultProxy(server_url) as proxy,
+        RSMQ(proxy.url, ns=ns, options=options) as rsmq,
     ):
         yield proxy, await rsmq.create_queue("jobs"), rsmq
 
@@ -153,13 +153,13 @@ async def hasty(server_url, tmp_path, ns):
 async def test_send_unknown_at_the_deadline_can_be_resumed_without_a_second_copy(hasty):
     proxy, queue, _ = hasty
     await queue.send("warm up")
-    proxy.swallow_replies = True
+    proxy.half_open()
     with pytest.raises(SendUnknown) as caught:
         await queue.send("precious")
     with pytest.raises(SendUnknown) as still:
         await queue.resend(caught.value.token)
     assert still.value.token is caught.value.token
-    proxy.swallow_replies = False
+    await proxy.resume()
     await proxy.cut()
     await queue.send("another")  # takes no notice of what is still open
 
@@ -172,11 +172,11 @@ async def test_send_unknown_at_the_deadline_can_be_resumed_without_a_second_copy
 async def test_send_that_never_reached_the_server_is_stored_when_it_is_resumed(hasty, server_url):
     proxy, queue, rsmq = hasty
     await queue.send("warm up")
-    proxy.black_hole = True
+    proxy.black_hole()
     with pytest.raises(SendUnknown) as caught:
         await asyncio.gather(queue.send("a"), queue.send("b"))
-    proxy.black_hole = False
     await proxy.cut()
+    await proxy.resume()
 
     await queue.resend(caught.value.token)
     # Both shared the call; they are decided together.
@@ -186,7 +186,7 @@ async def test_send_that_never_reached_the_server_is_stored_when_it_is_resumed(h
 async def test_token_of_another_client_is_refused(hasty, server_url, ns):
     proxy, queue, _ = hasty
     await queue.send("warm up")
-    proxy.swallow_replies = True
+    proxy.half_open()
     with pytest.raises(SendUnknown) as caught:
         await queue.send("x")
 
@@ -200,11 +200,11 @@ async def test_receive_unknown_at_the_deadline_is_given_back_when_the_server_ans
 ):
     proxy, queue, _ = hasty
     await queue.send("a")
-    proxy.swallow_replies = True
+    proxy.half_open()
     with pytest.raises(Unavailable) as caught:
         await queue.receive(vt=600)
     assert caught.value.executed is None
-    proxy.swallow_replies = False
+    await proxy.resume()
     await proxy.cut()
 
     async with RSMQ(server_url, ns=ns) as other:
