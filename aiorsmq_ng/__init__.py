@@ -18,7 +18,16 @@ from .errors import (
     SendUnknown,
     Unavailable,
 )
-from .models import ConsumerInfo, Message, PendingMessage, QueueAttributes, QueueStats
+from .models import (
+    ConsumerInfo,
+    DoctorReport,
+    Finding,
+    Message,
+    PendingMessage,
+    QueueAttributes,
+    QueueStats,
+    ServerFacts,
+)
 from .options import Options
 from .queue import Queue
 from .reliable import ReliableQueue
@@ -33,7 +42,9 @@ __all__ = [
     "Consumer",
     "ConsumerInfo",
     "Delivery",
+    "DoctorReport",
     "DurabilityUnmet",
+    "Finding",
     "InvalidValue",
     "LeaseLost",
     "Message",
@@ -52,6 +63,7 @@ __all__ = [
     "ReliableQueue",
     "Retry",
     "SendUnknown",
+    "ServerFacts",
     "Unavailable",
     "Worker",
     "WorkerHealth",
