@@ -162,7 +162,8 @@ class Finding:
     severity: Literal["info", "warning", "error"]
     #: One sentence: what is wrong, and what to do about it or what was done.
     detail: str
-    #: Whether this run has repaired it.
+    #: Whether it can be repaired, and whether this run has.
+    fixable: bool = False
     fixed: bool = False
     #: A few of the ids or names it is about.
     ids: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from ..protocol import doctor
 from ..protocol.doctor import MESSAGES_PAGE, FieldsCursor, QueueState, Tally
 from ..protocol.keys import QueueKeys
 from ..transport.coalescing import Transport
-from .words import finding
+from .words import finding, fixable
 
 #: Called with what is looked at, how much of it was, and how much there is (0: nobody knows).
 Progress = Callable[[str, int, int], None]
@@ -158,14 +158,13 @@ class Examination:
         return found
 
     def _messages_findings(self) -> list[Finding]:
-        repaired = {"phantom", "orphan", "leak", "hidden_by_clock", "too_far"}
         limit = "RSMQ allows (115 days)" if self._horizon_ms < 0 else "the horizon"
         return [
             finding(
                 kind,
                 self._keys.queue,
                 tally.number,
-                fixed=self._fix and kind in repaired,
+                fixed=self._fix and fixable(kind),
                 what=limit,
                 ids=tally.samples,
             )

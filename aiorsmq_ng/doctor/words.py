@@ -181,9 +181,21 @@ def finding(
 ) -> Finding:
     """Return a finding of *kind* with its sentence."""
     words = _WORDS[kind]
-    step = words.done if fixed and words.done else words.todo
-    detail = f"{words.fact.format(what)}; {step}"
-    return Finding(queue, kind, count, words.severity, detail, fixed, tuple(ids))
+    return Finding(
+        queue=queue,
+        kind=kind,
+        count=count,
+        severity=words.severity,
+        detail=f"{words.fact.format(what)}; {words.done if fixed else words.todo}",
+        fixable=fixable(kind),
+        fixed=fixed,
+        ids=tuple(ids),
+    )
+
+
+def fixable(kind: str) -> bool:
+    """Tell whether findings of *kind* are ever repaired."""
+    return bool(_WORDS[kind].done)
 
 
 def kinds() -> list[str]:
