@@ -7,7 +7,7 @@ import time
 import pytest
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ, InvalidValue, Message, QueueCorrupt, QueueNotFound
+from aiorsmq_ng import RSMQ, InvalidValue, Message, Options, QueueCorrupt, QueueNotFound
 from aiorsmq_ng.doctor import examination, kinds
 from aiorsmq_ng.doctor import server as doctor_server
 from aiorsmq_ng.protocol import doctor as operations
@@ -162,14 +162,17 @@ async def test_orphans_can_be_received_again_with_count_and_first_time(
     assert set(received) == {"ready", "a", "b", "new"}
 
 
-async def test_orphan_made_visible_wakes_who_waits(rsmq, raw, queue, fields):
-    waiting = asyncio.create_task(queue.receive(wait=60))
-    await asyncio.sleep(0.3)
-    await raw.hset(fields, ABSENT, "a")
+async def test_orphan_made_visible_wakes_who_waits(server_url, raw, fields, ns):
+    patient = Options(poll_base=600, poll_cap=600)
+    async with RSMQ(server_url, ns=ns, options=patient) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        waiting = asyncio.create_task(queue.receive(wait=60))
+        await asyncio.sleep(0.5)
+        await raw.hset(fields, ABSENT, "a")
 
-    await rsmq.doctor("jobs", fix=True)
+        await rsmq.doctor("jobs", fix=True)
 
-    assert (await asyncio.wait_for(waiting, 4)).text == "a"
+        assert (await asyncio.wait_for(waiting, 30)).text == "a"
 
 
 async def test_fields_without_a_message_are_removed(rsmq, raw, busy, fields, ns):
@@ -286,11 +289,19 @@ async def test_unlisted_queue_is_listed(rsmq, raw, busy, ns):
 async def test_search_is_for_the_namespace_only(rsmq, raw, server_url, ns):
     await raw.hset(f"{ns}x:jobs:Q", mapping={"vt": 1})
     await raw.hset(f"x{ns}:jobs:Q", mapping={"vt": 1})
-    async with RSMQ(server_url, ns="t*[a-z]?") as wild:
-        assert (await wild.doctor(fix=True)).queues == []
 
     assert (await rsmq.doctor(fix=True)).queues == []
     await raw.delete(f"{ns}x:jobs:Q", f"x{ns}:jobs:Q")
+
+
+async def test_namespace_with_wildcards_means_itself(raw, server_url, ns):
+    wild = f"{ns}[x]"
+    await raw.hset(f"{wild}:jobs:Q", mapping={"vt": 1})
+    await raw.hset(f"{ns}x:other:Q", mapping={"vt": 1})
+    async with RSMQ(server_url, ns=wild) as rsmq:
+        assert (await rsmq.doctor(fix=True)).queues == ["jobs"]
+        await works(rsmq)
+    await raw.delete(f"{wild}:jobs:Q", f"{wild}:QUEUES", f"{ns}x:other:Q")
 
 
 async def test_keys_of_other_programs_are_told_of_and_left_alone(rsmq, raw, ns):
@@ -704,9 +715,10 @@ async def test_rights_that_the_page_lists_are_enough(
 ):
     page = (pytestconfig.rootpath / "docs" / "doctor.md").read_text()
     rights = re.findall(r"\+[a-z]+(?![|a-z])", page.split("The rights that a user needs")[1])
+    channels = ("resetchannels", f"&{ns}:*")
     login = ("+ping", "+hello", "+client", "+auth")
     await raw.execute_command(
-        "ACL", "SETUSER", ns, "on", ">pw", f"~{ns}:*", f"&{ns}:*", "-@all", *login, *rights
+        "ACL", "SETUSER", ns, "on", ">pw", f"~{ns}:*", *channels, "-@all", *login, *rights
     )
     await queue.send("x")
     await raw.hset(fields, mapping={ABSENT: "orphan", "k" * 30 + ":rc": "leak", "vt": "?"})
@@ -785,6 +797,23 @@ async def test_server_settings_that_endanger_queues_are_told(tmp_path):
             assert await told(maxmemory_policy="noeviction", maxmemory=used) == {
                 "memory_low": "warning"
             }
+        await raw.aclose()
+
+
+async def test_full_server_can_be_repaired(tmp_path):
+    (port,) = free_ports(1)
+    with server(tmp_path, port):
+        raw = Redis(port=port)
+        async with RSMQ(f"redis://127.0.0.1:{port}") as rsmq:
+            queue = await rsmq.create_queue("jobs")
+            await raw.hset("rsmq:jobs:Q", ABSENT, "lost")
+            await raw.hset("rsmq:half:Q", "vt", 1)
+            await raw.config_set("maxmemory", 1)
+            report = await rsmq.doctor(fix=True)
+
+            assert {f.kind for f in report.findings if f.queue} == {"orphan", "ghost"}
+            assert all(f.fixed for f in report.findings if f.queue)
+            assert (await queue.receive()).text == "lost"
         await raw.aclose()
 
 

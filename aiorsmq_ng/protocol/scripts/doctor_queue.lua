@@ -69,6 +69,8 @@ if not fields then
   return reply
 end
 
+-- @include spend
+if repair then spend() end
 local DEFAULTS, missing = {'30', '0', '65536'}, {}
 for i, attribute in ipairs({'vt', 'delay', 'maxsize'}) do
   if not stored[i] then missing[#missing + 1] = attribute end
