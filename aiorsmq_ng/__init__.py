@@ -19,7 +19,17 @@ from .errors import (
     SendUnknown,
     Unavailable,
 )
-from .models import ConsumerInfo, Message, PendingMessage, QueueAttributes, QueueStats, Sent
+from .models import (
+    ConsumerInfo,
+    DoctorReport,
+    Finding,
+    Message,
+    PendingMessage,
+    QueueAttributes,
+    QueueStats,
+    Sent,
+    ServerFacts,
+)
 from .options import Options
 from .queue import Queue
 from .reliable import ReliableQueue
@@ -34,7 +44,9 @@ __all__ = [
     "Consumer",
     "ConsumerInfo",
     "Delivery",
+    "DoctorReport",
     "DurabilityUnmet",
+    "Finding",
     "InvalidValue",
     "LeaseLost",
     "Message",
@@ -55,6 +67,7 @@ __all__ = [
     "SendToken",
     "SendUnknown",
     "Sent",
+    "ServerFacts",
     "Unavailable",
     "Worker",
     "WorkerHealth",

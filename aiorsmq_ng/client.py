@@ -12,9 +12,10 @@ import anyio
 
 from .codec import JSON, Codec
 from .delivery import Delivery, Origin
+from .doctor import Doctor, Progress
 from .errors import InvalidValue, QueueExists
 from .leases import LeaseKeeper
-from .models import Message, QueueAttributes, Sent
+from .models import DoctorReport, Message, QueueAttributes, Sent
 from .options import Options
 from .presence import Presence
 from .protocol import limits, messages, queues
@@ -205,6 +206,28 @@ class RSMQ:
             limits.seconds_to_ms("wait", wait) / 1000,
         )
         return Delivery.of(received, {origin.keys.queue: origin for origin in origins})
+
+    async def doctor(
+        self,
+        *names: str | Queue,
+        fix: bool = False,
+        horizon: Seconds | None = None,
+        progress: Progress | None = None,
+    ) -> DoctorReport:
+        """Look for damage in the queues *names*, or in all, and for dangers in server settings.
+
+        With *fix* the damage is repaired; queues may be in use meanwhile, nothing is lost or
+        doubled by it. Messages hidden for longer than *horizon* count as damage, too; without one,
+        those hidden for longer than RSMQ allows. *progress* is called with what is looked at, how
+        much of it was, and how much there is (0 if unknown). Many small calls, each atomic.
+        """
+        keys = [self._keys(n) if isinstance(n, str) else n.origin.keys for n in names]
+        return await Doctor(self._transport, self._namespace, self._channel).examine(
+            [key.queue for key in keys],
+            fix=fix,
+            horizon_ms=limits.optional_ms("horizon", horizon),
+            progress=progress,
+        )
 
     async def get_queue_attributes(self, name: str) -> QueueAttributes:
         """Describe a queue (RSMQ's name for ``Queue.attributes``)."""

@@ -10,6 +10,7 @@ import click
 
 import aiorsmq_ng
 
+from .doctor import doctor
 from .messages import message
 from .output import complain, emit, without_secrets
 from .queues import queue
@@ -71,6 +72,7 @@ def cli() -> None:
 cli.add_command(queue)
 cli.add_command(message)
 cli.add_command(worker)
+cli.add_command(doctor)
 
 
 @cli.command(
@@ -164,8 +166,8 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
             return f"{fact}; look at it with: {program(namespace)} queue describe -n {name}"
         case aiorsmq_ng.MessageTooLong():
             return f"{error}; send less, or use a queue with a larger maxsize"
-        case aiorsmq_ng.QueueCorrupt():
-            return f"{error}; look at its keys with redis-cli"
+        case aiorsmq_ng.QueueCorrupt(queue=name):
+            return f"{error}; look closer with: rsmqctl doctor {name}"
         case aiorsmq_ng.SendUnknown():
             return f"{error}; look into the queue before you send again"
         case aiorsmq_ng.Unavailable(passing=True):

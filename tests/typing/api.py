@@ -8,6 +8,7 @@ from aiorsmq_ng import (
     RSMQ,
     Consumer,
     Delivery,
+    DoctorReport,
     Message,
     PendingMessage,
     Queue,
@@ -40,6 +41,7 @@ async def surface(client: Redis) -> None:
         assert_type(await queue.peek(), list[Message])
         assert_type(await queue.pending(), list[PendingMessage])
         assert_type(await queue.purge(), int)
+        assert_type(await rsmq.doctor(queue, fix=True, horizon=60), DoctorReport)
         assert_type(await queue.stats(), QueueStats)
         assert_type(await queue.recover(3, idle=60), list[Delivery])
         assert_type(await queue.redrive(where=lambda m: m.rc > 1, rate=10), int)
