@@ -45,6 +45,17 @@ def matrix(session: nox.Session) -> None:
 
 
 @nox.session
+def seeds(session: nox.Session) -> None:
+    """Simulate many worlds; the argument is their number, as in ``nox -s seeds -- 20000``."""
+    session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
+    count = session.posargs[0] if session.posargs else "2000"
+    session.run(
+        "pytest", "tests/testing/test_simulation.py", "-k", "every_world",
+        env={"RSMQ_TEST_SEEDS": count},
+    )  # fmt: skip
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks, on a server of their own."""
     session.install("-e", ".[all]")

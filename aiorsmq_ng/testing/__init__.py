@@ -10,7 +10,9 @@ from .inventory import Census, Inventory, Stock
 from .oracles import Verdict, Violation, check
 from .proxy import FaultProxy, ProxiedConnection
 from .recorder import RecordedQueue
+from .scenarios import Jobs
 from .servers import PrivateServer
+from .simulation import Faults, Outcome, SimulatedClient, World, simulate
 from .topologies import Cluster, ClusterNode, Replication, SentinelGroup
 from .traps import Trap, operation
 
@@ -20,20 +22,26 @@ __all__ = [
     "ClusterNode",
     "Event",
     "FaultProxy",
+    "Faults",
     "History",
     "Inventory",
+    "Jobs",
+    "Outcome",
     "PrivateServer",
     "ProxiedConnection",
     "RecordedQueue",
     "Replication",
     "SentinelGroup",
+    "SimulatedClient",
     "Stock",
     "TimeMachine",
     "Trap",
     "Verdict",
     "Violation",
+    "World",
     "check",
     "operation",
+    "simulate",
     "temporary_client",
     "unique_namespace",
 ]

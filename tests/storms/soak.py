@@ -1,4 +1,4 @@
-"""The soak: a steady load for a long time, one random fault a minute, and a ledger of every message.
+"""The soak: a steady load for a long time, one random fault a minute, a ledger of every message.
 
 A history of millions of calls would grow while it is watched for growth, so the ledger is a few
 arrays of a fixed size, by the number that each message carries as its body.
