@@ -56,6 +56,13 @@ def seeds(session: nox.Session) -> None:
 
 
 @nox.session
+def faults(session: nox.Session) -> None:
+    """Play the long storms and the soak (about an hour), and write docs/fault-report.md."""
+    session.install("-e", ".[all]", *GROUPS(PROJECT, "test", "faults"))
+    session.run("python", "-m", "tests.storms", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks, on a server of their own."""
     session.install("-e", ".[all]")

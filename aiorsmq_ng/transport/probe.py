@@ -17,6 +17,8 @@ async def check_server(driver: Driver, options: Options) -> Durability:
     A user who may not ask (ACL) is trusted to have asked before. Raises ``Unavailable`` for a
     server that evicts queues, ``DurabilityUnmet`` for one that cannot keep the level.
     """
+    # Who is refused already when connecting learns of it here; what follows may be refused.
+    await _ask(driver, "PING")
     if not options.allow_eviction:
         policy = (await _info(driver, "memory")).get("maxmemory_policy", "")
         if policy.startswith("allkeys-"):
