@@ -26,8 +26,9 @@ from .receiver import Receiver
 from .retry import Retry
 from .transport.base import Driver
 from .transport.coalescing import Transport
-from .transport.connect import CallerClient, adopt, check_url, connect
+from .transport.connect import CallerClient, adopt, connect
 from .transport.notifier import Notifier
+from .transport.urls import read as read_url
 
 DEFAULT_URL = "redis://localhost:6379"
 #: How long closing waits for looks that are under way.
@@ -57,8 +58,8 @@ class RSMQ:
         self._options = options or Options()
         self._namespace = Namespace(limits.check_namespace(ns, nested=self._options.nested_ns))
         self._client = client
-        self._url = url or os.environ.get("RSMQ_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
-        self._scheme = check_url(self._url) if client is None else "client"
+        url = url or os.environ.get("RSMQ_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
+        self._address = read_url(url, self._options) if client is None else None
         self._realtime = realtime
         self._codec: Codec = codec or JSON
         self._transport = Transport(
@@ -240,7 +241,8 @@ class RSMQ:
 
     def __repr__(self) -> str:
         """Show where it leads without the URL, which may hold a password."""
-        return f"<RSMQ ns={self.ns!r} by {self._scheme}, {self._transport!r}>"
+        scheme = self._address.scheme if self._address else "client"
+        return f"<RSMQ ns={self.ns!r} by {scheme}, {self._transport!r}>"
 
     async def _close(self) -> None:
         with anyio.move_on_after(_CLOSE_RECEIVERS_S):
@@ -252,7 +254,8 @@ class RSMQ:
     async def _connect(self) -> Driver:
         if self._client is not None:
             return adopt(self._client)
-        return await connect(self._url, self._options)
+        assert self._address is not None  # noqa: S101 - without a client there is a URL
+        return await connect(self._address, self._options)
 
     def _keys(self, name: str) -> QueueKeys:
         return self._namespace.queue(limits.check_name(name, foreign=self._options.foreign_names))

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
-from aiorsmq_ng.transport.connect import _hosts, _login
 
 from ..support.topology import cluster, free_ports, sentinel, server
 
@@ -79,13 +78,6 @@ async def answers_with_password(port):
         except Exception:
             await asyncio.sleep(0.05)
     raise AssertionError
-
-
-def test_hosts_and_login_are_read_from_the_url():
-    url = "redis+sentinel://me:p%40ss@a:1,b,[::1]:3/mymaster"
-
-    assert _hosts(url, 9) == [("a", 1), ("b", 9), ("::1", 3)]
-    assert _login(url) == {"username": "me", "password": "p@ss"}
 
 
 async def test_sentinel_url_without_a_service_is_refused():
