@@ -370,6 +370,10 @@ class Transport:
             if command.written:
                 raise ReplyLost("redis did not answer in time") from None
             raise NotExecuted("no connection in time") from None
+        except RSMQError as error:
+            # The driver's error behind it may repeat the command: a password or a body.
+            error.__context__ = None
+            raise
 
 
 def _note_failure(future: asyncio.Future[Any]) -> None:
