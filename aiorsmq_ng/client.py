@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
@@ -18,9 +20,10 @@ from .models import Message, QueueAttributes
 from .options import Options
 from .presence import Presence
 from .protocol import limits, messages, queues
-from .protocol.keys import Namespace, QueueKeys
+from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
 from .protocol.messages import Intake
+from .protocol.shards import Shards, check_together
 from .queue import Queue
 from .receiver import Receiver
 from .retry import Retry
@@ -36,7 +39,7 @@ _CLOSE_RECEIVERS_S = 2.0
 
 
 class RSMQ:
-    """A client of the queues of one namespace.
+    """A client of the queues of one namespace, or of several that are used as one.
 
     Use it with ``async with``, or call ``open`` and ``aclose``. Nothing is connected before that;
     a client that was never opened connects with its first call. ``realtime`` makes sends publish
@@ -47,7 +50,7 @@ class RSMQ:
         self,
         url: str | None = None,
         *,
-        ns: str = "rsmq",
+        ns: str | Sequence[str] = "rsmq",
         client: CallerClient | None = None,
         realtime: bool = False,
         codec: Codec | None = None,
@@ -56,7 +59,7 @@ class RSMQ:
         if url is not None and client is not None:
             raise InvalidValue("give either a url or a client, not both")
         self._options = options or Options()
-        self._namespace = Namespace(limits.check_namespace(ns, nested=self._options.nested_ns))
+        self._shards = Shards.of(ns, nested=self._options.nested_ns)
         self._client = client
         url = url or os.environ.get("RSMQ_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
         self._address = read_url(url, self._options) if client is None else None
@@ -75,8 +78,8 @@ class RSMQ:
 
     @property
     def ns(self) -> str:
-        """The namespace: the prefix of every key."""
-        return self._namespace.name
+        """The namespace: the prefix of every key. Several are separated by commas."""
+        return self._shards.name
 
     @property
     def codec(self) -> Codec:
@@ -133,12 +136,15 @@ class RSMQ:
         """
         if dead_letter == name:
             raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue")
+        keys = self._keys(name)
+        if dead_letter and len(self._shards.namespaces) > 1:
+            self._beside(keys, dead_letter)
         origin = Origin(
-            keys=self._keys(name),
+            keys=keys,
             transport=self._transport,
             keeper=self._keeper,
             presence=self._presence,
-            sibling=self._keys,
+            sibling=partial(self._beside, keys),
             channel=self._channel,
             dead_letter=dead_letter or f"{name}-dead",
             retry=retry,
@@ -164,12 +170,14 @@ class RSMQ:
             queues.create(keys, vt=vt, delay=delay, maxsize=maxsize)
         )
         if not created and not exist_ok:
-            raise QueueExists(name, self.ns)
+            raise QueueExists(name, keys.namespace.name)
         return self.queue(name)
 
     async def list_queues(self) -> list[str]:
-        """Return the names of all queues, sorted."""
-        return await self._transport.run(queues.list_all(self._namespace))
+        """Return the names of all queues, sorted. One round trip per namespace."""
+        listed = [queues.list_all(namespace) for namespace in self._shards.namespaces]
+        found = await asyncio.gather(*map(self._transport.run, listed))
+        return sorted(set().union(*found))
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages; ``QueueNotFound`` if there is nothing of it."""
@@ -195,6 +203,7 @@ class RSMQ:
         if not names:
             raise InvalidValue("no queue name given", code="missingParameter")
         origins = [(n if isinstance(n, Queue) else self.queue(n)).origin for n in names]
+        check_together(*(origin.keys for origin in origins))
         received = await self._receiver(*(origin.intake for origin in origins)).receive(
             limits.check_count(count),
             limits.optional_ms("vt", vt),
@@ -258,7 +267,13 @@ class RSMQ:
         return await connect(self._address, self._options)
 
     def _keys(self, name: str) -> QueueKeys:
-        return self._namespace.queue(limits.check_name(name, foreign=self._options.foreign_names))
+        return self._shards.queue(limits.check_name(name, foreign=self._options.foreign_names))
+
+    def _beside(self, keys: QueueKeys, name: str) -> QueueKeys:
+        """Return the keys of another queue, if one call can reach both."""
+        other = self._keys(name)
+        check_together(keys, other)
+        return other
 
     def _channel(self, keys: QueueKeys) -> str:
         return keys.realtime if self._realtime else keys.wake

@@ -37,9 +37,10 @@ class Settings:
         self, *, url: str = DEFAULT_URL, namespace: str = DEFAULT_NAMESPACE
     ) -> aiorsmq_ng.RSMQ:
         """Return a client, not open yet; the arguments stand in for options not given."""
+        namespaces = (namespace if self.namespace is None else self.namespace).split(",")
         return aiorsmq_ng.RSMQ(
             _checked(url if self.redis_url is None else self.redis_url),
-            ns=namespace if self.namespace is None else self.namespace,
+            ns=namespaces,
             options=aiorsmq_ng.Options(
                 deadline=_DEADLINE_S,
                 connect_timeout=_CONNECT_S,
@@ -91,7 +92,10 @@ _URL_HELP = (
     f"embedded:// for one of your own. From RSMQ_URL, then REDIS_URL; else {DEFAULT_URL}. "
     "A password is safer there than here, where other users can see it."
 )
-_NAMESPACE_HELP = f"The namespace: the prefix of all keys.  [default: {DEFAULT_NAMESPACE}]"
+_NAMESPACE_HELP = (
+    "The namespace: the prefix of all keys; several, separated by commas, are used as one.  "
+    f"[default: {DEFAULT_NAMESPACE}]"
+)
 _INSECURE_HELP = "Let the URL switch off parts of the check of the server's certificate."
 _PLAIN_HELP = "Let the URL send a password to another machine without TLS."
 _VERBOSE_HELP = "Show the log, and where an error came from, on stderr."
