@@ -50,3 +50,4 @@ def bench(session: nox.Session) -> None:
     session.install("-e", ".[all]")
     session.run("python", "benchmarks/send_rate.py", *session.posargs)
     session.run("python", "benchmarks/idle_and_wake.py")
+    session.run("python", "benchmarks/numbered_calls.py")

@@ -15,10 +15,11 @@ from .errors import (
     QueueFull,
     QueueNotFound,
     RSMQError,
+    SendToken,
     SendUnknown,
     Unavailable,
 )
-from .models import ConsumerInfo, Message, PendingMessage, QueueAttributes, QueueStats
+from .models import ConsumerInfo, Message, PendingMessage, QueueAttributes, QueueStats, Sent
 from .options import Options
 from .queue import Queue
 from .reliable import ReliableQueue
@@ -52,7 +53,9 @@ __all__ = [
     "RSMQError",
     "ReliableQueue",
     "Retry",
+    "SendToken",
     "SendUnknown",
+    "Sent",
     "Unavailable",
     "Worker",
     "WorkerHealth",

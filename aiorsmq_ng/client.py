@@ -16,7 +16,7 @@ from .codec import JSON, Codec
 from .delivery import Delivery, Origin
 from .errors import InvalidValue, QueueExists
 from .leases import LeaseKeeper
-from .models import Message, QueueAttributes
+from .models import Message, QueueAttributes, Sent
 from .options import Options
 from .presence import Presence
 from .protocol import limits, messages, queues
@@ -31,6 +31,7 @@ from .transport.base import Driver
 from .transport.coalescing import Transport
 from .transport.connect import CallerClient, adopt, connect
 from .transport.notifier import Notifier
+from .transport.probe import check_server
 from .transport.urls import read as read_url
 
 DEFAULT_URL = "redis://localhost:6379"
@@ -69,6 +70,7 @@ class RSMQ:
             self._connect,
             deadline_s=self._options.deadline,
             connections=self._options.max_connections,
+            check=lambda driver: check_server(driver, self._options),
         )
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
@@ -149,6 +151,9 @@ class RSMQ:
             dead_letter=dead_letter or f"{name}-dead",
             retry=retry,
             vt_ms=limits.optional_ms("vt", vt),
+            dedup_window_ms=max(
+                1, limits.seconds_to_ms("dedup_window", self._options.dedup_window)
+            ),
         )
         return Queue(origin, self._receiver(origin.intake), self._codec)
 
@@ -227,10 +232,15 @@ class RSMQ:
         return await self.queue(name).set_attributes(vt=vt, delay=delay, maxsize=maxsize)
 
     async def send_message(
-        self, name: str, message: object, *, delay: Seconds | None = None
-    ) -> str:
+        self,
+        name: str,
+        message: object,
+        *,
+        delay: Seconds | None = None,
+        dedup_key: str | None = None,
+    ) -> Sent:
         """Send a message and return its id (RSMQ's name for ``Queue.send``)."""
-        return await self.queue(name).send(message, delay=delay)
+        return await self.queue(name).send(message, delay=delay, dedup_key=dedup_key)
 
     async def receive_message(self, name: str, *, vt: Seconds | None = None) -> Delivery | None:
         """Lease the next message (RSMQ's name for ``Queue.receive``)."""

@@ -53,6 +53,19 @@ class Message:
         return f"<{type(self).__name__} {self.id} rc={self.rc} {len(self.body)} bytes>"
 
 
+class Sent(str):
+    """The id of a message that was sent; a ``str`` that also knows how safely it is stored."""
+
+    #: The level of durability that was reached: ``memory``, ``replicated:n`` or ``fsynced``.
+    durability: str = "memory"
+
+    def at(self, durability: str) -> Sent:
+        """Return the same id with another level."""
+        sent = Sent(self)
+        sent.durability = durability
+        return sent
+
+
 class PendingMessage(Message):
     """A leased message as ``Queue.pending`` shows it: who holds it is not known, since when is.
 

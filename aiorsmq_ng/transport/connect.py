@@ -29,8 +29,10 @@ CallerClient = Redis | RedisCluster
 _fakes: dict[str, tuple[Any, int]] = {}
 
 
-async def connect(address: Address, options: Options) -> Driver:
-    """Return a driver for *address*; only ``embedded://`` starts anything yet."""
+async def connect(address: Address | str, options: Options) -> Driver:
+    """Return a driver for an address or a URL; only ``embedded://`` starts anything yet."""
+    if isinstance(address, str):
+        address = read(address, options)
     for settings in (address.tls, address.sentinel_tls):
         if settings:
             # Connections read the files again and again; what is wrong with them shows here.

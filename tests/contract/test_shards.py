@@ -3,12 +3,10 @@
 import asyncio
 
 import pytest
-from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound, Retry, Worker
-from aiorsmq_ng.testing import TimeMachine
+from aiorsmq_ng.testing import Cluster, TimeMachine
 
-from ..support.topology import cluster
 from .test_tls import every_operation
 
 # Braces that lie on the first, second and third node of a cluster of three.
@@ -25,10 +23,9 @@ def apart(rsmq):
     return NAMES[0], next(n for n in NAMES if place(rsmq, n) != place(rsmq, NAMES[0]))
 
 
-async def test_queues_spread_over_the_nodes_of_a_cluster(tmp_path):
-    async with cluster(tmp_path) as ports:
-        url = f"redis+cluster://127.0.0.1:{ports[0]}"
-        async with RSMQ(url, ns=NS) as rsmq:
+async def test_queues_spread_over_the_nodes_of_a_cluster():
+    async with Cluster() as cluster:
+        async with RSMQ(cluster.url, ns=NS) as rsmq:
             await every_operation(rsmq)
             for name in NAMES:
                 queue = await rsmq.create_queue(name)
@@ -36,10 +33,7 @@ async def test_queues_spread_over_the_nodes_of_a_cluster(tmp_path):
                 await (await queue.receive()).reject("why")
             assert await rsmq.list_queues() == sorted([*NAMES, *(f"{n}-dead" for n in NAMES)])
             await exercise_worker(rsmq)
-        stored = []
-        for port in ports:
-            async with Redis(host="127.0.0.1", port=port) as node:
-                stored.append(await node.dbsize())
+        stored = [await node.command("DBSIZE") for node in cluster.masters]
     assert min(stored) > 0
 
 

@@ -3,14 +3,20 @@
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
+from functools import partial
 
 import pytest
 
 from aiorsmq_ng import RSMQ, Options, Unavailable
+from aiorsmq_ng.testing import Cluster, SentinelGroup
+from aiorsmq_ng.testing.servers import eventually
 
 from ..support.tls import Authority, tls_proxy
-from ..support.topology import answers, cluster, sentinel
 from .test_topologies import exercise
+
+#: What is asked of a server before it is used may meet the refusal first, and the call then again.
+TRIES = 2
 
 
 @pytest.fixture
@@ -81,25 +87,26 @@ async def refused(url, sentence, call="open", **options):
 
 
 @pytest.mark.parametrize("call", ["open", "attributes"])
-async def test_certificate_of_an_unknown_authority_is_refused_at_the_first_try(
+async def test_certificate_of_an_unknown_authority_is_refused_without_waiting(
     secure, tmp_path, call
 ):
     proxy, url = secure
     stranger = Authority(tmp_path, "stranger")
 
     await refused(f"{url.split('?')[0]}?ssl_ca_certs={stranger.file}", "is not trusted", call)
-    assert (proxy.attempts, proxy.served) == (1, 0)
     await refused(url.split("?")[0], "is not trusted: .*; name its CA", call)
-    assert (proxy.attempts, proxy.served) == (2, 0)
+    assert proxy.served == 0
+    assert proxy.attempts <= 2 * TRIES
 
 
-async def test_certificate_for_another_name_is_refused_at_the_first_try(server_url, authority):
+async def test_certificate_for_another_name_is_refused_without_waiting(server_url, authority):
     async with tls_proxy(server_url, authority.context("elsewhere.example")) as (proxy, port):
         for host in ("127.0.0.1", "localhost"):
             url = f"rediss://{host}:{port}?ssl_ca_certs={authority.file}"
             await refused(url, "is for another host: .* mismatch")
 
-        assert (proxy.attempts, proxy.served) == (2, 0)
+        assert proxy.served == 0
+        assert proxy.attempts <= 2 * TRIES
         url += "&ssl_check_hostname=false"
         async with RSMQ(url, options=Options(insecure_tls=True)):
             assert proxy.served == 1
@@ -137,16 +144,19 @@ async def test_server_that_refuses_for_lack_of_a_client_certificate_is_final(aut
     context = authority.context("127.0.0.1", wants_certificate=True)
     context.maximum_version = ssl.TLSVersion.TLSv1_2  # later ones refuse after the handshake
 
-    def turn_one_away(listening):  # asyncio would cut the connection without saying why
-        client, _ = listening.accept()
-        with client, pytest.raises(ssl.SSLError):
-            context.wrap_socket(client, server_side=True)
+    def turn_away(listening):  # asyncio would cut the connection without saying why
+        while listening.fileno() >= 0:
+            with suppress(OSError):
+                client, _ = listening.accept()
+                with client:
+                    context.wrap_socket(client, server_side=True)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        guard = asyncio.create_task(asyncio.to_thread(turn_one_away, listening))
+        listening.settimeout(0.1)
+        guard = asyncio.create_task(asyncio.to_thread(turn_away, listening))
         url = f"rediss://127.0.0.1:{listening.getsockname()[1]}?ssl_ca_certs={authority.file}"
         await refused(url, "refused the TLS connection .*handshake failure")
-        await guard
+    await guard
 
 
 @pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile"])
@@ -160,63 +170,55 @@ async def test_certificate_file_that_cannot_be_used_is_said_without_connecting(
     assert proxy.attempts == 0
 
 
-async def test_sentinel_and_its_master_over_tls(tmp_path, authority):
+async def test_sentinel_and_its_master_over_tls(authority):
     context = authority.context("127.0.0.1")
-    async with (
-        sentinel(tmp_path) as (master, watch),
-        tls_proxy(f"redis://127.0.0.1:{master}", context) as (_, master_port),
-        tls_proxy(f"redis://127.0.0.1:{watch}", context) as (guard, guard_port),
-    ):
-        guard.replace = (b"$5\r\n%d\r\n" % master, b"$5\r\n%d\r\n" % master_port)
-        place = f"127.0.0.1:{guard_port}/mymaster"
-        url = f"rediss+sentinel://{place}?ssl_ca_certs={authority.file}"
-        async with RSMQ(url) as rsmq:
-            await exercise(rsmq)
-        before = guard.attempts
-        await refused(f"rediss+sentinel://{place}", "is not trusted")
-        assert guard.attempts == before + 1
+    async with SentinelGroup(replicas=0, sentinels=1) as group:
+        master, (watch,) = group.master, group.sentinels
+        async with (
+            tls_proxy(master.url, context) as (_, master_port),
+            tls_proxy(watch.url, context) as (guard, guard_port),
+        ):
+            guard.replace = (b"$5\r\n%d\r\n" % master.port, b"$5\r\n%d\r\n" % master_port)
+            place = f"127.0.0.1:{guard_port}/{group.service}"
+            url = f"rediss+sentinel://{place}?ssl_ca_certs={authority.file}"
+            async with RSMQ(url) as rsmq:
+                await exercise(rsmq)
+            before = guard.attempts
+            await refused(f"rediss+sentinel://{place}", "is not trusted")
+            assert guard.attempts <= before + TRIES
 
 
-async def test_cluster_over_tls(tmp_path, authority):
+async def test_cluster_over_tls(authority):
     context = authority.context("127.0.0.1")
-    async with (
-        cluster(tmp_path) as nodes,
-        tls_proxy(f"redis://127.0.0.1:{nodes[0]}", context) as (first, port),
-        tls_proxy(f"redis://127.0.0.1:{nodes[1]}", context) as (_, second),
-        tls_proxy(f"redis://127.0.0.1:{nodes[2]}", context) as (_, third),
-    ):
-        for node, announced in zip(nodes, (port, second, third), strict=True):
-            client = await answers(node)
-            await client.config_set("cluster-announce-port", announced)
-            await client.aclose()
-        await agreed(nodes, {port, second, third})
-        url = f"rediss+cluster://127.0.0.1:{port}?ssl_ca_certs={authority.file}"
-        async with RSMQ(url, ns="{tls}") as rsmq:
-            await exercise(rsmq)
-        before = first.attempts
-        await refused(f"rediss+cluster://127.0.0.1:{port}", "is not trusted")
-        assert first.attempts == before + 1
+    async with Cluster() as cluster:
+        nodes = cluster.masters
+        async with (
+            tls_proxy(nodes[0].url, context) as (first, port),
+            tls_proxy(nodes[1].url, context) as (_, second),
+            tls_proxy(nodes[2].url, context) as (_, third),
+        ):
+            announced = {port, second, third}
+            for node, own in zip(nodes, (port, second, third), strict=True):
+                await node.command("CONFIG", "SET", "cluster-announce-port", own)
+            for node in nodes:
+                await eventually(partial(knows, node, announced), "the nodes know all ports")
+            url = f"rediss+cluster://127.0.0.1:{port}?ssl_ca_certs={authority.file}"
+            async with RSMQ(url, ns="{tls}") as rsmq:
+                await exercise(rsmq)
+            before = first.attempts
+            await refused(f"rediss+cluster://127.0.0.1:{port}", "is not trusted")
+            assert first.attempts <= before + TRIES
 
 
-async def agreed(nodes, announced):
-    """Wait until every node knows under which ports the others want to be found."""
-    for node in nodes:
-        client = await answers(node)
-        for _ in range(600):
-            slots = await client.execute_command("CLUSTER SLOTS")
-            if {entry[2][1] for entry in slots} == announced:
-                break
-            await asyncio.sleep(0.05)
-        else:
-            raise AssertionError("the nodes did not agree")
-        await client.aclose()
+async def knows(node, ports):
+    """Tell whether *node* knows under which ports all nodes want to be found."""
+    return {entry[2][1] for entry in await node.command("CLUSTER", "SLOTS")} == ports
 
 
-async def test_password_is_kept_from_a_master_on_another_machine(tmp_path):
-    async with sentinel(tmp_path) as (master, watch):
-        client = await answers(watch)
-        await client.execute_command("SENTINEL", "MONITOR", "far", "192.0.2.1", master, 1)
-        await client.aclose()
-        url = f"redis+sentinel://:hunter2@127.0.0.1:{watch}/far"
+async def test_password_is_kept_from_a_master_on_another_machine():
+    async with SentinelGroup(replicas=0, sentinels=1) as group:
+        (watch,) = group.sentinels
+        await watch.command("SENTINEL", "MONITOR", "far", "192.0.2.1", group.master.port, 1)
+        url = f"redis+sentinel://:hunter2@127.0.0.1:{watch.port}/far"
         error = await refused(url, "would be sent to 192.0.2.1 in clear text")
         assert "hunter2" not in str(error)
