@@ -27,7 +27,7 @@ class Shards:
     @classmethod
     def of(cls, ns: str | Sequence[str], *, nested: bool) -> Shards:
         """Return the shards for what a user passed as ``ns``, checked."""
-        given = [ns] if isinstance(ns, str) else list(ns)
+        given = list(ns) if isinstance(ns, Sequence) and not isinstance(ns, str) else [ns]
         names = [limits.check_namespace(name, nested=nested) for name in given]
         if not names or len(set(names)) < len(names):
             raise InvalidValue("ns must name at least one namespace, and each of them once")
