@@ -1,7 +1,7 @@
 """Redis message queues for asyncio, wire-compatible with RSMQ."""
 
 from .client import RSMQ
-from .codec import Codec
+from .codec import Codec, Compressed
 from .consumer import Consumer
 from .delivery import Delivery
 from .errors import (
@@ -41,6 +41,7 @@ __version__ = "0.1.0"
 __all__ = [
     "RSMQ",
     "Codec",
+    "Compressed",
     "Consumer",
     "ConsumerInfo",
     "Delivery",

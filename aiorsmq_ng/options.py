@@ -35,6 +35,11 @@ class Options:
     foreign_names: bool = False
     #: Allow a colon in the namespace. Then ns "a" with queue "b" and ns "a:b" may share keys.
     nested_ns: bool = False
+    #: Let the URL switch off parts of the check of a server's certificate. Whoever sits between
+    #: can then read and change everything.
+    insecure_tls: bool = False
+    #: Let the URL send a password to another machine in clear text.
+    plain_password: bool = False
 
     def __post_init__(self) -> None:
         if self.max_connections < 1:

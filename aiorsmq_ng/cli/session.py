@@ -30,15 +30,23 @@ class Settings:
     redis_url: str | None = None
     namespace: str | None = None
     verbose: bool = False
+    insecure_tls: bool = False
+    plain_password: bool = False
 
     def client(
         self, *, url: str = DEFAULT_URL, namespace: str = DEFAULT_NAMESPACE
     ) -> aiorsmq_ng.RSMQ:
         """Return a client, not open yet; the arguments stand in for options not given."""
+        namespaces = (namespace if self.namespace is None else self.namespace).split(",")
         return aiorsmq_ng.RSMQ(
             _checked(url if self.redis_url is None else self.redis_url),
-            ns=namespace if self.namespace is None else self.namespace,
-            options=aiorsmq_ng.Options(deadline=_DEADLINE_S, connect_timeout=_CONNECT_S),
+            ns=namespaces,
+            options=aiorsmq_ng.Options(
+                deadline=_DEADLINE_S,
+                connect_timeout=_CONNECT_S,
+                insecure_tls=self.insecure_tls,
+                plain_password=self.plain_password,
+            ),
         )
 
 
@@ -65,6 +73,8 @@ def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
         common: dict[str, Any] = {"callback": _keep, "expose_value": False, "hidden": hidden}
         for option in (
             click.option("-v", "--verbose", is_flag=True, help=_VERBOSE_HELP, **common),
+            click.option("--insecure-tls", is_flag=True, help=_INSECURE_HELP, **common),
+            click.option("--plain-password", is_flag=True, help=_PLAIN_HELP, **common),
             click.option("--ns", "namespace", metavar="NAME", help=_NAMESPACE_HELP, **common),
             click.option(
                 "-r", "--redis-url", metavar="URL", envvar=envvar, help=_URL_HELP, **common
@@ -77,11 +87,17 @@ def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
 
 
 _URL_HELP = (
-    "The server: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, or "
+    "The server: redis://, unix://, redis+sentinel://, redis+cluster://, with TLS rediss://, "
+    "rediss+sentinel://, rediss+cluster://, or "
     f"embedded:// for one of your own. From RSMQ_URL, then REDIS_URL; else {DEFAULT_URL}. "
     "A password is safer there than here, where other users can see it."
 )
-_NAMESPACE_HELP = f"The namespace: the prefix of all keys.  [default: {DEFAULT_NAMESPACE}]"
+_NAMESPACE_HELP = (
+    "The namespace: the prefix of all keys; several, separated by commas, are used as one.  "
+    f"[default: {DEFAULT_NAMESPACE}]"
+)
+_INSECURE_HELP = "Let the URL switch off parts of the check of the server's certificate."
+_PLAIN_HELP = "Let the URL send a password to another machine without TLS."
 _VERBOSE_HELP = "Show the log, and where an error came from, on stderr."
 
 

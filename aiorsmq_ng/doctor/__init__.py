@@ -17,7 +17,7 @@ from . import server
 from .examination import Examination, Orders, Progress
 from .words import finding, kinds
 
-__all__ = ["Doctor", "Progress", "kinds"]
+__all__ = ["Doctor", "Orders", "Progress", "kinds", "together"]
 
 
 class Doctor:
@@ -30,15 +30,12 @@ class Doctor:
         self._namespace = namespace
         self._channel = channel
 
-    async def examine(
-        self, names: list[str], *, fix: bool, horizon_ms: int, progress: Progress | None
-    ) -> DoctorReport:
+    async def examine(self, names: list[str], orders: Orders) -> DoctorReport:
         """Look at the queues *names*, or at all that can be found."""
-        orders = Orders(fix, horizon_ms, progress or _silent)
         facts, findings = await server.examine(self._transport, self._namespace)
         found = list(dict.fromkeys(names))
         if not names:
-            found, remarks = await self._find_queues(orders.progress)
+            found, remarks = await self._find_queues(orders)
             findings += remarks
         for name in found:
             keys = self._namespace.queue(name)
@@ -48,7 +45,7 @@ class Doctor:
                 findings.append(finding("absent", name))
         return DoctorReport(facts, found, _once(findings))
 
-    async def _find_queues(self, progress: Progress) -> tuple[list[str], list[Finding]]:
+    async def _find_queues(self, orders: Orders) -> tuple[list[str], list[Finding]]:
         """Return the names of all queues, listed or not, and what is odd about the list."""
         found, odd, remarks = set[str](), list[str](), list[Finding]()
         try:
@@ -67,7 +64,7 @@ class Doctor:
                 break
             found.update(filter(_usable, map(self._name_in, page.keys)))
             pages += 1
-            progress("search for queues", pages * doctor.KEYS_PAGE, 0)
+            orders.tell("search for queues", pages * doctor.KEYS_PAGE, 0)
             cursor = page.cursor
             if cursor == b"0":
                 break
@@ -77,6 +74,17 @@ class Doctor:
         """Return the name of the queue whose sorted set or hash *key* may be, or nothing."""
         text = key.decode(errors="replace").removeprefix(f"{self._namespace.name}:")
         return text.removesuffix(":Q")
+
+
+def together(reports: list[DoctorReport]) -> DoctorReport:
+    """Return the reports on several namespaces as one; servers of a cluster are alike."""
+    first = reports[0]
+    said = {(f.kind, f.detail) for f in first.findings if f.queue is None}
+    found, findings = list(first.queues), list(first.findings)
+    for report in reports[1:]:
+        found += report.queues
+        findings += [f for f in report.findings if f.queue or (f.kind, f.detail) not in said]
+    return DoctorReport(first.server, sorted(found), findings)
 
 
 def _usable(name: str) -> bool:
@@ -95,7 +103,3 @@ def _once(findings: list[Finding]) -> list[Finding]:
         key = (found.kind, found.detail) if found.kind == "wrong_type" else ("", str(id(found)))
         seen.setdefault(key, found)
     return list(seen.values())
-
-
-def _silent(_what: str, _done: int, _total: int) -> None:
-    return None

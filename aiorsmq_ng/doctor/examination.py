@@ -32,7 +32,12 @@ class Orders(NamedTuple):
     fix: bool
     #: Whatever is hidden for longer than this is made visible; -1: nothing is.
     horizon_ms: int
-    progress: Progress
+    progress: Progress | None
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """Say how far it has come, if anybody wants to know."""
+        if self.progress is not None:
+            self.progress(what, done, total)
 
 
 class Examination:
@@ -50,7 +55,7 @@ class Examination:
         self._channel = channel
         self._fix = orders.fix
         self._horizon_ms = orders.horizon_ms
-        self._progress = orders.progress
+        self._tell = orders.tell
         self._suspects: dict[bytes, None] = {}
         self._tallies: dict[str, Tally] = {}
         self._looked_at = 0
@@ -95,7 +100,7 @@ class Examination:
 
     async def _suspect(self, ids: list[bytes], looked_at: int, state: QueueState) -> None:
         self._looked_at += looked_at
-        self._progress(self._keys.queue, self._looked_at, state.ids + state.fields)
+        self._tell(self._keys.queue, self._looked_at, state.ids + state.fields)
         self._suspects.update(dict.fromkeys(ids))
         if len(self._suspects) >= _MANY:
             await self._look_closer()

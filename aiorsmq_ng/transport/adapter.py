@@ -14,6 +14,7 @@ from redis.client import NEVER_DECODE
 
 from ..errors import QueueFull, RSMQError, Unavailable
 from ..protocol.operation import Argument, Reply
+from . import tls
 from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 
 # What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
@@ -116,7 +117,7 @@ class PoolDriver:
         try:
             fresh: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
             return fresh
-        except (driver_errors.RedisError, OSError) as error:
+        except (driver_errors.RedisError, OSError, RSMQError) as error:
             _refused_at_connect(error)
             if self._revive is not None:
                 await self._revive()
@@ -163,6 +164,8 @@ class ClusterDriver:
         except Exception as error:
             if "same key slot" in str(error):
                 explain(error)
+            if (sentence := tls.fault(error)) is not None:
+                raise Unavailable(sentence) from None
             raise ReplyLost(_sentence(error)) from error
 
     async def _execute_and_confirm(self, command: Command) -> Reply:
@@ -320,7 +323,11 @@ def _denied(error: Exception, word: str, text: str) -> bool:
 
 def _refused_at_connect(error: Exception) -> None:
     """Raise if the server answered, but with a refusal; redis-py wraps that as an outage."""
-    for cause in (error, error.__cause__, error.__context__):
+    if isinstance(error, RSMQError):
+        raise error
+    if (sentence := tls.fault(error)) is not None:
+        raise Unavailable(sentence) from None
+    for cause in tls.chain(error):
         if isinstance(cause, driver_errors.ResponseError | driver_errors.AuthenticationError):
             explain(cause)
 

@@ -68,6 +68,10 @@ class Attempts:
             if command.written:
                 raise ReplyLost("redis did not answer in time") from None
             raise NotExecuted("no connection in time") from None
+        except RSMQError as error:
+            # The driver's error behind it may repeat the command: a password or a body.
+            error.__context__ = None
+            raise
 
     async def _evaluate(self, call: Call, deadline: float, recall: bool) -> Reply:
         loop = asyncio.get_running_loop()

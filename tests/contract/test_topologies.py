@@ -7,7 +7,6 @@ import pytest
 from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
 from aiorsmq_ng.testing import Cluster, PrivateServer, SentinelGroup
 from aiorsmq_ng.testing.servers import free_ports
-from aiorsmq_ng.transport.connect import _hosts, _login
 
 
 async def exercise(rsmq):
@@ -65,13 +64,6 @@ async def test_tcp_with_a_password_and_a_database():
             await exercise(rsmq)
         async with RSMQ(url.removesuffix("/3")) as elsewhere:
             assert await elsewhere.list_queues() == []
-
-
-def test_hosts_and_login_are_read_from_the_url():
-    url = "redis+sentinel://me:p%40ss@a:1,b,[::1]:3/mymaster"
-
-    assert _hosts(url, 9) == [("a", 1), ("b", 9), ("::1", 3)]
-    assert _login(url) == {"username": "me", "password": "p@ss"}
 
 
 async def test_sentinel_url_without_a_service_is_refused():
