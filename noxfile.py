@@ -63,6 +63,13 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def mutants(session: nox.Session) -> None:
+    """Take out one mechanism at a time; the tests must go red for each."""
+    session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
+    session.run("python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks, on a server of their own."""
     session.install("-e", ".[all]")

@@ -291,8 +291,12 @@ async def test_receive_whose_outcome_stays_unknown_is_recalled_and_given_back():
     async with running(answer, deadline_s=0.1) as (driver, transport):
         with pytest.raises(Unavailable):
             await transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1))
-        while list(driver.commands[-1].words)[-4:] != [ID.decode(), 1, 17, 0]:
+        for _ in range(5000):
+            if list(driver.commands[-1].words)[-4:] == [ID.decode(), 1, 17, 0]:
+                break
             await asyncio.sleep(0.001)
+
+    assert list(driver.commands[-1].words)[-4:] == [ID.decode(), 1, 17, 0]
 
 
 async def test_lease_counts_from_before_the_attempt_that_was_answered():

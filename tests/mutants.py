@@ -1,0 +1,213 @@
+"""Take one mechanism out at a time and see the tests go red: ``python -m tests.mutants``.
+
+Each mutant is the whole tree, copied, with one piece of text replaced. A mutant whose tests stay
+green means that nothing watches the mechanism.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+REPORT = ROOT / "docs" / "fault-report.json"
+SCRIPTS = "aiorsmq_ng/protocol/scripts"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mechanism, how it is taken out, and the tests that must notice."""
+
+    mechanism: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = (
+    Mutant(
+        "fence: rc and fr are compared",
+        f"{SCRIPTS}/_fence.lua",
+        "(stored[2 * i - 1] == rc and stored[2 * i] == fr)",
+        "true",
+        ("tests/contract/test_deliveries.py", "tests/testing/test_simulation.py"),
+    ),
+    Mutant(
+        "clock: read inside the script, not before",
+        f"{SCRIPTS}/_clock.lua",
+        "local now = seconds * 1000 + math.floor(micros / 1000)",
+        "local now = seconds * 1000 + math.floor(micros / 1000) - 1500",
+        ("tests/contract/test_messages.py",),
+    ),
+    Mutant(
+        "sequence: a send that ran is not run again",
+        f"{SCRIPTS}/send.lua",
+        "if last >= tonumber(ARGV[1]) then",
+        "if false then",
+        ("tests/contract/test_repeated_calls.py", "tests/storms"),
+    ),
+    Mutant(
+        "sequence: late attempts of earlier calls do nothing",
+        f"{SCRIPTS}/_once.lua",
+        "return last == tonumber(call_number) and text or ''",
+        "return last == tonumber(call_number) and text or nil",
+        ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "attempt token: a receive that ran answers as before",
+        f"{SCRIPTS}/receive.lua",
+        "local before = recall()",
+        "local before = nil",
+        ("tests/contract/test_repeated_calls.py", "tests/faults/test_lost_replies.py"),
+    ),
+    Mutant(
+        "attempt token: what somebody else received since is left out",
+        f"{SCRIPTS}/_retake.lua",
+        "stored[2] == counts[i]",
+        "stored[2]",
+        ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "recall: a receive given up by its caller is given back",
+        "aiorsmq_ng/transport/conductor.py",
+        "if call.ticket and call.first.undo and self._recalls < MAX_RECALLS:",
+        "if False:",
+        ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
+    ),
+    Mutant(
+        "parked series: an open call's series is not used for others",
+        "aiorsmq_ng/transport/conductor.py",
+        "        for place, waiting in enumerate(call.batch):\n            waiting.fail(",
+        "        self._settled(call)\n"
+        "        for place, waiting in enumerate(call.batch):\n            waiting.fail(",
+        ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
+    ),
+    Mutant(
+        "doubt: a refusal after a lost reply is not taken for the outcome",
+        "aiorsmq_ng/transport/attempts.py",
+        "if call.in_doubt:\n",
+        "if False:\n",
+        ("tests/unit/test_transport.py",),
+    ),
+    Mutant(
+        "pop is never repeated",
+        "aiorsmq_ng/transport/calls.py",
+        "return self.ticket is not None or self.first.repeatable",
+        "return True",
+        ("tests/unit/test_transport.py", "tests/faults/test_outages.py"),
+    ),
+    Mutant(
+        "dedup key: a second copy is refused",
+        f"{SCRIPTS}/send.lua",
+        "if type(copy) ~= 'string' then copy = false end",
+        "copy = false",
+        ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "full server: consumers go on (allow-oom)",
+        f"{SCRIPTS}/_spend.lua",
+        "local function spend() redis.call('HDEL', hash, '') end",
+        "local function spend() end",
+        ("tests/faults/test_connections.py",),
+    ),
+    Mutant(
+        "dirty connection: an unread reply is noticed",
+        "aiorsmq_ng/transport/adapter.py",
+        "if not connection.is_connected or await connection.can_read():",
+        "if not connection.is_connected:",
+        ("tests/faults/test_connections.py", "tests/faults/test_outages.py"),
+    ),
+    Mutant(
+        "lease: counted from before the request",
+        "aiorsmq_ng/transport/calls.py",
+        "return operation.dated(result, self.began_at)",
+        "return operation.dated(result, asyncio.get_running_loop().time())",
+        ("tests/unit/test_transport.py",),
+    ),
+    Mutant(
+        "durability: below the level is an error",
+        "aiorsmq_ng/transport/calls.py",
+        "if not self._asked.met(self._confirmation):",
+        "if False:",
+        ("tests/faults/test_durability.py",),
+    ),
+    Mutant(
+        "eviction: allkeys-* is refused",
+        "aiorsmq_ng/transport/probe.py",
+        'if policy.startswith("allkeys-"):',
+        "if False:",
+        ("tests/faults/test_durability.py",),
+    ),
+    Mutant(
+        "poison: the limit of deliveries is inside receive",
+        f"{SCRIPTS}/_lease.lua",
+        "if rc <= dead.limit then return false end",
+        "if true then return false end",
+        ("tests/contract/test_worker.py",),
+    ),
+    Mutant(
+        "cancellation: what was taken for a cancelled caller is given back",
+        "aiorsmq_ng/transport/conductor.py",
+        "self._crew.undo(waiting.operation, result)",
+        "pass",
+        ("tests/unit/test_transport.py", "tests/faults/test_cancellation.py"),
+    ),
+)
+
+
+def run(mutant: Mutant, folder: Path) -> str:
+    """Return the test that noticed; raise if none did, or if the text is not there any more."""
+    tree = folder / "tree"
+    names = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    for name in names:
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    path = tree / mutant.path
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.mechanism}: {mutant.path} does not hold its text once")
+    path.write_text(text.replace(mutant.old, mutant.new))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", *mutant.tests],
+        cwd=tree, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tree)},
+        check=False,
+    )  # fmt: skip
+    red = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if done.returncode != 1 or not red:
+        raise SystemExit(f"{mutant.mechanism}: taken out, and the tests say\n{done.stdout[-2000:]}")
+    return red[0].split("::")[0].split("/", 1)[1] + " " + red[0].split("::")[1].split(" - ")[0]
+
+
+def main() -> None:
+    """Take out every mechanism, or those named, and keep the list for the report."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only mechanisms with one of these words")
+    options = parser.parse_args()
+    chosen = [
+        m for m in MUTANTS if not options.words or any(w in m.mechanism for w in options.words)
+    ]
+    rows = []
+    for mutant in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            noticed = run(mutant, Path(folder))
+        print(f"red: {mutant.mechanism}: {noticed}", flush=True)
+        rows.append({"mechanism": mutant.mechanism, "noticed first by": f"`{noticed}`"})
+    if not options.words:
+        figures = json.loads(REPORT.read_text()) if REPORT.exists() else {}
+        REPORT.write_text(json.dumps({**figures, "mutants": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
