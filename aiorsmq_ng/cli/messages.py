@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from aiorsmq_ng import Message
+import aiorsmq_ng
 
 from .output import complain, emit, message_record, printable
 from .queues import name_option
@@ -132,7 +132,7 @@ def visibility(name: str, id: str, vt: float) -> None:
     click.echo(printable(f"Message ID: {id} visibility timeout set to {vt}s"))
 
 
-def _show(found: Message | None, name: str, fail_empty: bool) -> None:
+def _show(found: aiorsmq_ng.Message | None, name: str, fail_empty: bool) -> None:
     if found is not None:
         emit(message_record(found))
         return
