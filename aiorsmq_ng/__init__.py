@@ -28,7 +28,14 @@ if TYPE_CHECKING:
         SendUnknown,
         Unavailable,
     )
-    from .models import ConsumerInfo, Message, PendingMessage, QueueAttributes, QueueStats
+    from .models import (
+        ConsumerInfo,
+        Message,
+        PendingMessage,
+        QueueAttributes,
+        QueueStats,
+        ScannedMessage,
+    )
     from .options import Options
     from .queue import Queue
     from .reliable import ReliableQueue
@@ -61,6 +68,7 @@ __all__ = [
     "RSMQError",
     "ReliableQueue",
     "Retry",
+    "ScannedMessage",
     "SendUnknown",
     "Unavailable",
     "Worker",
@@ -78,7 +86,10 @@ _HOMES = {
         "QueueCorrupt", "QueueExists", "QueueFull", "QueueNotFound", "RSMQError", "SendUnknown",
         "Unavailable",
     ),
-    "models": ("ConsumerInfo", "Message", "PendingMessage", "QueueAttributes", "QueueStats"),
+    "models": (
+        "ConsumerInfo", "Message", "PendingMessage", "QueueAttributes", "QueueStats",
+        "ScannedMessage",
+    ),
     "options": ("Options",),
     "queue": ("Queue",),
     "reliable": ("ReliableQueue",),

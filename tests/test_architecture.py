@@ -108,7 +108,7 @@ def test_public_names_of_the_contract_are_there():
         aiorsmq_ng.Queue: (
             "send send_many receive receive_many pop pop_many delete delete_many "
             "change_visibility attributes set_attributes peek pending recover purge redrive "
-            "stats consume __aiter__"
+            "stats scan consume __aiter__"
         ),
         aiorsmq_ng.Message: "text json sent",
         aiorsmq_ng.Worker: "handler batch_handler middleware run stop pause resume health",

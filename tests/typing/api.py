@@ -1,5 +1,6 @@
 """Types of the public surface, read by mypy and pyright; never run."""
 
+from collections.abc import AsyncIterator
 from typing import Any, assert_type
 
 from redis.asyncio import Redis
@@ -15,6 +16,7 @@ from aiorsmq_ng import (
     QueueStats,
     ReliableQueue,
     Retry,
+    ScannedMessage,
     Worker,
     WorkerHealth,
 )
@@ -38,6 +40,7 @@ async def surface(client: Redis) -> None:
         assert_type(await queue.attributes(), QueueAttributes)
         assert_type(await queue.peek(), list[Message])
         assert_type(await queue.pending(), list[PendingMessage])
+        assert_type(queue.scan(page=10), AsyncIterator[ScannedMessage])
         assert_type(await queue.purge(), int)
         assert_type(await queue.stats(), QueueStats)
         assert_type(await queue.recover(3, idle=60), list[Delivery])
