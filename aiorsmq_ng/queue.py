@@ -183,27 +183,26 @@ class Queue:
         return await self._pending_pages(start, count)
 
     async def scan(
-        self, *, after: ScannedMessage | None = None, page: int = 1000
+        self, start: int = 0, *, after: ScannedMessage | None = None, page: int = 1000
     ) -> AsyncIterator[ScannedMessage]:
         """Walk over the messages of every state, in the order in which they become visible.
 
-        Nothing is leased or changed. *after* goes on behind a message seen before, which need not
-        be there any more; *page* is how many one round trip reads, or fewer of 1 MiB together. A
-        message that keeps its visible-at meanwhile is seen exactly once, whatever happens to
-        others. One that is received, released or hidden anew may be seen twice, or, if it moved
-        from behind the walk to before it, not at all.
+        Nothing is leased or changed. A negative *start* begins so many before the last ready
+        message; *after* goes on behind a message seen before, which need not be there any more.
+        *page* is how many one round trip reads, or fewer of 1 MiB together. A message that keeps
+        its visible-at meanwhile is seen exactly once, whatever happens to others. One that is
+        received, released or hidden anew may be seen twice, or, if it moved from behind the walk
+        to before it, not at all.
         """
         limits.check_count(page)
-        place: inspection.Place | None = None
+        place: inspection.Place | None = (limits.check_start(start),)
         if after is not None:
             place = (repr(after.visible_at), after.id)
-        while True:
-            found = await self.origin.transport.run(inspection.scan(self._keys, page, after=place))
+        while place is not None:
+            found = await self.origin.transport.run(inspection.scan(self._keys, page, at=place))
             for message in found.messages:
                 yield message
-            place = found.after
-            if place is None:
-                return
+            place = found.next
 
     async def recover(
         self, count: int, idle: Seconds, *, vt: Seconds | None = None

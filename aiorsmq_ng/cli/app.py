@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Any, cast
+from collections.abc import Sequence
 
 import click
 
 import aiorsmq_ng
 
+from .groups import LazyGroup
 from .output import complain
 from .session import Settings, examples, global_options, program
 
@@ -21,9 +20,14 @@ FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 4, 130
 COMMANDS = {
     "queue": "queues:queue",
     "message": "messages:message",
+    "dlq": "deadletters:dlq",
     "worker": "workers:worker",
+    "top": "top:top",
+    "bench": "bench:bench",
     "ping": "basics:ping",
     "demo": "basics:demo",
+    "server": "servers:server",
+    "completion": "completion:completion",
 }
 
 #: Exit status for every ``code`` of the library's errors.
@@ -44,25 +48,6 @@ EXIT_STATUS = {
     "sendUnknown": UNREACHABLE,
     "durabilityUnmet": FAILED,
 }
-
-
-class LazyGroup(click.Group):
-    """A group that imports a command when it is asked for."""
-
-    def __init__(self, *, table: Mapping[str, str], **settings: Any) -> None:
-        super().__init__(**settings)
-        self._table = table
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, in the order of the table."""
-        return list(self._table)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command *cmd_name*, if there is one."""
-        if cmd_name not in self._table:
-            return None
-        module, _, function = self._table[cmd_name].partition(":")
-        return cast(click.Command, getattr(import_module(f".{module}", __package__), function))
 
 
 @click.group(

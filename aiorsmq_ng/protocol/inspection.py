@@ -66,18 +66,18 @@ def pending(keys: QueueKeys, *, skip: int, count: int, at: int) -> Operation[Pen
     )
 
 
-#: A place in the order of a queue: the score and the id of the message before it.
-Place = tuple[Argument, Argument]
+#: A place in the order of a queue: a rank, or the score and the id of the message before it.
+Place = tuple[Argument] | tuple[Argument, Argument]
 
 
 class ScanPage(NamedTuple):
     """One page of a walk over all messages, and where the next one starts (``None``: the end)."""
 
     messages: list[ScannedMessage]
-    after: Place | None
+    next: Place | None
 
 
-def scan(keys: QueueKeys, count: int, *, after: Place | None) -> Operation[ScanPage]:
+def scan(keys: QueueKeys, count: int, *, at: Place) -> Operation[ScanPage]:
     """Read up to *count* messages of any state, in the order of their visible-at."""
 
     def parse(reply: Reply) -> ScanPage:
@@ -92,7 +92,7 @@ def scan(keys: QueueKeys, count: int, *, after: Place | None) -> Operation[ScanP
     return Operation(
         script=load("scan"),
         keys=(keys.zset, keys.hash),
-        args=(count, *(after or ())),
+        args=(count, *at),
         parse=parse,
         fail=keys.failure,
         repeatable=True,

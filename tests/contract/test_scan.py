@@ -71,6 +71,14 @@ async def test_scan_after_a_message_goes_on_there(queue):
     assert await scanned(queue, after=found[-1]) == []
 
 
+@pytest.mark.parametrize(("start", "first"), [(0, 0), (2, 2), (-2, 3), (-9, 0), (6, 6)])
+async def test_scan_from_a_start_counts_as_peek_does(queue, start, first):
+    ids = await queue.send_many([str(i) for i in range(5)])
+    ids += [await queue.send("delayed", delay=60)]
+
+    assert [m.id for m in await scanned(queue, start=start)] == ids[first:]
+
+
 async def test_scan_of_large_bodies_reads_them_in_bounded_pages(queue, monkeypatch):
     await queue.send_many(["x" * 60_000] * 300)
     run, pages = queue.origin.transport.run, []

@@ -1,6 +1,7 @@
 -- Read messages of every state in the order of their visible-at, from a place in that order on.
 -- The place is a score and an id, so what is removed or added elsewhere does not shift it.
--- KEYS: zset, hash. ARGV: count; then score and id of the last message seen (none: from the start).
+-- KEYS: zset, hash. ARGV: count; then the rank to start at, negative from the end of the ready ones,
+--   or score and id of the last message seen.
 -- Returns: {now (ms), score and id to go on after (both empty at the end), then per message:
 --   id, body, rc, fr, score}. A page ends early once its bodies have 1 MiB together.
 -- Errors: queueNotFound, queueCorrupt. Cost: O(log(n) * log(messages of that score) + count).
@@ -16,7 +17,10 @@ local function is_after(a, b)
   end
   return #a > #b
 end
-if ARGV[2] then
+if not ARGV[3] then
+  start = tonumber(ARGV[2])
+  if start < 0 then start = math.max(0, start + redis.call('ZCOUNT', zset, '-inf', now)) end
+else
   -- The message itself may be gone: find the first rank behind its place among those of its score.
   start = redis.call('ZCOUNT', zset, '-inf', '(' .. ARGV[2])
   local upto = redis.call('ZCOUNT', zset, '-inf', ARGV[2])
