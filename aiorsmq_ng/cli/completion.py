@@ -9,8 +9,8 @@ from .session import examples, global_options
 
 @click.command(
     epilog=examples(
-        '$ eval "$(rsmqctl completion bash)"                                # in ~/.bashrc',
-        '$ eval "$(rsmqctl completion zsh)"                                 # in ~/.zshrc',
+        '$ eval "$(rsmqctl completion bash)"    # a line for ~/.bashrc',
+        '$ eval "$(rsmqctl completion zsh)"     # a line for ~/.zshrc',
         "$ rsmqctl completion fish >~/.config/fish/completions/rsmqctl.fish",
     )
 )

@@ -100,7 +100,7 @@ def list_dead(fail_empty: bool) -> None:
     epilog=examples(
         "$ rsmqctl dlq show -n jobs -c 1",
         '[{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World",',
-        '  "rc": 5, "ts": 1645021703008, "reason": "ValueError: no"}]     (on one line)',
+        '  "rc": 5, "ts": 1645021703008, "reason": "KeyError: 7"}]     (on one line)',
     )
 )
 @name_option

@@ -161,9 +161,9 @@ def purge(name: str, leased: bool, yes: bool) -> None:
 @click.command(
     epilog=examples(
         "$ rsmqctl queue stats -o table",
-        "QUEUE   READY  LEASED  DELAYED  DEAD  OLDEST_AGE  TOTALSENT  TOTALRECV  CONSUMERS",
-        "emails      0       2        0     0                     51         51          1",
-        "jobs      120      48        6     3        12.4       9120       9044          4",
+        "QUEUE   READY  LEASED  DELAYED  DEAD  OLDEST_AGE  TOTALSENT  TOTALRECV  ...",
+        "emails      0       2        0     0                     51         51  ...",
+        "jobs      120      48        6     3        12.4       9120       9044  ...",
     )
 )
 @click.option("-n", "--name", help="The queue; not given: all.", shell_complete=complete_queue)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -20,13 +19,15 @@ SORT_KEYS = {
 }  # fmt: skip
 _TITLES = {
     "queue": "QUEUE", "ready": "READY", "leased": "LEASED", "delayed": "DELAYED",
-    "oldest_age": "OLDEST", "in_s": "IN/s", "out_s": "OUT/s", "retries_s": "RETRIES/s",
+    "oldest_age": "OLDEST", "in_s": "IN/s", "out_s": "OUT/s", "retries_s": "RETRY/s",
     "dead": "DEAD",
 }  # fmt: skip
 _BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-_CURVE = 24
-#: Lines of the screen that are not queues: title, header and its rules, keys.
-_FRAME = 6
+#: Columns of the screen: the curve at most and at least (narrower, it is left out), a name that
+#: must fit beside it, and all numbers.
+_CURVE, _SHORT_CURVE, _NAME, _NUMBERS = 24, 8, 14, 68
+#: Lines of the screen that are not queues: title, a line for trouble, header, keys.
+_FRAME = 4
 
 
 @dataclass(slots=True)
@@ -61,12 +62,18 @@ class View:
 
 
 def picture(
-    view: View, traces: Mapping[str, Trace], clock: str, height: int, unicode: bool = True
+    view: View,
+    traces: Mapping[str, Trace],
+    clock: str,
+    size: tuple[int, int],
+    unicode: bool = True,
 ) -> RenderableType:
-    """Return the whole screen."""
+    """Return the whole screen of *size* (columns and lines)."""
+    width, height = size
     rows = view.ordered(trace.row(name) for name, trace in traces.items())
     shown = rows[: max(1, height - _FRAME)]
-    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, show_edge=False)
+    curve = min(_CURVE, width - _NUMBERS - _NAME)
+    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0))
     for column, title in _TITLES.items():
         mark = ("v" if view.backwards else "^") if column == view.sort else ""
         style = "bold cyan" if mark else "bold"
@@ -77,13 +84,27 @@ def picture(
             no_wrap=True,
             ratio=1 if name else None,
         )
-    table.add_column(Text("DEPTH", "bold"), no_wrap=True, width=_CURVE)
+    if curve >= _SHORT_CURVE:
+        table.add_column(Text("DEPTH", "bold"), no_wrap=True, width=curve)
+    bars = _BARS if unicode else _ASCII_BARS
     for row in shown:
-        table.add_row(*_cells(row, traces[row["queue"]], _BARS if unicode else _ASCII_BARS))
-    return Group(_title(view, len(rows), len(shown), clock), table, _keys())
+        cells = _cells(row)
+        if curve >= _SHORT_CURVE:
+            depths = list(traces[row["queue"]].depths)[-curve:]
+            cells.append(Text(sparkline(depths, bars), "green"))
+        table.add_row(*cells)
+    head = _line(_title(view, len(rows), len(shown), clock))
+    trouble = _line(Text(printable(view.trouble), "bold red"))
+    return Group(head, trouble, table, _line(_keys()))
 
 
-def _cells(row: Record, trace: Trace, bars: str) -> list[Text]:
+def _line(text: Text) -> Text:
+    """Return *text* as exactly one line, cut where the screen ends."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _cells(row: Record) -> list[Text]:
     cells = [Text(printable(row["queue"]))]
     for column in _TITLES:
         if column == "oldest_age":
@@ -92,19 +113,15 @@ def _cells(row: Record, trace: Trace, bars: str) -> list[Text]:
             cells.append(Text(_number(row[column]), "bold red" if row[column] else "dim"))
         elif column != "queue":
             cells.append(Text(_number(row[column]), "" if row[column] else "dim"))
-    cells.append(Text(sparkline(trace.depths, bars), "green"))
     return cells
 
 
 def _title(view: View, total: int, shown: int, clock: str) -> Text:
     more = f", the first {shown} shown" if shown < total else ""
-    line = Text.assemble(
-        ("rsmqctl top", "bold"),
-        f"  {printable(view.place)}  {total} queue{'' if total == 1 else 's'}{more}  {clock}",
+    count = f"{total} queue{'' if total == 1 else 's'}{more}"
+    return Text.assemble(
+        ("rsmqctl top", "bold"), f"  {clock}  {count}  ", (printable(view.place), "dim")
     )
-    if view.trouble:
-        line.append(f"\n{printable(view.trouble)}", "bold red")
-    return line
 
 
 def _keys() -> Text:
@@ -118,7 +135,7 @@ def _keys() -> Text:
 
 def sparkline(values: Iterable[int], bars: str = _BARS) -> str:
     """Return values as a curve, scaled to the highest of them."""
-    last = list(values)[-_CURVE:]
+    last = list(values)
     highest = max(last, default=0)
     if not highest:
         return bars[0] * len(last)

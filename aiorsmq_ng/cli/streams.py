@@ -44,12 +44,13 @@ class Source:
                 block = os.read(self.fd, _BLOCK)
             except OSError as error:
                 raise click.UsageError(f"{self.name} cannot be read: {error.strerror}") from None
-            lines = (rest + block).split(b"\n")
-            rest = lines.pop() if block else b""
+            if not block:
+                if rest:  # a last line without an end
+                    yield [rest.removesuffix(b"\r")]
+                return
+            *lines, rest = (rest + block).split(b"\n")
             if lines:
                 yield [line.removesuffix(b"\r") for line in lines]
-            if not block:
-                return
 
     def count(self) -> int | None:
         """Return the number of lines of a file, or None for what can be read only once."""

@@ -126,7 +126,7 @@ async def _watch(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View, interval_s
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 clock = time.strftime("%H:%M:%S")
-                shown = picture(view, sampler.traces, clock, console.height, unicode)
+                shown = picture(view, sampler.traces, clock, console.size, unicode)
                 live.update(shown, refresh=True)
                 for key in await keyboard.until(due):
                     if not view.press(key):
@@ -142,4 +142,4 @@ async def _look(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View) -> None:
         await sampler.look(rsmq)
         view.trouble = ""
     except aiorsmq_ng.Unavailable as error:
-        view.trouble = f"{error}; trying again"
+        view.trouble = f"trying again: {error}"

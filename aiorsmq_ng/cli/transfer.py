@@ -28,8 +28,8 @@ _PAGE, _PAGE_BYTES = 1000, 1 << 20
     epilog=examples(
         "$ rsmqctl message export -n jobs -f jobs.ndjson",
         "$ rsmqctl message export -n jobs | gzip >jobs.ndjson.gz",
-        '{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "body": "Hello, World",',
-        ' "sent": 1645020200667, "rc": 0, "fr": 0, "visible_at": 1645020200667}',
+        '{"id":"g73zkl38qzSBNq2NcnVVlCldqwqFXRJd","body":"Hello, World",',
+        ' "sent":1645020200667,"rc":0,"fr":0,"visible_at":1645020200667}',
     ),
 )
 @name_option

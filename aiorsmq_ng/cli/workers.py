@@ -14,7 +14,8 @@ import aiorsmq_ng
 from .session import current_settings, examples, global_options
 
 
-@click.group()
+@click.group(epilog=examples("$ rsmqctl worker run shop.jobs:worker"))
+@global_options()
 def worker() -> None:
     """Run workers."""
 

@@ -287,25 +287,6 @@ def test_version_prints_the_version_of_the_package(call: Ctl) -> None:
     assert call("--version") == Outcome(0, f"rsmqctl {aiorsmq_ng.__version__}\n", "")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        (), ("queue",), ("message",), ("ping",), ("demo",),
-        *(("queue", verb) for verb in ("list", "create", "describe", "delete")),
-        *(("message", verb) for verb in ("send", "receive", "pop", "delete", "visibility")),
-    ],
-    ids=" ".join,
-)  # fmt: skip
-def test_help_of_every_command_shows_an_example(call: Ctl, path: tuple[str, ...]) -> None:
-    """Each command tells by example how it is used."""
-    short, long = call(*path, "-h"), call(*path, "--help")
-
-    assert short == long
-    assert short.status == 0
-    assert f"$ rsmqctl {' '.join(path)}".strip() in short.out
-    assert max(map(len, short.out.splitlines())) <= 80
-
-
 def test_no_command_at_all_shows_the_help(call: Ctl) -> None:
     """Typing the bare name leads somewhere."""
     bare = call()
