@@ -17,7 +17,7 @@ from .session import examples, global_options
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @global_options()
 def completion(shell: str) -> None:
-    """Print the script that completes rsmqctl's command lines in a shell.
+    """Print the completion script of a shell.
 
     Names of queues are completed by asking the server that RSMQ_URL (or -r) names.
     """

@@ -110,9 +110,10 @@ def list_dead(fail_empty: bool) -> None:
 @fail_empty_option
 @global_options()
 def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty: bool) -> None:
-    """Print the dead letters of a queue, with the reason if that is still known.
+    """Print the dead letters of a queue, with reasons.
 
-    They are only looked at. rc is how often each was delivered before it was given up.
+    They are only looked at. rc is how often each was delivered before it was given up; reason is
+    null if none was told, or if it is older than 14 days.
     """
 
     async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:

@@ -44,10 +44,10 @@ def peek_record(message: aiorsmq_ng.Message) -> Record:
 @fail_empty_option
 @global_options()
 def peek(name: str, start: int, count: int, fail_empty: bool) -> None:
-    """Print ready messages without receiving them, the next one first.
+    """Print ready messages without receiving them.
 
-    sent is when the message was sent, in epoch milliseconds; rc and ts are 0 for one that was
-    never received.
+    The next one comes first. sent is when it was sent, in epoch milliseconds; rc and ts are 0 for
+    one that was never received.
     """
     found = run(lambda rsmq: rsmq.queue(name).peek(start, count))
     show_rows(map(peek_record, found), PEEK_COLUMNS)

@@ -165,10 +165,10 @@ def visibility(name: str, id: str, vt: float) -> None:
 @to_option
 @global_options()
 def move(name: str, ids: tuple[str, ...], target: str) -> None:
-    """Move ready messages, named by id, to another queue, where they start anew.
+    """Move ready messages to another queue, by id.
 
-    It looks for them from the head of the queue on. Leased and delayed ones are not moved: exit
-    status 1 if any was not found ready.
+    They start anew there, with no receives. Leased and delayed ones are not moved: exit status 1
+    if any was not found ready. It looks for them from the head of the queue on.
     """
     wanted = set(ids)
 

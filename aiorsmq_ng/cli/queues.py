@@ -150,7 +150,7 @@ def set_attributes(name: str, vt: float | None, delay: float | None, maxsize: in
 @yes_option
 @global_options()
 def purge(name: str, leased: bool, yes: bool) -> None:
-    """Remove the ready and delayed messages of a queue, after a question.
+    """Remove ready and delayed messages, after a question.
 
     The queue itself and its attributes stay. Messages cannot be brought back; see message export.
     """
@@ -169,7 +169,7 @@ def purge(name: str, leased: bool, yes: bool) -> None:
 @click.option("-n", "--name", help="The queue; not given: all.", shell_complete=complete_queue)
 @global_options()
 def stats(name: str | None) -> None:
-    """Print what is in one queue or in all, with dead letters and living consumers.
+    """Print what is in one queue or in all.
 
     dead counts the messages in <queue>-dead, consumers the clients of this library that were
     heard of in the last half minute. For a live view see top.

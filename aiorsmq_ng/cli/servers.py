@@ -42,10 +42,10 @@ def server() -> None:
 @folder_option
 @global_options()
 def start(folder: str | None) -> None:
-    """Start the server, if it does not run, and let it run until it is stopped.
+    """Start the server, and let it run until it is stopped.
 
-    It outlives this command and the programs that use it. After a reboot the next program that
-    uses it starts it again.
+    It may run already. It outlives this command and the programs that use it. After a reboot the
+    next program that uses it starts it again.
     """
     from aiorsmq_ng.embedded import EmbeddedServer
 

@@ -49,7 +49,7 @@ COLUMNS = (
 )
 @global_options()
 def top(once: bool, interval: float, sort: str) -> None:
-    """Watch all queues: what waits, what is worked on, what comes and goes.
+    """Watch all queues, live.
 
     ready, leased and delayed count messages; oldest_age is for how many seconds the first one has
     been ready; in_s, out_s and retries_s are messages per second that were sent, that left the

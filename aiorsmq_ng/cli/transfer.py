@@ -38,9 +38,10 @@ _PAGE, _PAGE_BYTES = 1000, 1 << 20
 )
 @global_options()
 def export_messages(name: str, file: str) -> None:
-    """Write all messages of a queue, one JSON object per line, and take none.
+    """Write all messages of a queue to a file.
 
-    Ready, delayed and leased ones, in the order in which they become visible. A body that is not
+    One JSON object per line: ready, delayed and leased messages, in the order in which they become
+    visible. They are only looked at. A body that is not
     UTF-8 text is in body_base64 instead of body. sent, fr (first receive) and visible_at are epoch
     milliseconds. A FILE is whole or as it was before.
 

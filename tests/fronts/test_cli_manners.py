@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import re
+import runpy
 import signal
 import stat
 import subprocess
@@ -25,6 +27,7 @@ from aiorsmq_ng.embedded import status, stop
 
 from .ctl import MODULE, Ctl, Outcome, python, shell
 
+DOCS = Path(__file__).parents[2] / "docs"
 EVIL = '=cmd|" /C calc"!A0'
 
 
@@ -74,6 +77,32 @@ def test_every_verb_is_there() -> None:
     assert {" ".join(path) for path in commands()} >= wanted | {
         "top", "bench", "ping", "demo", "completion",
     }  # fmt: skip
+
+
+def test_no_line_of_the_help_is_cut_short(call: Ctl) -> None:
+    """The lists of commands say what each does, to the end."""
+    for path in commands():
+        _, _, listed = call(*path, "-h").out.partition("\nCommands:\n")
+        assert "..." not in listed.partition("\n\n")[0]
+
+
+def test_the_page_of_the_documentation_is_that_of_the_help() -> None:
+    """What one reads there is what one has; docs/make_rsmqctl.py writes it anew."""
+    script = runpy.run_path(str(DOCS / "make_rsmqctl.py"))
+
+    assert script["page"]() == (DOCS / "rsmqctl.md").read_text()
+
+
+def test_the_picture_of_top_is_that_of_the_program() -> None:
+    """Words and numbers; how they are drawn is the drawing library's affair."""
+    script = runpy.run_path(str(DOCS / "make_pictures.py"))
+
+    def words(svg: str) -> list[str]:
+        return re.findall(r"<text [^>]*>([^<]*)</text>", svg)
+
+    shown = words((DOCS / "pictures" / "top.svg").read_text())
+    assert words(script["draw"]()) == shown
+    assert "thumbnails" in "".join(shown)
 
 
 # formats
