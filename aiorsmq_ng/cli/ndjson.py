@@ -78,8 +78,10 @@ def decode(line: bytes, number: int, *, ready: bool) -> tuple[bytes, float | Non
         raise click.ClickException(f"line {number} cannot be read: {error}") from None
     if ready or found.visible_at is None:
         return body, 0
-    delay_s = round(found.visible_at / 1000 - time.time(), 3)
-    return body, min(max(delay_s, 0), _MAX_DELAY_S)
+    left_ms = found.visible_at - time.time() * 1000
+    if left_ms <= 0:
+        return body, 0
+    return body, min(round(left_ms) / 1000, _MAX_DELAY_S)
 
 
 def _body(line: Line) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from aiorsmq_ng.cli.transfer import _cut
+from aiorsmq_ng.cli.streams import Source, sink
+from aiorsmq_ng.cli.transfer import _cut, _Pump
 
 from .ctl import MODULE, Ctl, Outcome, shell
 
@@ -294,3 +296,65 @@ def test_pages_are_cut_by_number_and_by_bytes() -> None:
     assert [len(page) for page in _cut(large)] == [1, 1, 1]
     assert [entry for page in _cut(small) for entry in page] == small
     assert list(_cut([])) == []
+
+
+def test_a_file_that_is_not_finished_is_as_it_was(tmp_path: Path) -> None:
+    """Neither half of the new nor none of the old."""
+    file = tmp_path / "x"
+    file.write_text("old")
+    with pytest.raises(KeyboardInterrupt), sink(str(file)) as out:
+        out.write(b"new")
+        raise KeyboardInterrupt
+
+    assert file.read_text() == "old"
+    assert list(tmp_path.glob("*")) == [file]
+    with sink(str(file)) as out:
+        out.write(b"new")
+        assert file.read_text() == "old"
+    assert file.read_text() == "new"
+
+
+class SlowQueue:
+    """Stores what it is sent once it is let."""
+
+    def __init__(self) -> None:
+        self.let = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.stored: list[bytes] = []
+
+    async def send_many(self, bodies: list[bytes], *, delay: float | None) -> list[str]:
+        self.begun.set()
+        await self.let.wait()
+        self.stored += bodies
+        return ["id"] * len(bodies)
+
+
+async def test_interrupted_while_a_page_is_sent_it_tells_truly_how_far_it_came() -> None:
+    """What was on the wire is waited for and counted; what was not is not sent."""
+    queue = SlowQueue()
+    pump = _Pump(queue, lambda line, _: (line, None), 0, None)  # type: ignore[arg-type]
+    feeding = asyncio.create_task(pump.feed([b"%d" % n for n in range(2500)]))
+    await queue.begun.wait()
+    feeding.cancel()
+    await asyncio.sleep(0)
+    assert not feeding.done()
+    queue.let.set()
+    with pytest.raises(asyncio.CancelledError):
+        await feeding
+
+    assert (pump.done, pump.sent, len(queue.stored)) == (1000, 1000, 1000)
+
+
+async def test_lines_are_read_whatever_their_ends(tmp_path: Path) -> None:
+    """With or without a last end, and across the borders of blocks."""
+    file = tmp_path / "x"
+    for text, lines in (
+        (b"", []),
+        (b"a\r\nb", [b"a", b"b"]),
+        (b"a\n\nb\n", [b"a", b"", b"b"]),
+        (b"x" * 3_000_000 + b"\ny\n", [b"x" * 3_000_000, b"y"]),
+    ):
+        file.write_bytes(text)
+        with Source(str(file)) as source:
+            assert source.count() == len(lines)
+            assert [line async for block in source.blocks() for line in block] == lines
