@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 
 import click
@@ -61,6 +60,8 @@ def bench(messages: int, senders: int, size: int) -> None:
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
+        import secrets
+
         import anyio
 
         name = f"bench-{secrets.token_hex(4)}"

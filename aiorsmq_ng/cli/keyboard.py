@@ -21,8 +21,12 @@ class Keyboard:
         self._keys: list[str] = []
         self._before: list[Any] | None = None
 
+    def wake(self) -> None:
+        """End a wait for keys: there is something else to do."""
+        self._pressed.set()
+
     async def until(self, when: float) -> list[str]:
-        """Return the keys pressed by then; at once if there are some, else at *when*."""
+        """Return the keys pressed; at once if there are some, else at *when* or when woken."""
         try:
             async with asyncio.timeout_at(when):
                 await self._pressed.wait()

@@ -122,6 +122,8 @@ async def _watch(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View, interval_s
     unicode = (console.encoding or "").lower().startswith("utf")
     loop = asyncio.get_running_loop()
     due = loop.time() + interval_s
+    # A look may take seconds while the server is away; keys are heard meanwhile.
+    looking: asyncio.Task[None] | None = None
     async with Keyboard() as keyboard:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
@@ -131,9 +133,14 @@ async def _watch(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View, interval_s
                 for key in await keyboard.until(due):
                     if not view.press(key):
                         return
+                if looking is not None and looking.done():
+                    looking.result()
+                    looking = None
                 if loop.time() >= due:
-                    await _look(rsmq, sampler, view)
                     due = loop.time() + interval_s
+                    if looking is None:
+                        looking = asyncio.create_task(_look(rsmq, sampler, view))
+                        looking.add_done_callback(lambda _: keyboard.wake())
 
 
 async def _look(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View) -> None:

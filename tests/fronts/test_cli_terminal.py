@@ -305,6 +305,8 @@ def test_top_while_redis_is_away_says_so_and_goes_on(terminal: Terminal, tmp_pat
         top.until("0 queues")
         with Redis.from_url(server.url) as client:
             client.shutdown(nosave=True)
+        child.send("r")
+        top.until("READYv")  # keys are heard while a look waits for the server
         top.until("trying again: redis cannot be reached: ")
         server.ensure_running()
         top.until(r"0 queues [^\n]*\n *\r\n *QUEUE")
