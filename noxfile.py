@@ -45,8 +45,27 @@ def matrix(session: nox.Session) -> None:
 
 
 @nox.session
+def seeds(session: nox.Session) -> None:
+    """Simulate many worlds; the argument is their number, as in ``nox -s seeds -- 20000``."""
+    session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
+    count = session.posargs[0] if session.posargs else "2000"
+    session.run(
+        "pytest", "tests/testing/test_simulation.py", "-k", "every_world",
+        env={"RSMQ_TEST_SEEDS": count},
+    )  # fmt: skip
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Play the long storms and the soak (about an hour), and write docs/fault-report.md."""
+    session.install("-e", ".[all]", *GROUPS(PROJECT, "test", "faults"))
+    session.run("python", "-m", "tests.storms", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Benchmarks, on a server of their own."""
     session.install("-e", ".[all]")
     session.run("python", "benchmarks/send_rate.py", *session.posargs)
     session.run("python", "benchmarks/idle_and_wake.py")
+    session.run("python", "benchmarks/numbered_calls.py")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .client import RSMQ
-    from .codec import Codec
+    from .codec import Codec, Compressed
     from .consumer import Consumer
     from .delivery import Delivery
     from .errors import (
@@ -25,16 +25,21 @@ if TYPE_CHECKING:
         QueueFull,
         QueueNotFound,
         RSMQError,
+        SendToken,
         SendUnknown,
         Unavailable,
     )
     from .models import (
         ConsumerInfo,
+        DoctorReport,
+        Finding,
         Message,
         PendingMessage,
         QueueAttributes,
         QueueStats,
         ScannedMessage,
+        Sent,
+        ServerFacts,
     )
     from .options import Options
     from .queue import Queue
@@ -47,10 +52,13 @@ __version__ = "0.1.0"
 __all__ = [
     "RSMQ",
     "Codec",
+    "Compressed",
     "Consumer",
     "ConsumerInfo",
     "Delivery",
+    "DoctorReport",
     "DurabilityUnmet",
+    "Finding",
     "InvalidValue",
     "LeaseLost",
     "Message",
@@ -69,7 +77,10 @@ __all__ = [
     "ReliableQueue",
     "Retry",
     "ScannedMessage",
+    "SendToken",
     "SendUnknown",
+    "Sent",
+    "ServerFacts",
     "Unavailable",
     "Worker",
     "WorkerHealth",
@@ -78,17 +89,17 @@ __all__ = [
 #: Module -> the public names that it defines.
 _HOMES = {
     "client": ("RSMQ",),
-    "codec": ("Codec",),
+    "codec": ("Codec", "Compressed"),
     "consumer": ("Consumer",),
     "delivery": ("Delivery",),
     "errors": (
         "DurabilityUnmet", "InvalidValue", "LeaseLost", "MessageTooLong", "NoAttributeSupplied",
-        "QueueCorrupt", "QueueExists", "QueueFull", "QueueNotFound", "RSMQError", "SendUnknown",
-        "Unavailable",
+        "QueueCorrupt", "QueueExists", "QueueFull", "QueueNotFound", "RSMQError", "SendToken",
+        "SendUnknown", "Unavailable",
     ),
     "models": (
-        "ConsumerInfo", "Message", "PendingMessage", "QueueAttributes", "QueueStats",
-        "ScannedMessage",
+        "ConsumerInfo", "DoctorReport", "Finding", "Message", "PendingMessage", "QueueAttributes",
+        "QueueStats", "ScannedMessage", "Sent", "ServerFacts",
     ),
     "options": ("Options",),
     "queue": ("Queue",),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
@@ -12,22 +14,26 @@ import anyio
 
 from .codec import JSON, Codec
 from .delivery import Delivery, Origin
+from .doctor import Doctor, Orders, Progress, together
 from .errors import InvalidValue, QueueExists
 from .leases import LeaseKeeper
-from .models import Message, QueueAttributes
+from .models import DoctorReport, Message, QueueAttributes, Sent
 from .options import Options
 from .presence import Presence
 from .protocol import limits, messages, queues
-from .protocol.keys import Namespace, QueueKeys
+from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
 from .protocol.messages import Intake
+from .protocol.shards import Shards, check_together
 from .queue import Queue
 from .receiver import Receiver
 from .retry import Retry
 from .transport.base import Driver
 from .transport.coalescing import Transport
-from .transport.connect import CallerClient, adopt, check_url, connect
+from .transport.connect import CallerClient, adopt, connect
 from .transport.notifier import Notifier
+from .transport.probe import check_server
+from .transport.urls import read as read_url
 
 DEFAULT_URL = "redis://localhost:6379"
 #: How long closing waits for looks that are under way.
@@ -35,7 +41,7 @@ _CLOSE_RECEIVERS_S = 2.0
 
 
 class RSMQ:
-    """A client of the queues of one namespace.
+    """A client of the queues of one namespace, or of several that are used as one.
 
     Use it with ``async with``, or call ``open`` and ``aclose``. Nothing is connected before that;
     a client that was never opened connects with its first call. ``realtime`` makes sends publish
@@ -46,7 +52,7 @@ class RSMQ:
         self,
         url: str | None = None,
         *,
-        ns: str = "rsmq",
+        ns: str | Sequence[str] = "rsmq",
         client: CallerClient | None = None,
         realtime: bool = False,
         codec: Codec | None = None,
@@ -55,16 +61,17 @@ class RSMQ:
         if url is not None and client is not None:
             raise InvalidValue("give either a url or a client, not both")
         self._options = options or Options()
-        self._namespace = Namespace(limits.check_namespace(ns, nested=self._options.nested_ns))
+        self._shards = Shards.of(ns, nested=self._options.nested_ns)
         self._client = client
-        self._url = url or os.environ.get("RSMQ_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
-        self._scheme = check_url(self._url) if client is None else "client"
+        url = url or os.environ.get("RSMQ_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
+        self._address = read_url(url, self._options) if client is None else None
         self._realtime = realtime
         self._codec: Codec = codec or JSON
         self._transport = Transport(
             self._connect,
             deadline_s=self._options.deadline,
             connections=self._options.max_connections,
+            check=lambda driver: check_server(driver, self._options),
         )
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
@@ -74,8 +81,8 @@ class RSMQ:
 
     @property
     def ns(self) -> str:
-        """The namespace: the prefix of every key."""
-        return self._namespace.name
+        """The namespace: the prefix of every key. Several are separated by commas."""
+        return self._shards.name
 
     @property
     def codec(self) -> Codec:
@@ -132,16 +139,22 @@ class RSMQ:
         """
         if dead_letter == name:
             raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue")
+        keys = self._keys(name)
+        if dead_letter and len(self._shards.namespaces) > 1:
+            self._beside(keys, dead_letter)
         origin = Origin(
-            keys=self._keys(name),
+            keys=keys,
             transport=self._transport,
             keeper=self._keeper,
             presence=self._presence,
-            sibling=self._keys,
+            sibling=partial(self._beside, keys),
             channel=self._channel,
             dead_letter=dead_letter or f"{name}-dead",
             retry=retry,
             vt_ms=limits.optional_ms("vt", vt),
+            dedup_window_ms=max(
+                1, limits.seconds_to_ms("dedup_window", self._options.dedup_window)
+            ),
         )
         return Queue(origin, self._receiver(origin.intake), self._codec)
 
@@ -163,12 +176,14 @@ class RSMQ:
             queues.create(keys, vt=vt, delay=delay, maxsize=maxsize)
         )
         if not created and not exist_ok:
-            raise QueueExists(name, self.ns)
+            raise QueueExists(name, keys.namespace.name)
         return self.queue(name)
 
     async def list_queues(self) -> list[str]:
-        """Return the names of all queues, sorted."""
-        return await self._transport.run(queues.list_all(self._namespace))
+        """Return the names of all queues, sorted. One round trip per namespace."""
+        listed = [queues.list_all(namespace) for namespace in self._shards.namespaces]
+        found = await asyncio.gather(*map(self._transport.run, listed))
+        return sorted(set().union(*found))
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages; ``QueueNotFound`` if there is nothing of it."""
@@ -194,12 +209,37 @@ class RSMQ:
         if not names:
             raise InvalidValue("no queue name given", code="missingParameter")
         origins = [(n if isinstance(n, Queue) else self.queue(n)).origin for n in names]
+        check_together(*(origin.keys for origin in origins))
         received = await self._receiver(*(origin.intake for origin in origins)).receive(
             limits.check_count(count),
             limits.optional_ms("vt", vt),
             limits.seconds_to_ms("wait", wait) / 1000,
         )
         return Delivery.of(received, {origin.keys.queue: origin for origin in origins})
+
+    async def doctor(
+        self,
+        *names: str | Queue,
+        fix: bool = False,
+        horizon: Seconds | None = None,
+        progress: Progress | None = None,
+    ) -> DoctorReport:
+        """Look for damage in the queues *names*, or in all, and for dangers in server settings.
+
+        With *fix* the damage is repaired; queues may be in use meanwhile, nothing is lost or
+        doubled by it. Messages hidden for longer than *horizon* count as damage, too; without one,
+        those hidden for longer than RSMQ allows. *progress* is called with what is looked at, how
+        much of it was, and how much there is (0 if unknown). Many small calls, each atomic.
+        """
+        keys = [self._keys(n) if isinstance(n, str) else n.origin.keys for n in names]
+        orders = Orders(fix, limits.optional_ms("horizon", horizon), progress)
+        reports = []
+        for namespace in self._shards.namespaces:
+            own = [key.queue for key in keys if key.namespace == namespace]
+            if own or not keys:
+                doctor = Doctor(self._transport, namespace, self._channel)
+                reports.append(await doctor.examine(own, orders))
+        return together(reports)
 
     async def get_queue_attributes(self, name: str) -> QueueAttributes:
         """Describe a queue (RSMQ's name for ``Queue.attributes``)."""
@@ -217,10 +257,15 @@ class RSMQ:
         return await self.queue(name).set_attributes(vt=vt, delay=delay, maxsize=maxsize)
 
     async def send_message(
-        self, name: str, message: object, *, delay: Seconds | None = None
-    ) -> str:
+        self,
+        name: str,
+        message: object,
+        *,
+        delay: Seconds | None = None,
+        dedup_key: str | None = None,
+    ) -> Sent:
         """Send a message and return its id (RSMQ's name for ``Queue.send``)."""
-        return await self.queue(name).send(message, delay=delay)
+        return await self.queue(name).send(message, delay=delay, dedup_key=dedup_key)
 
     async def receive_message(self, name: str, *, vt: Seconds | None = None) -> Delivery | None:
         """Lease the next message (RSMQ's name for ``Queue.receive``)."""
@@ -240,7 +285,8 @@ class RSMQ:
 
     def __repr__(self) -> str:
         """Show where it leads without the URL, which may hold a password."""
-        return f"<RSMQ ns={self.ns!r} by {self._scheme}, {self._transport!r}>"
+        scheme = self._address.scheme if self._address else "client"
+        return f"<RSMQ ns={self.ns!r} by {scheme}, {self._transport!r}>"
 
     async def _close(self) -> None:
         with anyio.move_on_after(_CLOSE_RECEIVERS_S):
@@ -252,10 +298,17 @@ class RSMQ:
     async def _connect(self) -> Driver:
         if self._client is not None:
             return adopt(self._client)
-        return await connect(self._url, self._options)
+        assert self._address is not None  # noqa: S101 - without a client there is a URL
+        return await connect(self._address, self._options)
 
     def _keys(self, name: str) -> QueueKeys:
-        return self._namespace.queue(limits.check_name(name, foreign=self._options.foreign_names))
+        return self._shards.queue(limits.check_name(name, foreign=self._options.foreign_names))
+
+    def _beside(self, keys: QueueKeys, name: str) -> QueueKeys:
+        """Return the keys of another queue, if one call can reach both."""
+        other = self._keys(name)
+        check_together(keys, other)
+        return other
 
     def _channel(self, keys: QueueKeys) -> str:
         return keys.realtime if self._realtime else keys.wake

@@ -1,12 +1,24 @@
-"""How values become bodies and bodies become values."""
+"""How values become bodies and bodies become values.
+
+Errors say what is wrong and where, never what stands there: bodies may be private. They are raised
+outside of ``except``, because the error they stand for may hold the whole body.
+"""
 
 from __future__ import annotations
 
+import re
+import zlib
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
 
 from .errors import InvalidValue
+
+#: First bytes of a compressed body. No text starts like this: 0xF8 does not occur in UTF-8.
+COMPRESSED = b"\xf8zlib\x01"
+# Where msgspec quotes the body: a value that is none of an enum's, a field that a type lacks.
+_QUOTED = re.compile(r"(value|unknown field) (['\"`]).*\2", re.DOTALL)
 
 
 class Codec(Protocol):
@@ -33,12 +45,84 @@ class JSONCodec:
         try:
             return msgspec.json.decode(body, type=type)
         except msgspec.ValidationError as error:
-            raise InvalidValue(f"body does not fit {type!r}: {error}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InvalidValue(f"body is not JSON: {error}") from None
+            told = _QUOTED.sub(lambda match: match[1], str(error))
+            fault = f"body does not fit {type!r}: {told}"
+        except UnicodeDecodeError as error:
+            fault = f"body is not JSON: {error.reason} at byte {error.start}"
+        except msgspec.DecodeError as error:
+            fault = f"body is not JSON: {error}"
+        except RecursionError:
+            fault = "body is not JSON that can be read: it is nested too deeply"
+        except (ValueError, OverflowError):
+            fault = "body is not JSON that can be read: a value is out of bounds"
+        raise InvalidValue(fault)
+
+    def __repr__(self) -> str:
+        return "JSON"
 
 
 JSON = JSONCodec()
+
+
+class Compressed:
+    """Makes the bodies of another codec smaller, by zlib; reads plain ones as well.
+
+    A body that gains nothing, or is shorter than ``min_size``, stays as it is, so other RSMQ
+    clients can read those. A compressed one is opened up to ``max_size`` bytes and refused
+    beyond, however small it came: a few kilobytes can pretend to be gigabytes.
+    """
+
+    def __init__(
+        self,
+        codec: Codec = JSON,
+        *,
+        level: int = 6,
+        min_size: int = 512,
+        max_size: int = 16 * 1024 * 1024,
+    ) -> None:
+        if level not in range(10):
+            raise InvalidValue(f"level must be between 0 and 9, not {level!r}")
+        if min_size < 0 or max_size < 1:
+            raise InvalidValue("min_size must be at least 0 bytes, and max_size at least 1")
+        self._codec = codec
+        self._level = level
+        self._min_size = min_size
+        self._max_size = max_size
+
+    def encode(self, value: Any) -> bytes:
+        """Return the body for *value*, compressed if that makes it smaller."""
+        body = self._codec.encode(value)
+        if len(body) > self._max_size:
+            raise InvalidValue(
+                f"body of {len(body)} bytes exceeds the max_size of {self._max_size} bytes"
+            )
+        must = body.startswith(COMPRESSED)
+        if len(body) < self._min_size and not must:
+            return body
+        packed = COMPRESSED + zlib.compress(body, self._level)
+        return packed if must or len(packed) < len(body) else body
+
+    def decode(self, body: bytes, type: Any = Any) -> Any:
+        """Return the value of *type* that *body* holds; ``InvalidValue`` if it cannot be opened."""
+        return self._codec.decode(self.open(body), type)
+
+    def open(self, body: bytes) -> bytes:
+        """Return what a compressed body holds, and a plain one as it is."""
+        if not body.startswith(COMPRESSED):
+            return body
+        packed, opened = zlib.decompressobj(), b""
+        with suppress(zlib.error):
+            opened = packed.decompress(memoryview(body)[len(COMPRESSED) :], self._max_size + 1)
+        if len(opened) > self._max_size:
+            raise InvalidValue(
+                f"compressed body holds more than the max_size of {self._max_size} bytes"
+            )
+        if not packed.eof or packed.unused_data:
+            raise InvalidValue("compressed body is damaged")
+        return opened
+
+    def __repr__(self) -> str:
+        return f"Compressed({self._codec!r}, max_size={self._max_size})"
 
 
 def to_body(value: object, codec: Codec) -> bytes:
@@ -49,7 +133,12 @@ def to_body(value: object, codec: Codec) -> bytes:
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value)
         return codec.encode(value)
+    except InvalidValue:
+        raise
+    except UnicodeEncodeError as error:
+        fault = f"{error.reason} at character {error.start}"
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidValue(
-            f"body of type {type(value).__name__} cannot be sent: {error}", code="messageNotString"
-        ) from None
+        fault = str(error)
+    raise InvalidValue(
+        f"body of type {type(value).__name__} cannot be sent: {fault}", code="messageNotString"
+    )

@@ -17,7 +17,7 @@ from .models import Message
 from .presence import Presence
 from .protocol import limits, messages
 from .protocol.keys import QueueKeys
-from .protocol.messages import Intake, Leased, Receipt, Received
+from .protocol.messages import Dedup, Intake, Leased, Receipt, Received
 from .protocol.operation import Operation
 from .retry import Retry
 from .transport.coalescing import Transport
@@ -54,6 +54,12 @@ class Origin:
     retry: Retry | None = None
     #: Lease in milliseconds for receives that name none; -1 for the queue's stored one.
     vt_ms: int = -1
+    #: How long a dedup key keeps a second copy away.
+    dedup_window_ms: int = 300_000
+
+    def dedup(self, key: str) -> Dedup:
+        """Return what keeps a second message with this key away."""
+        return Dedup(limits.digest(key), self.dedup_window_ms)
 
     @property
     def intake(self) -> Intake:
@@ -91,11 +97,9 @@ class Delivery(Message):
     @classmethod
     def of(cls, received: Received, origins: Mapping[str, Origin]) -> list[Self]:
         """Return the deliveries that a receive brought; *origins* are by queue name."""
-        # The script ran a moment ago. Verbs are fenced on the server whatever we believe here,
-        # so this clock only decides when to renew.
-        now = asyncio.get_running_loop().time()
+        # Counted from before the request, so that our idea of a lease's end is never too late.
         return [
-            cls(leased, origins[leased.keys.queue], now + leased.vt_ms / 1000)
+            cls(leased, origins[leased.keys.queue], received.asked_at + leased.vt_ms / 1000)
             for leased in received.messages
         ]
 

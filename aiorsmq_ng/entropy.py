@@ -19,10 +19,11 @@ def take(count: int) -> bytes:
     return taken
 
 
-def _forget() -> None:
+def forget() -> None:
+    """Throw the stock away, so that the next bytes come fresh from the system."""
     global _stock  # noqa: PLW0603
     _stock = b""
 
 
 # Parent and child must not hand out the same bytes.
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=forget)

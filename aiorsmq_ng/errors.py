@@ -6,7 +6,8 @@ RSMQ clients can compare errors by the same word.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 __all__ = [
     "DurabilityUnmet",
@@ -28,6 +29,17 @@ class RSMQError(Exception):
     """Base of all errors of this library."""
 
     code: str = "rsmqError"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes whatever the constructor takes; a token stays at home."""
+        state = {name: value for name, value in self.__dict__.items() if name != "token"}
+        return _rebuild, (type(self), self.args, state)
+
+
+def _rebuild(kind: type[RSMQError], args: tuple[Any, ...], state: dict[str, Any]) -> RSMQError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class QueueExists(RSMQError):
@@ -154,16 +166,40 @@ class Unavailable(RSMQError):
         self.passing = passing
 
 
+class SendToken:
+    """Stands for a send whose outcome is not known; ``Queue.resend`` takes it."""
+
+    __slots__ = ()
+
+
 class SendUnknown(Unavailable):
-    """Raised when the reply to a send was lost: the message is stored zero or one times."""
+    """Raised when the outcome of a send could not be learnt: it is stored zero or one times.
+
+    ``Queue.resend(error.token)`` asks again, in this process and within an hour, and never makes a
+    second copy. ``token`` is ``None`` if the client was closed meanwhile.
+    """
 
     code = "sendUnknown"
+    token: SendToken | None = None
 
     def __init__(self, message: str, *, executed: bool | None = None, passing: bool = True) -> None:
         super().__init__(message, executed=executed, passing=passing)
 
 
 class DurabilityUnmet(RSMQError):
-    """Raised when a message was stored, but not as safely as was asked for."""
+    """Raised when a message was stored, but not as safely as was asked for.
+
+    ``reached`` is the level that was reached, ``ids`` are the messages, which stay stored.
+    Raised by ``open`` (with no ids) if the server cannot reach the level at all.
+    """
 
     code = "durabilityUnmet"
+
+    def __init__(
+        self, wanted: str, reached: str, ids: Sequence[str] = (), *, detail: str | None = None
+    ) -> None:
+        cause = detail or "the messages are stored, and may be lost with the server"
+        super().__init__(f"durability {wanted!r} was not reached, only {reached!r}: {cause}")
+        self.wanted = wanted
+        self.reached = reached
+        self.ids = tuple(ids)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, overload
 
 from . import codec, ids
 
@@ -51,6 +51,19 @@ class Message:
     def __repr__(self) -> str:
         """Show everything but the body, which may be private."""
         return f"<{type(self).__name__} {self.id} rc={self.rc} {len(self.body)} bytes>"
+
+
+class Sent(str):
+    """The id of a message that was sent; a ``str`` that also knows how safely it is stored."""
+
+    #: The level of durability that was reached: ``memory``, ``replicated:n`` or ``fsynced``.
+    durability: str = "memory"
+
+    def at(self, durability: str) -> Sent:
+        """Return the same id with another level."""
+        sent = Sent(self)
+        sent.durability = durability
+        return sent
 
 
 class PendingMessage(Message):
@@ -165,3 +178,65 @@ class QueueStats:
     def oldest_age(self) -> float | None:
         """Seconds for which the message at the head has been visible."""
         return self.attributes.oldest_age
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that ``RSMQ.doctor`` noticed. What each ``kind`` means: docs/doctor.md."""
+
+    #: The queue, or ``None`` for something about the server or the namespace.
+    queue: str | None
+    kind: str
+    #: How many messages, fields or keys it is about.
+    count: int
+    severity: Literal["info", "warning", "error"]
+    #: One sentence: what is wrong, and what to do about it or what was done.
+    detail: str
+    #: Whether it can be repaired, and whether this run has.
+    fixable: bool = False
+    fixed: bool = False
+    #: A few of the ids or names it is about.
+    ids: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody should still do something: more than a remark, and not repaired."""
+        return self.severity != "info" and not self.fixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What the server tells of itself; ``None`` is what it does not tell (or tells not to us)."""
+
+    #: ``redis`` or ``valkey``.
+    engine: str | None = None
+    version: str | None = None
+    eviction_policy: str | None = None
+    #: Bytes; 0 for no limit.
+    maxmemory: int | None = None
+    used_memory: int | None = None
+    #: Whether it keeps an append-only file, and how often that is synced.
+    aof: bool | None = None
+    appendfsync: str | None = None
+    #: When it makes snapshots, as in its configuration; empty: never.
+    snapshots: str | None = None
+    #: Replicas connected to it.
+    replicas: int | None = None
+    cluster: bool | None = None
+    #: Its clock minus the local one, milliseconds.
+    clock_offset_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorReport:
+    """What ``RSMQ.doctor`` looked at and noticed."""
+
+    server: ServerFacts
+    #: The queues looked at.
+    queues: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is left to do: every finding is a remark or was repaired."""
+        return not any(finding.open for finding in self.findings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .durability import MEMORY, Durability
 from .errors import InvalidValue
 
 
@@ -23,15 +24,28 @@ class Options:
     #: ... and then ever less often, up to this: the longest it can miss a message whose sender
     #: publishes no wake-up.
     poll_cap: float = 5.0
+    #: How safe a message is when ``send`` returns: ``memory`` (executed by the primary),
+    #: ``replicated:n`` (received by n replicas) or ``fsynced`` (on the primary's disk).
+    durability: str = MEMORY
+    #: How long a ``dedup_key`` keeps a second copy away.
+    dedup_window: float = 300.0
+    #: Work on a server that may evict queues when its memory is full (``allkeys-*``).
+    allow_eviction: bool = False
     #: Work with names that PyRSMQ allows and RSMQ does not (dots, spaces, any alphabet).
     foreign_names: bool = False
     #: Allow a colon in the namespace. Then ns "a" with queue "b" and ns "a:b" may share keys.
     nested_ns: bool = False
+    #: Let the URL switch off parts of the check of a server's certificate. Whoever sits between
+    #: can then read and change everything.
+    insecure_tls: bool = False
+    #: Let the URL send a password to another machine in clear text.
+    plain_password: bool = False
 
     def __post_init__(self) -> None:
         if self.max_connections < 1:
             raise InvalidValue(f"max_connections must be at least 1, not {self.max_connections}")
-        for name in ("deadline", "connect_timeout", "poll_base", "poll_cap"):
+        Durability.parse(self.durability)
+        for name in ("deadline", "connect_timeout", "poll_base", "poll_cap", "dedup_window"):
             if not getattr(self, name) > 0:
                 raise InvalidValue(f"{name} must be more than 0 seconds")
         if self.poll_cap < self.poll_base:

@@ -9,12 +9,13 @@ from . import entropy
 from .codec import Codec, to_body
 from .consumer import Consumer
 from .delivery import Delivery, Named, Origin
-from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound
+from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
 from .ids import SUFFIX_LENGTH
-from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage
+from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage, Sent
 from .protocol import inspection, limits, messages, queues, recovery
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
+from .protocol.messages import Dedup
 from .protocol.operation import Operation
 from .protocol.recovery import Recovered
 from .receiver import Receiver
@@ -49,18 +50,35 @@ class Queue:
         """What becomes of messages whose handling fails."""
         return self.origin.retry
 
-    async def send(self, body: object, *, delay: Seconds | None = None) -> str:
+    async def send(
+        self, body: object, *, delay: Seconds | None = None, dedup_key: str | None = None
+    ) -> Sent:
         """Store a message and return its id.
 
         ``str`` and ``bytes`` go on the wire as they are, anything else through the codec. One
-        round trip, shared with other sends of the same moment. Cancelled, the message may or may
-        not be stored; ``SendUnknown`` says the same of a lost reply.
+        round trip, shared with other sends of the same moment. A send whose reply is lost is
+        repeated and stored once; if its outcome cannot be learnt in time, ``SendUnknown`` is
+        raised. Cancelled, the message may or may not be stored.
+
+        With *dedup_key* no second message is stored under the same key within
+        ``Options.dedup_window``, even if the first is consumed already; the result is the first
+        one's id.
         """
-        return (await self._send([body], delay))[0]
+        dedup = None if dedup_key is None else self.origin.dedup(dedup_key)
+        return (await self._send([body], delay, dedup))[0]
+
+    async def resend(self, token: SendToken) -> list[Sent]:
+        """Learn the outcome of a send that raised ``SendUnknown``, storing it if it is not yet.
+
+        Never makes a second copy. Sends that shared a round trip are decided together: those of
+        other callers that are not stored yet are stored, too. Returns the ids, one for each body.
+        """
+        sent: list[Sent] = await self.origin.transport.resume(token)
+        return sent
 
     async def send_many(
         self, bodies: Iterable[object], *, delay: Seconds | None = None
-    ) -> list[str]:
+    ) -> list[Sent]:
         """Store messages in order, all or none, and return their ids. One round trip."""
         if isinstance(bodies, str | bytes | bytearray):
             raise InvalidValue("send_many takes a list of bodies; use send() for a single one")
@@ -308,13 +326,16 @@ class Queue:
     def _keys(self) -> QueueKeys:
         return self.origin.keys
 
-    async def _send(self, bodies: list[object], delay: Seconds | None) -> list[str]:
+    async def _send(
+        self, bodies: list[object], delay: Seconds | None, dedup: Dedup | None = None
+    ) -> list[Sent]:
         operation = messages.send(
             self._keys,
             [to_body(body, self._codec) for body in bodies],
             delay_ms=limits.optional_ms("delay", delay),
             entropy=entropy.take(SUFFIX_LENGTH * len(bodies)),
             channel=self.origin.channel(self._keys),
+            dedup=dedup,
         )
         return await self.origin.transport.run(operation)
 

@@ -65,11 +65,11 @@ class ReliableQueue:
     async def push(self, *bodies: object) -> list[str]:
         """Store messages in order, all or none, and return their ids. One round trip."""
         try:
-            return await self.queue.send_many(bodies)
+            return list(await self.queue.send_many(bodies))
         except QueueNotFound as error:
             self._missing(error)
         await self._make()
-        return await self.queue.send_many(bodies)
+        return list(await self.queue.send_many(bodies))
 
     async def pop(self, count: int = 1, block: Seconds | None = None) -> list[Row]:
         """Deliver up to *count* messages: their ids and bodies.

@@ -103,7 +103,7 @@ def test_public_names_of_the_contract_are_there():
         aiorsmq_ng.RSMQ: (
             "open aclose queue create_queue list_queues delete_queue receive get_queue_attributes "
             "set_queue_attributes send_message receive_message pop_message delete_message "
-            "change_message_visibility quit receive_many"
+            "change_message_visibility quit receive_many doctor"
         ),
         aiorsmq_ng.Queue: (
             "send send_many receive receive_many pop pop_many delete delete_many "

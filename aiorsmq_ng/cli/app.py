@@ -22,6 +22,7 @@ COMMANDS = {
     "message": "messages:message",
     "dlq": "deadletters:dlq",
     "worker": "workers:worker",
+    "doctor": "doctor:doctor",
     "top": "top:top",
     "bench": "bench:bench",
     "ping": "basics:ping",
@@ -122,8 +123,8 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
             return f"{fact}; look at it with: {program(namespace)} queue describe -n {name}"
         case aiorsmq_ng.MessageTooLong():
             return f"{error}; send less, or use a queue with a larger maxsize"
-        case aiorsmq_ng.QueueCorrupt():
-            return f"{error}; look at its keys with redis-cli"
+        case aiorsmq_ng.QueueCorrupt(queue=name):
+            return f"{error}; look closer with: rsmqctl doctor {name}"
         case aiorsmq_ng.SendUnknown():
             return f"{error}; look into the queue before you send again"
         case aiorsmq_ng.Unavailable(passing=True):

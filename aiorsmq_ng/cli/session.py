@@ -37,15 +37,23 @@ class Settings:
     output: str | None = None
     password_file: str | None = field(default=None, repr=False)
     password_prompt: bool = False
+    insecure_tls: bool = False
+    plain_password: bool = False
 
     def client(
         self, *, url: str = DEFAULT_URL, namespace: str = DEFAULT_NAMESPACE
     ) -> aiorsmq_ng.RSMQ:
         """Return a client, not open yet; the arguments stand in for options not given."""
+        namespaces = (namespace if self.namespace is None else self.namespace).split(",")
         return aiorsmq_ng.RSMQ(
             self.full_url(url),
-            ns=namespace if self.namespace is None else self.namespace,
-            options=aiorsmq_ng.Options(deadline=_DEADLINE_S, connect_timeout=_CONNECT_S),
+            ns=namespaces,
+            options=aiorsmq_ng.Options(
+                deadline=_DEADLINE_S,
+                connect_timeout=_CONNECT_S,
+                insecure_tls=self.insecure_tls,
+                plain_password=self.plain_password,
+            ),
         )
 
     def full_url(self, default: str = DEFAULT_URL) -> str:
@@ -87,6 +95,8 @@ def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
             click.option("-o", "--output", type=click.Choice(FORMATS), help=_OUTPUT_HELP, **common),
             click.option("--password-prompt", is_flag=True, help=_PROMPT_HELP, **common),
             click.option("--password-file", metavar="FILE", help=_FILE_HELP, **common),
+            click.option("--insecure-tls", is_flag=True, help=_INSECURE_HELP, **common),
+            click.option("--plain-password", is_flag=True, help=_PLAIN_HELP, **common),
             click.option("--ns", "namespace", metavar="NAME", help=_NAMESPACE_HELP, **common),
             click.option(
                 "-r", "--redis-url", metavar="URL", envvar=envvar, help=_URL_HELP, **common
@@ -99,7 +109,8 @@ def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
 
 
 _URL_HELP = (
-    "The server: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://, or "
+    "The server: redis://, unix://, redis+sentinel://, redis+cluster://, with TLS rediss://, "
+    "rediss+sentinel://, rediss+cluster://, or "
     f"embedded:// for one of your own. From RSMQ_URL, then REDIS_URL; else {DEFAULT_URL}. "
     "Keep passwords out of it, other users can see command lines."
 )
@@ -108,11 +119,16 @@ _FILE_HELP = (
     "the one in RSMQ_PASSWORD."
 )
 _PROMPT_HELP = "Ask for the server's password on the terminal."
-_NAMESPACE_HELP = f"The namespace: the prefix of all keys.  [default: {DEFAULT_NAMESPACE}]"
 _OUTPUT_HELP = (
     "How records are printed: json, ndjson (one object per line), table, or csv (text that a "
     "spreadsheet would take for a formula gets a ' in front).  [default: json]"
 )
+_NAMESPACE_HELP = (
+    "The namespace: the prefix of all keys; several, separated by commas, are used as one.  "
+    f"[default: {DEFAULT_NAMESPACE}]"
+)
+_INSECURE_HELP = "Let the URL switch off parts of the check of the server's certificate."
+_PLAIN_HELP = "Let the URL send a password to another machine without TLS."
 _VERBOSE_HELP = "Show the log, and where an error came from, on stderr."
 
 

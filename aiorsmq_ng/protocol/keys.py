@@ -67,6 +67,14 @@ class QueueKeys:
         """Hash with a TTL: client that consumes -> when it was last heard of and what it holds."""
         return f"{self.namespace.name}:{self.queue}:ng:consumers"
 
+    def memory(self, series: str) -> str:
+        """Key with a TTL: what the last call of a series on this queue did."""
+        return f"{self.namespace.name}:{self.queue}:ng:call:{series}"
+
+    def marker(self, digest: str) -> str:
+        """Key with a TTL: id of the message that was sent with a dedup key."""
+        return f"{self.namespace.name}:{self.queue}:ng:dedup:{digest}"
+
     def reason(self, id: str) -> str:
         """Key with a TTL: why the message was rejected into this queue."""
         return f"{self.namespace.name}:{self.queue}:ng:reason:{id}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
+from hashlib import blake2b
 
 from ..errors import InvalidValue
 
@@ -110,6 +111,14 @@ def check_count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_COUNT:
         raise InvalidValue(f"count must be between 1 and {MAX_COUNT}, not {value!r}")
     return value
+
+
+def digest(key: object) -> str:
+    """Return a dedup key as it goes into a key's name: of one length, and not to be read there."""
+    if not isinstance(key, str) or not key:
+        raise InvalidValue(f"dedup_key must be a text of at least one character, not {key!r}")
+    # Half a surrogate pair is no text, but as good a key as any.
+    return blake2b(key.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 def check_start(value: object) -> int:

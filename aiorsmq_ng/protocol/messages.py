@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..errors import LeaseLost, MessageTooLong, SendUnknown
 from ..ids import SUFFIX_LENGTH, suffixes
-from ..models import Message
+from ..models import Message, Sent
 from .keys import QueueKeys
 from .operation import Argument, Operation, Reply
 from .scripts import load
@@ -53,25 +53,46 @@ class Received(NamedTuple):
     messages: list[Leased]
     #: Nothing found: milliseconds until a message becomes visible, -1 if the queue is empty.
     next_visible_ms: int
+    #: When it was asked for, on the clock of whoever asked: leases began no earlier.
+    asked_at: float = 0.0
+
+    def at(self, asked_at: float) -> Received:
+        """Return the same with the moment at which it was asked for."""
+        return self._replace(asked_at=asked_at)
+
+
+class Dedup(NamedTuple):
+    """No second copy of a message while the marker lasts."""
+
+    #: Digest of the caller's key, and how long it stands.
+    digest: str
+    window_ms: int
 
 
 def send(
-    keys: QueueKeys, bodies: Sequence[bytes], *, delay_ms: int, entropy: bytes, channel: str
-) -> Operation[list[str]]:
+    keys: QueueKeys,
+    bodies: Sequence[bytes],
+    *,
+    delay_ms: int,
+    entropy: bytes,
+    channel: str,
+    dedup: Dedup | None = None,
+) -> Operation[list[Sent]]:
     """Store *bodies* in order, all or none; *entropy* holds 22 random bytes for each."""
     if len(entropy) != SUFFIX_LENGTH * len(bodies):
         raise ValueError("22 bytes of entropy are needed per body")
-    args: list[Argument] = [delay_ms, len(bodies)]
+    args: list[Argument] = [delay_ms, dedup.window_ms if dedup else 0, len(bodies)]
     for suffix, body in zip(suffixes(entropy), bodies, strict=True):
         args += (suffix, body)
 
-    def parse(reply: Reply) -> list[str]:
+    def parse(reply: Reply) -> list[Sent]:
         _check_size(keys, reply)
-        return [id.decode() for id in reply]
+        return [Sent(id, "ascii") for id in reply]
 
     return Operation(
         script=_SEND,
         keys=(keys.zset, keys.hash),
+        own_keys=(keys.marker(dedup.digest),) if dedup else (),
         head=(channel,),
         args=tuple(args),
         parse=parse,
@@ -79,7 +100,9 @@ def send(
         merge=True,
         weight=len(bodies),
         size=sum(map(len, bodies)),
+        memory=keys.memory,
         lost=SendUnknown,
+        graded=lambda ids, level: [id.at(level) for id in ids],
     )
 
 
@@ -124,6 +147,8 @@ def receive(intake: Intake, count: int, *, vt_ms: int) -> Operation[Received]:
         fail=keys.failure,
         merge=True,
         weight=count,
+        memory=keys.memory,
+        dated=Received.at,
         undo=give_back,
     )
 
@@ -153,6 +178,8 @@ def receive_first(intakes: Sequence[Intake], count: int, *, vt_ms: int) -> Opera
         parse=parse,
         fail=intakes[0].keys.failure,
         weight=count,
+        memory=intakes[0].keys.memory,
+        dated=Received.at,
         undo=give_back,
     )
 
@@ -214,9 +241,12 @@ def delete(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=tuple(args),
         parse=lambda reply: [id for id, done in zip(ids, reply, strict=True) if done == 1],
+        # Gone by now means that the first attempt, or somebody else, has deleted it.
+        parse_again=lambda _: list(ids),
         fail=keys.failure,
         merge=True,
         weight=len(ids),
+        repeatable=True,
     )
 
 
@@ -227,8 +257,10 @@ def ack(keys: QueueKeys, receipt: Receipt) -> Operation[None]:
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=(1, *receipt),
         parse=lambda reply: _settled(keys, receipt, reply[0]),
+        parse_again=lambda reply: _settled_before(keys, receipt, reply[0]),
         fail=keys.failure,
         merge=True,
+        repeatable=True,
     )
 
 
@@ -285,6 +317,7 @@ def redrive(
         args=(channel, count, *ids),
         parse=lambda reply: [read_id(id) for id in reply],
         fail=target.failure,
+        memory=keys.memory,
     )
 
 
@@ -295,9 +328,9 @@ def _move(
     channel: str,
     how: tuple[Argument, ...],
 ) -> Operation[None]:
-    def parse(reply: Reply) -> None:
+    def parse(reply: Reply, settled: Callable[..., None] = _settled) -> None:
         if isinstance(reply, int):
-            _settled(keys, receipt, reply)
+            settled(keys, receipt, reply)
         else:
             _check_size(target, reply)
 
@@ -314,13 +347,21 @@ def _move(
         ),
         args=(*receipt, target.queue, channel, *how),
         parse=parse,
+        parse_again=lambda reply: parse(reply, _settled_before),
         fail=target.failure,
+        repeatable=True,
     )
 
 
 def _settled(keys: QueueKeys, receipt: Receipt, outcome: int) -> None:
     if outcome != 1:
         raise LeaseLost(keys.queue, receipt.id, gone=outcome == 0)
+
+
+def _settled_before(keys: QueueKeys, receipt: Receipt, outcome: int) -> None:
+    # Gone by now means that the first attempt has settled it.
+    if outcome != 0:
+        _settled(keys, receipt, outcome)
 
 
 def _check_size(keys: QueueKeys, reply: Reply) -> None:

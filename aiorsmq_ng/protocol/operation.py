@@ -21,9 +21,13 @@ Reply = Any
 class Operation(Generic[R]):
     """A script call, or one part of a script call that several operations share.
 
-    ``keys`` and ``head`` stand once in a call; ``args`` are this operation's own. A ``merge``-able
-    operation shares a call with others of the same script, keys and head: the script is then
-    given all their ``args`` in a row and answers with one reply for each.
+    ``keys`` and ``head`` stand once in a call; ``args`` and ``own_keys`` are this operation's own.
+    A ``merge``-able operation shares a call with others of the same script, keys and head: the
+    script is then given all their ``own_keys`` and ``args`` in a row and answers with one reply
+    for each.
+
+    A reply can get lost, and then the call is repeated, if that is safe: because running it twice
+    does no harm (``repeatable``), or because the server remembers the call (``memory``).
 
     A value: nobody changes one. It is not frozen because one is made per message, and a frozen
     dataclass takes three times as long to make.
@@ -37,6 +41,7 @@ class Operation(Generic[R]):
     #: Raise what a code word in place of a reply says, for example ``queueNotFound``.
     fail: Callable[[str], RSMQError]
     head: tuple[Argument, ...] = ()
+    own_keys: tuple[str, ...] = ()
     merge: bool = False
     #: How many messages it is about; bounds what one call may carry.
     weight: int = 1
@@ -44,7 +49,16 @@ class Operation(Generic[R]):
     size: int = 0
     #: Whether running it twice does no harm, so that a lost reply may be asked for again.
     repeatable: bool = False
-    #: What to raise when the reply is lost and the operation must not be repeated.
+    #: How to read the reply of a repetition, where the first attempt changes what the next finds.
+    parse_again: Callable[[Reply], R] | None = None
+    #: Name the key under which the server remembers the last call of a series. The script is told
+    #: the number of the call and which attempt it is, and answers a repeated call as the first.
+    memory: Callable[[str], str] | None = None
+    #: What to raise when the outcome cannot be learnt.
     lost: type[Unavailable] = Unavailable
+    #: Put the durability that was reached into the result; only for what waits for it.
+    graded: Callable[[R, str], R] | None = None
+    #: Put the moment at which the call began into the result, for times that count from then on.
+    dated: Callable[[R, float], R] | None = None
     #: Build what undoes it, for a caller that was cancelled while it ran.
     undo: Callable[[R], list[Operation[Any]]] | None = None

@@ -35,6 +35,7 @@ def create(
         ),
         parse=bool,
         fail=keys.failure,
+        memory=keys.memory,
     )
 
 
@@ -51,6 +52,7 @@ def delete(keys: QueueKeys) -> Operation[None]:
         args=(keys.queue,),
         parse=parse,
         fail=keys.failure,
+        memory=keys.memory,
     )
 
 
@@ -135,6 +137,7 @@ def purge(keys: QueueKeys, at: int) -> Operation[tuple[int, int, int]]:
         args=(at,),
         parse=lambda reply: (reply[0], reply[1], reply[2]),
         fail=keys.failure,
+        memory=keys.memory,
     )
 
 
@@ -146,6 +149,7 @@ def purge_all(keys: QueueKeys) -> Operation[int]:
         args=(),
         parse=int,
         fail=keys.failure,
+        memory=keys.memory,
     )
 
 

@@ -50,6 +50,8 @@ def recover(
         parse=parse,
         fail=keys.failure,
         weight=count,
+        memory=keys.memory,
+        dated=lambda page, asked_at: page._replace(received=page.received.at(asked_at)),
         undo=lambda page: give_back(page.received),
     )
 
@@ -61,6 +63,9 @@ def delete_leased(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=tuple(ids),
         parse=lambda reply: [id for id, done in zip(ids, reply, strict=True) if done == 1],
+        # Gone by now means that the first attempt, or somebody else, has deleted it.
+        parse_again=lambda _: list(ids),
         fail=keys.failure,
         weight=len(ids),
+        repeatable=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..client import RSMQ
-from ..errors import QueueNotFound
+from ..errors import InvalidValue, QueueNotFound
 from ..protocol import limits, testing
 from ..protocol.limits import Seconds
 from ..queue import Queue
@@ -41,8 +41,11 @@ class TimeMachine:
         given = dict.fromkeys(q if isinstance(q, str) else q.name for q in queues)
         ready = 0
         for name in given or await self._rsmq.list_queues():
-            # Keys without the check of the name: other clients allow more.
-            keys = origin.keys.namespace.queue(name)
+            try:
+                keys = self._rsmq.queue(name).origin.keys
+            except InvalidValue:
+                # Other clients allow more names.
+                keys = origin.keys.namespace.queue(name)
             stay = () if stalled else self._kept(name)
             try:
                 ready += await origin.transport.run(testing.shift(keys, by_ms=by_ms, stay=stay))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
 import anyio
@@ -13,7 +13,8 @@ from redis.asyncio.connection import AbstractConnection
 from redis.client import NEVER_DECODE
 
 from ..errors import QueueFull, RSMQError, Unavailable
-from ..protocol.operation import Reply
+from ..protocol.operation import Argument, Reply
+from . import tls
 from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 
 # What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
@@ -31,6 +32,8 @@ _TRY_LATER_WORDS = (
 # Words of servers, and of the cluster client, for keys that lie on different nodes.
 _ACROSS_SLOTS = ("CROSSSLOT", "same slot", "same key slot", "non local")
 _NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
+# Commands without a key: any node of a cluster will do.
+_WITHOUT_KEY = ("PING", "INFO", "CONFIG", "WAITAOF")
 #: Seconds of silence after which a wake-up connection is pinged, and then given up.
 _SILENCE_S = 10.0
 
@@ -69,6 +72,8 @@ class PoolDriver:
             command.written = True
             await connection.send_packed_command(packed, check_health=False)
             reply = await connection.read_response(disable_decoding=True)
+            if command.then is not None:
+                command.confirmation = await _confirm(connection, command.then)
         except driver_errors.ResponseError as error:
             if isinstance(error, driver_errors.ReadOnlyError) or "READONLY" in str(error):
                 # It became a replica; whoever answers to its address next may be the primary.
@@ -112,7 +117,7 @@ class PoolDriver:
         try:
             fresh: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
             return fresh
-        except (driver_errors.RedisError, OSError) as error:
+        except (driver_errors.RedisError, OSError, RSMQError) as error:
             _refused_at_connect(error)
             if self._revive is not None:
                 await self._revive()
@@ -148,15 +153,45 @@ class ClusterDriver:
             raise NotExecuted(_sentence(error)) from error
         command.written = True
         try:
-            if command.words == ("PING",):
-                return await self._client.ping(target_nodes=RedisCluster.RANDOM)
+            if command.then is not None:
+                return await self._execute_and_confirm(command)
+            if command.words[0] in _WITHOUT_KEY:
+                any_node = self._client.get_random_node()
+                return await any_node.execute_command(*command.words)
             return await self._client.execute_command(*command.words, **{NEVER_DECODE: []})
         except driver_errors.ResponseError as error:
             explain(error)
         except Exception as error:
             if "same key slot" in str(error):
                 explain(error)
+            if (sentence := tls.fault(error)) is not None:
+                raise Unavailable(sentence) from None
             raise ReplyLost(_sentence(error)) from error
+
+    async def _execute_and_confirm(self, command: Command) -> Reply:
+        """Run both commands on one connection to the node; it must hold the keys by now."""
+        key = command.words[3]
+        slot = self._client.keyslot(key if isinstance(key, str | bytes) else str(key))
+        node = self._client.nodes_manager.get_node_from_slot(slot)
+        connection = node.acquire_connection()
+        try:
+            await connection.connect()  # type: ignore[no-untyped-call]
+            packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
+            await connection.send_packed_command(packed, check_health=False)
+            reply = await connection.read_response(disable_decoding=True)
+            command.confirmation = await _confirm(connection, command.then or ())
+        except driver_errors.ResponseError as error:
+            if isinstance(error, driver_errors.MovedError | driver_errors.AskError):
+                # The client learns where the keys are now when it is opened again.
+                await self._client.aclose()
+                raise NotExecuted("the keys are being moved to another node") from error
+            raise
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            node.release(connection)
+        return reply
 
     def listener(self) -> ConnectionListener:
         """Return a listener; publications reach every node of a cluster."""
@@ -288,9 +323,23 @@ def _denied(error: Exception, word: str, text: str) -> bool:
 
 def _refused_at_connect(error: Exception) -> None:
     """Raise if the server answered, but with a refusal; redis-py wraps that as an outage."""
-    for cause in (error, error.__cause__, error.__context__):
+    if isinstance(error, RSMQError):
+        raise error
+    if (sentence := tls.fault(error)) is not None:
+        raise Unavailable(sentence) from None
+    for cause in tls.chain(error):
         if isinstance(cause, driver_errors.ResponseError | driver_errors.AuthenticationError):
             explain(cause)
+
+
+async def _confirm(connection: AbstractConnection, words: Sequence[Argument]) -> Reply:
+    """Ask what WAIT and WAITAOF tell: how far the last write of this connection has got."""
+    packed = pack_command(tuple(words))  # type: ignore[arg-type]
+    await connection.send_packed_command(packed, check_health=False)
+    try:
+        return await connection.read_response(disable_decoding=True)
+    except driver_errors.ResponseError as error:
+        return str(error)
 
 
 async def _usable(connection: AbstractConnection) -> bool:

@@ -35,6 +35,10 @@ class Command:
 
     words: Sequence[Argument]
     written: bool = False
+    #: A second command for the same connection, made when the first has been answered, and its
+    #: reply (an error in place of one is told as text).
+    then: Sequence[Argument] | None = None
+    confirmation: Reply = None
 
 
 class Listener(Protocol):

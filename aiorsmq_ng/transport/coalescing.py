@@ -16,16 +16,17 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from copy import copy
 from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-from ..backoff import Backoff
-from ..errors import RSMQError, Unavailable
-from ..protocol.operation import Argument, Operation, Reply
-from .base import Command, Driver, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+from ..durability import Durability
+from ..errors import SendToken, Unavailable
+from ..protocol.operation import Operation
+from .attempts import Attempts
+from .base import Driver, NotExecuted, ReplyLost
+from .conductor import Conductor, gave_up
 from .lanes import Key, Lane, Waiting
 
 R = TypeVar("R")
@@ -34,23 +35,36 @@ logger = logging.getLogger("aiorsmq_ng.transport")
 
 #: While two calls of a lane are under way the next batch gathers by itself; more gain nothing.
 CALLS_PER_LANE = 2
-RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
 #: How long closing waits for calls under way and give-backs.
 CLOSE_S = 3.0
+#: Give-backs for callers who are gone: how long each may take, and how many may be under way. What
+#: is not given back comes back when its lease ends; new work must not starve behind them.
+GIVE_BACK_S = 2.0
+MAX_GIVE_BACKS = 64 * 256
 
 
 class Transport:
     """Runs operations on a driver that is opened when first needed."""
 
     def __init__(
-        self, connect: Callable[[], Awaitable[Driver]], *, deadline_s: float, connections: int
+        self,
+        connect: Callable[[], Awaitable[Driver]],
+        *,
+        deadline_s: float,
+        connections: int,
+        check: Callable[[Driver], Awaitable[Durability]] | None = None,
     ) -> None:
         self._connect = connect
+        self._check = check
         self._deadline_s = deadline_s
+        self._attempts = Attempts(self.driver, deadline_s=deadline_s)
+        self._conductor = Conductor(self._attempts, self, deadline_s=deadline_s)
+        self._give_backs = 0
         self._spare = connections
         self._due: deque[Lane] = deque()
         self._resting: list[asyncio.Future[None]] = []
         self._driver: Driver | None = None
+        self._checked = False
         self._connecting: anyio.Lock | None = None
         self._lanes: dict[Key, Lane] = {}
         self._busy = 0
@@ -111,9 +125,22 @@ class Transport:
             self.begin(operation.undo(result))
 
     def begin(self, operations: Iterable[Operation[Any]]) -> None:
-        """Run *operations* in the background, also while the client is being closed."""
+        """Run give-backs in the background, also while the client is being closed.
+
+        They have little time, and what comes when too many are under way is left out: leases end by
+        themselves.
+        """
         for operation in operations:
-            self._submit(operation).add_done_callback(_note_failure)
+            if self._give_backs >= MAX_GIVE_BACKS:
+                logger.warning("too many give-backs are under way; leases end by themselves")
+                return
+            self._give_backs += 1
+            future = self._submit(operation, within_s=min(GIVE_BACK_S, self._deadline_s))
+            future.add_done_callback(self._gave_back)
+
+    async def resume(self, token: SendToken) -> Any:
+        """Repeat the call that *token* is of, and return what the send would have."""
+        return await self._conductor.resume(token)
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
         """Run a background task that ends with the transport."""
@@ -123,11 +150,15 @@ class Transport:
 
     async def driver(self) -> Driver:
         """Return the driver, connected on first use."""
-        if self._driver is None:
-            assert self._connecting is not None  # noqa: S101 - start() came first
+        if not self._checked:
+            await self._open_driver()
+            assert self._driver is not None and self._connecting is not None  # noqa: S101, PT018
             async with self._connecting:
-                if self._driver is None:
-                    self._driver = await self._connect()
+                if not self._checked and self._check is not None:
+                    self._attempts.durability = await self._check(self._driver)
+                self._checked = True
+        if self._driver is None:
+            raise Unavailable("the client is closed; open a new one")
         return self._driver
 
     async def ping(self, timeout_s: float) -> None:
@@ -138,13 +169,13 @@ class Transport:
         await self.start()
         try:
             # Starting an embedded server has a limit of its own.
-            await self.driver()
+            await self._open_driver()
             deadline = asyncio.get_running_loop().time() + timeout_s
-            await self._persist(lambda: Command(("PING",)), deadline, repeatable=True)
+            await self._attempts.command("PING", deadline=deadline)
         except BaseException as error:
             await self._disconnect()
             if isinstance(error, NotExecuted | ReplyLost):
-                raise Unavailable(_gave_up(error, timeout_s), passing=True) from None
+                raise Unavailable(gave_up(error, timeout_s), passing=True) from None
             raise
 
     async def aclose(self) -> None:
@@ -159,6 +190,7 @@ class Transport:
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
                 while self._busy:
                     await self._quiet.wait()
+                await self._conductor.forget()
             self._host.cancel()
             await asyncio.gather(self._host, return_exceptions=True)
         await self._disconnect()
@@ -167,8 +199,15 @@ class Transport:
         state = "closed" if self._closed else "open" if self._tasks else "idle"
         return f"<Transport {state}, {len(self._lanes)} lanes, {self._busy} calls>"
 
+    async def _open_driver(self) -> None:
+        if self._driver is None:
+            assert self._connecting is not None  # noqa: S101 - start() came first
+            async with self._connecting:
+                if self._driver is None:
+                    self._driver = await self._connect()
+
     async def _disconnect(self) -> None:
-        driver, self._driver = self._driver, None
+        driver, self._driver, self._checked = self._driver, None, False
         if driver is not None:
             with anyio.CancelScope(shield=True):
                 await driver.aclose()
@@ -189,11 +228,14 @@ class Transport:
                     waiting.fail(_never_made())
 
     def _submit(
-        self, operation: Operation[R], after: asyncio.Future[Any] | None = None
+        self,
+        operation: Operation[R],
+        after: asyncio.Future[Any] | None = None,
+        within_s: float | None = None,
     ) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        waiting = Waiting(operation, future, loop.time() + self._deadline_s)
+        waiting = Waiting(operation, future, loop.time() + (within_s or self._deadline_s))
         if after is None or after.done():
             self._enqueue(waiting)
         else:
@@ -250,7 +292,7 @@ class Transport:
             if batch := lane.batch():
                 if lane.waiting:
                     self._start_call(lane)
-                await self._run(batch)
+                await self._conductor.run(batch)
         finally:
             lane.calls -= 1
             self._busy -= 1
@@ -261,115 +303,9 @@ class Transport:
             if not self._busy and self._quiet is not None:
                 self._quiet.set()
 
-    async def _run(self, batch: list[Waiting]) -> None:
-        first = batch[0].operation
-        args: list[Argument] = list(first.head)
-        for waiting in batch:
-            args += waiting.operation.args
-        try:
-            reply = await self._script(first, args, min(w.deadline for w in batch))
-            self._settle_all(batch, reply)
-        except RSMQError as error:
-            cause = error
-            self._fail_all(batch, lambda _: copy(cause))
-        except WrongLayout as error:
-            code = error.code
-            self._fail_all(batch, lambda operation: operation.fail(code))
-        except NotExecuted as error:
-            text = _gave_up(error, self._deadline_s)
-            self._fail_all(batch, lambda _: Unavailable(text, passing=True))
-        except ReplyLost as error:
-            text = f"the reply was lost, so the outcome is not known: {error}"
-            self._fail_all(
-                batch, lambda operation: operation.lost(text, executed=None, passing=True)
-            )
-        except Exception as error:
-            # A fault of ours or of the driver must not take the whole client down.
-            logger.exception("a call failed in an unexpected way; please report it")
-            text = f"the call failed in an unexpected way ({type(error).__name__})"
-            self._fail_all(batch, lambda operation: operation.lost(text, executed=None))
-        except BaseException:
-            text = "the client was closed while the call ran"
-            self._fail_all(batch, lambda operation: operation.lost(text, executed=None))
-            raise
-
-    def _settle_all(self, batch: list[Waiting], reply: Reply) -> None:
-        if isinstance(reply, bytes):
-            code = reply.decode()
-            self._fail_all(batch, lambda operation: operation.fail(code))
-        elif batch[0].operation.merge:
-            if len(reply) != len(batch):
-                raise ValueError(f"{len(reply)} replies for {len(batch)} operations")
-            for waiting, part in zip(batch, reply, strict=True):
-                self._settle(waiting, part)
-        else:
-            self._settle(batch[0], reply)
-
-    def _settle(self, waiting: Waiting, reply: Reply) -> None:
-        try:
-            result = waiting.operation.parse(reply)
-        except RSMQError as error:
-            waiting.fail(error)
-            return
-        except Exception:
-            logger.exception("a reply could not be read; please report it")
-            waiting.fail(waiting.operation.lost("the reply could not be read", executed=None))
-            return
-        if waiting.future.cancelled():
-            self.undo(waiting.operation, result)
-        else:
-            waiting.future.set_result(result)
-
-    def _fail_all(self, batch: list[Waiting], error: Callable[[Operation[Any]], Exception]) -> None:
-        for waiting in batch:
-            waiting.fail(error(waiting.operation))
-
-    async def _script(
-        self, operation: Operation[Any], args: list[Argument], deadline: float
-    ) -> Reply:
-        """Call the script by its digest; send its text only to a server that lacks it."""
-        tail = (len(operation.keys), *operation.keys, *args)
-        script = operation.script
-        try:
-            return await self._persist(
-                lambda: Command(("EVALSHA", script.sha, *tail)), deadline, operation.repeatable
-            )
-        except ScriptMissing:
-            return await self._persist(
-                lambda: Command(("EVAL", script.source, *tail)), deadline, operation.repeatable
-            )
-
-    async def _persist(
-        self, command: Callable[[], Command], deadline: float, repeatable: bool
-    ) -> Reply:
-        """Try until *deadline* as long as nothing ran, or as running twice does no harm."""
-        backoff = Backoff(RETRY_BASE_S, RETRY_CAP_S)
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                if loop.time() >= deadline:
-                    raise NotExecuted("the call's time was over before it could be made")
-                return await self._attempt(command(), deadline - loop.time())
-            except NotExecuted:
-                pause_s = backoff.next_s()
-                if loop.time() + pause_s >= deadline:
-                    raise
-            except ReplyLost:
-                pause_s = backoff.next_s()
-                if not repeatable or loop.time() + pause_s >= deadline:
-                    raise
-            await anyio.sleep(pause_s)
-
-    async def _attempt(self, command: Command, timeout_s: float) -> Reply:
-        try:
-            # asyncio's timeout, because it costs a fifth of a cancel scope and this is every call.
-            async with asyncio.timeout(timeout_s):
-                driver = self._driver or await self.driver()
-                return await driver.execute(command)
-        except TimeoutError:
-            if command.written:
-                raise ReplyLost("redis did not answer in time") from None
-            raise NotExecuted("no connection in time") from None
+    def _gave_back(self, future: asyncio.Future[Any]) -> None:
+        self._give_backs -= 1
+        _note_failure(future)
 
 
 def _note_failure(future: asyncio.Future[Any]) -> None:
@@ -379,7 +315,3 @@ def _note_failure(future: asyncio.Future[Any]) -> None:
 
 def _never_made() -> Unavailable:
     return Unavailable("the client was closed before the call was made")
-
-
-def _gave_up(error: Exception, deadline_s: float) -> str:
-    return f"redis cannot be reached: {error} (gave up after {deadline_s:g} s)"

@@ -5,24 +5,22 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import anyio.to_thread
-from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster, Sentinel
+from redis import exceptions as driver_errors
+from redis.asyncio import BlockingConnectionPool, Connection, Redis, RedisCluster, Sentinel
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from ..embedded import EmbeddedServer
-from ..errors import InvalidValue
+from ..errors import InvalidValue, Unavailable
 from ..options import Options
+from . import tls
 from .adapter import ClusterDriver, PoolDriver
 from .base import Driver
-
-SCHEMES = (
-    "redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "embedded", "memory"
-)  # fmt: skip
+from .urls import Address, read
 
 #: What a caller may hand over instead of a URL.
 CallerClient = Redis | RedisCluster
@@ -31,18 +29,23 @@ CallerClient = Redis | RedisCluster
 _fakes: dict[str, tuple[Any, int]] = {}
 
 
-async def connect(url: str, options: Options) -> Driver:
-    """Return a driver for *url*; only ``embedded://`` starts anything yet."""
-    scheme = check_url(url)
-    if scheme == "embedded":
-        return await _embedded(url, options)
-    if scheme == "memory":
-        return _memory(url)
-    if scheme == "redis+sentinel":
-        return _sentinel(url, options)
-    if scheme == "redis+cluster":
-        return _cluster(url, options)
-    return _own_pool(url, options)
+async def connect(address: Address | str, options: Options) -> Driver:
+    """Return a driver for an address or a URL; only ``embedded://`` starts anything yet."""
+    if isinstance(address, str):
+        address = read(address, options)
+    for settings in (address.tls, address.sentinel_tls):
+        if settings:
+            # Connections read the files again and again; what is wrong with them shows here.
+            tls.check_files(settings)
+    if address.kind == "embedded":
+        return await _embedded(address.path, options)
+    if address.kind == "memory":
+        return _memory(address.path)
+    if address.kind == "sentinel":
+        return _sentinel(address, options)
+    if address.kind == "cluster":
+        return _cluster(address, options)
+    return _own_pool(address, options)
 
 
 def adopt(client: CallerClient) -> Driver:
@@ -54,16 +57,6 @@ def adopt(client: CallerClient) -> Driver:
     if isinstance(client, RedisCluster):
         return ClusterDriver(client, own=False)
     return PoolDriver(client.connection_pool, keep=False)
-
-
-def check_url(url: str) -> str:
-    """Return the scheme of *url* if it is one that can be connected to."""
-    scheme = url.split("://", 1)[0] if "://" in url else ""
-    if scheme not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
-        # The URL itself may hold a password.
-        raise InvalidValue(f"url scheme {scheme!r} is not known; use one of {known}")
-    return scheme
 
 
 def _settings(options: Options) -> dict[str, Any]:
@@ -84,55 +77,43 @@ def _settings(options: Options) -> dict[str, Any]:
     }
 
 
-def _own_pool(url: str, options: Options, **extra: Any) -> PoolDriver:
-    try:
-        pool = BlockingConnectionPool(
-            # Two more than calls need: for the wake-up connection and its successor.
-            max_connections=options.max_connections + 2,
-            timeout=None,
-            **{**_from_url(url), **_settings(options)},
-        )
-        # An option that redis-py does not know would show only at the first call.
-        pool.connection_class(**pool.connection_kwargs)
-    except (ValueError, TypeError):
-        # The driver's words may repeat part of the URL, and so of a password.
-        raise InvalidValue(
-            "url cannot be read; check host, port and options, and write special characters of "
-            "a password as %xx"
-        ) from None
+def _own_pool(address: Address, options: Options, **extra: Any) -> PoolDriver:
+    settings: dict[str, Any] = _settings(options) | address.login
+    settings["db"] = address.db
+    if address.kind == "unix":
+        settings |= {"connection_class": UnixDomainSocketConnection, "path": address.path}
+    else:
+        host, port = address.hosts[0]
+        kind = Connection if address.tls is None else SSLConnection
+        settings |= {"connection_class": kind, "host": host, "port": port} | (address.tls or {})
+    pool = BlockingConnectionPool(
+        # Two more than calls need: for the wake-up connection and its successor.
+        max_connections=options.max_connections + 2,
+        timeout=None,
+        **settings,
+    )
     return PoolDriver(pool, keep=True, **extra)
 
 
-def _from_url(url: str) -> dict[str, Any]:
-    parsed: dict[str, Any] = dict(parse_url(url))
-    parsed.pop("max_connections", None)
-    parsed.pop("timeout", None)
-    return parsed
-
-
-async def _embedded(url: str, options: Options) -> PoolDriver:
-    path = unquote(url.removeprefix("embedded://"))
-    if "\0" in path:
-        raise InvalidValue("the folder of an embedded:// url cannot hold a NUL character")
+async def _embedded(path: str, options: Options) -> PoolDriver:
     server = await anyio.to_thread.run_sync(
         lambda: EmbeddedServer.acquire(Path(path).expanduser() if path else None)
     )
     return _own_pool(
-        server.url,
+        read(server.url, options),
         options,
         revive=partial(anyio.to_thread.run_sync, server.ensure_running),
         closing=partial(anyio.to_thread.run_sync, server.release),
     )
 
 
-def _memory(url: str) -> PoolDriver:
+def _memory(name: str) -> PoolDriver:
     try:
         import fakeredis  # noqa: PLC0415 - the extra is optional
     except ImportError:
         raise InvalidValue(
             'memory:// needs the extra "fake": pip install "aiorsmq-ng[fake]"'
         ) from None
-    name = url.removeprefix("memory://")
     server, users = _fakes.get(name) or (fakeredis.FakeServer(), 0)
     _fakes[name] = (server, users + 1)
     client = fakeredis.FakeAsyncRedis(server=server, retry=Retry(NoBackoff(), 0))
@@ -148,25 +129,38 @@ def _memory(url: str) -> PoolDriver:
     return PoolDriver(client.connection_pool, keep=True, closing=closing)
 
 
-def _sentinel(url: str, options: Options) -> PoolDriver:
-    """Understand ``redis+sentinel://[user:password@]host[:port][,...]/service[/db]``."""
-    parts = urlsplit(url)
-    service, _, db = parts.path.lstrip("/").partition("/")
-    if not service:
-        raise InvalidValue("a redis+sentinel:// url names the service after the hosts: /mymaster")
-    query = dict(parse_qsl(parts.query))
-    if not (db or query.get("db") or "0").isdecimal():
-        raise InvalidValue("a redis+sentinel:// url ends with the number of a database, or nothing")
-    settings = _settings(options) | {"db": int(db or query.get("db") or 0), **_login(url)}
-    guard = _settings(options) | {
-        key.removeprefix("sentinel_"): value
-        for key, value in query.items()
-        if key in ("sentinel_username", "sentinel_password")
-    }
-    sentinel = Sentinel(  # type: ignore[no-untyped-call]
-        _hosts(url, 26379), sentinel_kwargs=guard, **settings
-    )
-    client: Redis = sentinel.master_for(service)
+class GuardedSentinel(Sentinel):
+    """Finds the master, says why if it cannot, and keeps a password from a foreign network."""
+
+    def __init__(self, address: Address, options: Options) -> None:
+        settings = _settings(options)
+        super().__init__(  # type: ignore[no-untyped-call]
+            address.hosts,
+            sentinel_kwargs=settings | address.sentinel_login | _with_tls(address.sentinel_tls),
+            **settings | {"db": address.db} | address.login | _with_tls(address.tls),
+        )
+        self._guard = partial(_guard, address, options)
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        """Return host and port of the master that the first sentinel that knows it names."""
+        refusal: Exception | None = None
+        for at, node in enumerate(self.sentinels):
+            try:
+                masters: Any = await node.sentinel_masters()
+            except (driver_errors.ConnectionError, driver_errors.TimeoutError) as error:
+                if refusal is None or tls.fault(error):
+                    refusal = error
+                continue
+            state = masters.get(service_name)
+            if state and self.check_master_state(state, service_name):
+                self.sentinels[0], self.sentinels[at] = node, self.sentinels[0]
+                return self._guard((state["ip"], state["port"]))
+        raise driver_errors.ConnectionError(f"no master found for {service_name!r}") from refusal
+
+
+def _sentinel(address: Address, options: Options) -> PoolDriver:
+    sentinel = GuardedSentinel(address, options)
+    client: Redis = sentinel.master_for(address.service)
 
     async def closing() -> None:
         await client.aclose()
@@ -176,27 +170,26 @@ def _sentinel(url: str, options: Options) -> PoolDriver:
     return PoolDriver(client.connection_pool, keep=True, closing=closing)
 
 
-def _cluster(url: str, options: Options) -> ClusterDriver:
-    """Understand ``redis+cluster://[user:password@]host[:port][,...]``."""
-    settings = _settings(options) | _login(url)
+def _cluster(address: Address, options: Options) -> ClusterDriver:
+    settings = _settings(options) | address.login | _with_tls(address.tls)
     # A socket timeout is needed here: the cluster client waits for one node to try another.
     settings["socket_timeout"] = options.deadline / 2
-    nodes = [ClusterNode(host, port) for host, port in _hosts(url, 6379)]
-    return ClusterDriver(RedisCluster(startup_nodes=nodes, **settings), own=True)
+    nodes = [ClusterNode(host, port) for host, port in address.hosts]
+    guard = partial(_guard, address, options)
+    return ClusterDriver(
+        RedisCluster(startup_nodes=nodes, address_remap=guard, **settings), own=True
+    )
 
 
-def _hosts(url: str, default_port: int) -> list[tuple[str, int]]:
-    location = urlsplit(url).netloc.rpartition("@")[2]
-    hosts = []
-    for entry in location.split(","):
-        host, colon, port = entry.rpartition(":")
-        if not colon or host.endswith(":") or (port and not port.isdecimal()):
-            host, port = entry, ""
-        hosts.append((host.strip("[]") or "localhost", int(port or default_port)))
-    return hosts
+def _with_tls(settings: dict[str, Any] | None) -> dict[str, Any]:
+    return {} if settings is None else {"ssl": True} | settings
 
 
-def _login(url: str) -> dict[str, Any]:
-    user, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
-    login = {"username": unquote(user), "password": unquote(password) if colon else ""}
-    return {key: value for key, value in login.items() if value}
+def _guard(address: Address, options: Options, found: tuple[str, int]) -> tuple[str, int]:
+    """Return a server that was found, unless it would be sent a password in clear text."""
+    if address.exposes_password_to(found[0]) and not options.plain_password:
+        raise Unavailable(
+            f"the password would be sent to {found[0]} in clear text; "
+            f"use rediss+{address.kind}://, or allow it by Options(plain_password=True)"
+        )
+    return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
-from ..codec import Codec
+from ..codec import Codec, Compressed
 from ..delivery import Delivery
 from ..errors import InvalidValue
 from ..models import Message
@@ -108,18 +108,31 @@ def decode(message: Message, wanted: Any, codec: Codec) -> Any:
     """Return the body of *message* as the type *wanted*."""
     if wanted is bytes:
         return message.body
+    # Errors are raised outside of ``except``: those of decoders may hold the body.
     if wanted is str:
         try:
             return message.text
         except UnicodeDecodeError as error:
-            raise InvalidValue(f"body is not UTF-8 text: {error.reason}") from None
+            fault = f"is not UTF-8 text: {error.reason}"
+        raise InvalidValue(f"body {fault}")
     # pydantic's models know best how to read themselves; it need not be installed for this.
     if validate := getattr(wanted, "model_validate_json", None):
+        body = codec.open(message.body) if isinstance(codec, Compressed) else message.body
         try:
-            return validate(message.body)
+            return validate(body)
         except ValueError as error:
-            raise InvalidValue(f"body does not fit {_name(wanted)}: {error}") from None
+            fault = _faults(error, wanted)
+        raise InvalidValue(f"body does not fit {_name(wanted)}: {fault}")
     return codec.decode(message.body, wanted)
+
+
+def _faults(error: ValueError, model: Any) -> str:
+    """Return pydantic's findings without what they quote from the body."""
+    fields, found = getattr(model, "model_fields", {}), []
+    for entry in error.errors() if callable(getattr(error, "errors", None)) else []:  # type: ignore[attr-defined]
+        known = [str(part) for part in entry["loc"][:1] if part in fields]
+        found.append(" ".join([*known, entry["type"]]))
+    return ", ".join(found) or type(error).__name__
 
 
 def _is_message(hint: Any) -> bool:

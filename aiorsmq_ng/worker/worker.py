@@ -266,16 +266,16 @@ class Worker:
             raise _first(error)
 
     async def _hand_out(self, served: list[Served]) -> None:
-        single = [s for s in served if not s.route.size]
+        # One call reaches the queues of one namespace; those of another are served beside them.
+        groups: dict[object, list[Served]] = {}
         for s in served:
-            s.queue.origin.presence.enter(s.queue.origin.keys)
+            keys = s.queue.origin.keys
+            s.queue.origin.presence.enter(keys)
+            groups.setdefault(keys if s.route.size else keys.namespace, []).append(s)
         try:
             async with anyio.create_task_group() as tasks:
-                if single:
-                    tasks.start_soon(self._dispatch, single)
-                for s in served:
-                    if s.route.size:
-                        tasks.start_soon(self._dispatch, [s])
+                for group in groups.values():
+                    tasks.start_soon(self._dispatch, group)
         finally:
             for s in served:
                 s.queue.origin.presence.leave(s.queue.origin.keys)

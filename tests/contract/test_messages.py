@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from aiorsmq_ng import RSMQ, InvalidValue, MessageTooLong, QueueNotFound
 
 from ..support.clock import pass_time, server_ms
+from ..support.keys import lasting_keys
 
 BODIES = [
     b"ascii",
@@ -477,7 +478,7 @@ async def test_send_racing_delete_queue_leaves_no_orphan(rsmq, raw, ns):
         queue = await rsmq.create_queue("jobs", exist_ok=True)
         sends = [asyncio.create_task(queue.send("x")) for _ in range(5)]
         await asyncio.gather(rsmq.delete_queue("jobs"), *sends, return_exceptions=True)
-        keys = await raw.keys(f"{ns}*")
+        keys = await lasting_keys(raw, ns)
         assert keys == [] or (
             f"{ns}:jobs:Q".encode() in keys and await raw.hexists(f"{ns}:jobs:Q", "vt")
         )

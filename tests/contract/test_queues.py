@@ -15,6 +15,7 @@ from aiorsmq_ng import (
 )
 
 from ..support.clock import pass_time
+from ..support.keys import lasting_keys
 
 
 async def test_create_stores_rsmqs_five_fields_and_lists_the_queue(rsmq, raw, ns):
@@ -87,7 +88,7 @@ async def test_name_that_is_not_allowed_is_refused_by_every_call(rsmq, raw, ns, 
         with pytest.raises(InvalidValue):
             await call(name)
 
-    assert await raw.keys(f"{ns}*") == []
+    assert await lasting_keys(raw, ns) == []
 
 
 @pytest.mark.parametrize("settings", [{"vt": -1}, {"delay": 2.5}, {"maxsize": 10}, {"vt": "x"}])
@@ -121,7 +122,7 @@ async def test_delete_removes_every_key_of_the_queue(rsmq, queue, raw, ns):
 
     await rsmq.delete_queue("jobs")
 
-    assert await raw.keys(f"{ns}*") == []
+    assert await lasting_keys(raw, ns) == []
     with pytest.raises(QueueNotFound):
         await rsmq.delete_queue("jobs")
 
@@ -131,7 +132,7 @@ async def test_delete_clears_away_the_remains_of_a_queue(rsmq, raw, ns):
 
     await rsmq.delete_queue("jobs")
 
-    assert await raw.keys(f"{ns}*") == []
+    assert await lasting_keys(raw, ns) == []
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,7 @@ async def test_missing_queue_is_said_by_every_call(rsmq, raw, ns, call):
     with pytest.raises(QueueNotFound, match="'nope' does not exist in namespace"):
         await call(rsmq.queue("nope"))
 
-    assert await raw.keys(f"{ns}*") == []
+    assert await lasting_keys(raw, ns) == []
 
 
 async def test_attributes_count_every_state_exactly(rsmq, queue, raw, ns):
@@ -292,7 +293,7 @@ async def test_index_of_the_wrong_type_is_corrupt(rsmq, raw, ns):
         await rsmq.list_queues()
     with pytest.raises(QueueCorrupt):
         await rsmq.create_queue("jobs")
-    assert await raw.keys(f"{ns}*") == [f"{ns}:QUEUES".encode()]
+    assert await lasting_keys(raw, ns) == [f"{ns}:QUEUES".encode()]
 
 
 @pytest.mark.parametrize("field", ["vt", "delay", "maxsize", "totalsent", "totalrecv"])

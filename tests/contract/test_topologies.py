@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
-from aiorsmq_ng.transport.connect import _hosts, _login
-
-from ..support.topology import cluster, free_ports, sentinel, server
+from aiorsmq_ng.testing import Cluster, PrivateServer, SentinelGroup
+from aiorsmq_ng.testing.servers import free_ports
 
 
 async def exercise(rsmq):
@@ -28,18 +27,19 @@ async def exercise(rsmq):
     assert (await queue.attributes()).msgs == 0
 
 
-async def test_cluster_holds_a_namespace_in_braces_on_one_slot(tmp_path):
-    async with cluster(tmp_path) as ports:
-        url = f"redis+cluster://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
+async def test_cluster_holds_a_namespace_in_braces_on_one_slot():
+    async with Cluster() as cluster:
+        url = cluster.url
+        one_node = cluster.masters[0].url
         async with RSMQ(url, ns="{rsmq}") as rsmq:
             await exercise(rsmq)
         async with RSMQ(url, ns="plain") as rsmq:
             with pytest.raises(Unavailable, match="namespace is in braces"):
                 await rsmq.create_queue("jobs")
-        async with RSMQ(f"redis://127.0.0.1:{ports[0]}", ns="{a}") as one:
+        async with RSMQ(one_node, ns="{a}") as one:
             outcomes = []
             for ns in ("{a}", "{b}", "{c}", "{d}", "{e}", "{f}"):
-                single = RSMQ(f"redis://127.0.0.1:{ports[0]}", ns=ns)
+                single = RSMQ(one_node, ns=ns)
                 try:
                     await single.create_queue("jobs")
                 except Unavailable as error:
@@ -49,43 +49,21 @@ async def test_cluster_holds_a_namespace_in_braces_on_one_slot(tmp_path):
         assert any("redis+cluster://" in sentence for sentence in outcomes)
 
 
-async def test_sentinel_leads_to_the_master(tmp_path):
-    async with sentinel(tmp_path) as (_, watch):
-        async with RSMQ(f"redis+sentinel://127.0.0.1:{watch}/mymaster/1") as rsmq:
+async def test_sentinel_leads_to_the_master():
+    async with SentinelGroup(replicas=0, sentinels=1) as group:
+        async with RSMQ(f"{group.url}/1") as rsmq:
             await exercise(rsmq)
         with pytest.raises(Unavailable):
-            await RSMQ(f"redis+sentinel://127.0.0.1:{watch}/nobody").open()
+            await RSMQ(group.url.replace(group.service, "nobody")).open()
 
 
-async def test_tcp_with_a_password_and_a_database(tmp_path):
-    (port,) = free_ports(1)
-    with server(tmp_path, port, "--requirepass", "s3cret:@/"):
-        await (await answers_with_password(port)).aclose()
-        url = f"redis://:s3cret%3A%40%2F@127.0.0.1:{port}/3"
+async def test_tcp_with_a_password_and_a_database():
+    async with PrivateServer(password="s3cret:@/") as server:
+        url = f"redis://:s3cret%3A%40%2F@127.0.0.1:{server.port}/3"
         async with RSMQ(url) as rsmq:
             await exercise(rsmq)
         async with RSMQ(url.removesuffix("/3")) as elsewhere:
             assert await elsewhere.list_queues() == []
-
-
-async def answers_with_password(port):
-    from redis.asyncio import Redis
-
-    client = Redis(host="127.0.0.1", port=port, password="s3cret:@/")
-    for _ in range(200):
-        try:
-            await client.ping()
-            return client
-        except Exception:
-            await asyncio.sleep(0.05)
-    raise AssertionError
-
-
-def test_hosts_and_login_are_read_from_the_url():
-    url = "redis+sentinel://me:p%40ss@a:1,b,[::1]:3/mymaster"
-
-    assert _hosts(url, 9) == [("a", 1), ("b", 9), ("::1", 3)]
-    assert _login(url) == {"username": "me", "password": "p@ss"}
 
 
 async def test_sentinel_url_without_a_service_is_refused():

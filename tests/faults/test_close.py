@@ -8,9 +8,9 @@ from redis.asyncio import Redis
 from aiorsmq_ng import RSMQ, Options, Unavailable
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.protocol.scripts import load
+from aiorsmq_ng.testing import FaultProxy
 
 from ..support.driver import ScriptedDriver
-from ..support.proxy import fault_proxy
 
 RECEIVE, SEND = load("receive").sha, load("send").sha
 ID = b"g73zkl38qz" + b"x" * 22
@@ -167,16 +167,14 @@ async def test_close_called_twice_at_once_ends_for_both_when_everything_is_close
 
 
 @pytest.mark.usefixtures("quick_close")
-async def test_close_ends_although_redis_is_silent_and_a_look_is_under_way(
-    server_url, ns, tmp_path
-):
-    async with fault_proxy(server_url, tmp_path) as (proxy, url):
+async def test_close_ends_although_redis_is_silent_and_a_look_is_under_way(server_url, ns):
+    async with FaultProxy(server_url) as proxy:
         options = Options(deadline=100, poll_base=0.01, poll_cap=0.01)
-        rsmq = await RSMQ(url, ns=ns, options=options).open()
+        rsmq = await RSMQ(proxy.url, ns=ns, options=options).open()
         queue = await rsmq.create_queue("jobs")
         waiting = asyncio.create_task(queue.receive(wait=100))
         await asyncio.sleep(0.05)
-        proxy.swallow_replies = True
+        proxy.half_open()
         await asyncio.sleep(0.05)
         async with asyncio.timeout(15):
             await rsmq.aclose()

@@ -6,19 +6,18 @@ import signal
 
 import pytest
 
-from aiorsmq_ng import RSMQ, Options, QueueFull, SendUnknown, Unavailable
+from aiorsmq_ng import RSMQ, Options, QueueFull, Unavailable
 from aiorsmq_ng.embedded import status
-
-from ..support.proxy import fault_proxy
+from aiorsmq_ng.testing import FaultProxy
 
 QUICK = Options(deadline=0.5, connect_timeout=0.3)
 
 
 @pytest.fixture
-async def proxied(server_url, tmp_path, ns):
+async def proxied(server_url, ns):
     async with (
-        fault_proxy(server_url, tmp_path) as (proxy, url),
-        RSMQ(url, ns=ns, options=Options(deadline=1.0, connect_timeout=0.5)) as rsmq,
+        FaultProxy(server_url) as proxy,
+        RSMQ(proxy.url, ns=ns, options=Options(deadline=1.0, connect_timeout=0.5)) as rsmq,
     ):
         yield proxy, await rsmq.create_queue("jobs"), rsmq
 
@@ -72,21 +71,10 @@ async def test_idle_connections_that_were_cut_are_not_noticed(proxied):
     assert (await queue.attributes()).totalsent == 1
 
 
-async def test_send_whose_reply_is_lost_is_stored_once_and_said_to_be_unknown(proxied):
-    proxy, queue, _ = proxied
-    await queue.send("warm up")
-    proxy.cut_after_request = b"precious"
-
-    with pytest.raises(SendUnknown, match="outcome is not known"):
-        await queue.send("precious")
-    assert [m.text for m in await queue.receive_many(5)] == ["warm up", "precious"]
-    assert (await queue.attributes()).totalsent == 2
-
-
 async def test_look_whose_reply_is_lost_is_answered_all_the_same(proxied):
     proxy, queue, rsmq = proxied
     await rsmq.list_queues()
-    proxy.cut_after_request = b"EVALSHA"
+    proxy.drop_reply(b"EVALSHA")
 
     assert await rsmq.list_queues() == ["jobs"]
 
@@ -96,7 +84,7 @@ async def test_pop_whose_reply_is_lost_is_never_repeated(proxied):
     await queue.send_many(["a", "b"])
     await queue.pop()
     await queue.send("c")
-    proxy.cut_after_request = b"EVALSHA"
+    proxy.drop_reply(b"EVALSHA")
 
     with pytest.raises(Unavailable) as caught:
         await queue.pop()
@@ -107,10 +95,10 @@ async def test_pop_whose_reply_is_lost_is_never_repeated(proxied):
 async def test_deaf_server_ends_the_call_and_the_connection_is_never_used_again(proxied):
     proxy, queue, rsmq = proxied
     await queue.send("x")
-    proxy.swallow_replies = True
+    proxy.half_open()
     with pytest.raises(Unavailable):
         await queue.receive()
-    proxy.swallow_replies = False
+    await proxy.resume()
 
     for _ in range(20):
         assert await rsmq.list_queues() == ["jobs"]

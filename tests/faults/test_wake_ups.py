@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, Options
+from aiorsmq_ng.testing import FaultProxy
 from aiorsmq_ng.transport.adapter import ConnectionListener
-
-from ..support.proxy import fault_proxy
 
 #: Nobody looks by himself within a test: a waiter is told, or it is not served.
 RARELY = Options(poll_base=60, poll_cap=60, deadline=2, connect_timeout=0.3)
@@ -21,11 +20,11 @@ async def patient(server_url, ns):
 
 
 @pytest.fixture
-async def proxied(server_url, ns, tmp_path):
+async def proxied(server_url, ns):
     """Such a client behind a proxy."""
     async with (
-        fault_proxy(server_url, tmp_path) as (proxy, url),
-        RSMQ(url, ns=ns, options=RARELY) as rsmq,
+        FaultProxy(server_url) as proxy,
+        RSMQ(proxy.url, ns=ns, options=RARELY) as rsmq,
     ):
         yield proxy, rsmq
 
@@ -209,15 +208,16 @@ async def test_silent_wake_up_connection_is_given_up_and_made_anew(
     monkeypatch.setattr("aiorsmq_ng.transport.adapter._SILENCE_S", 0.1)
     proxy, rsmq = proxied
     queue = await rsmq.create_queue("jobs")
-    for_calls = set(proxy._writers)
+    for_calls = proxy.connections
     waiting = asyncio.create_task(queue.receive(wait=100))
     await listening(raw, ns, "jobs")
     await looked(queue)
-    before = proxy.connections
-    proxy._doomed |= proxy._writers - for_calls
+    before = proxy.accepted
+    for connection in set(proxy.connections).difference(for_calls):
+        connection.mute()
 
     async def made_anew():
-        return proxy.connections > before
+        return proxy.accepted > before
 
     await until(made_anew)
     async with RSMQ(server_url, ns=ns) as other:
@@ -232,7 +232,7 @@ async def test_quiet_wake_up_connection_that_answers_is_kept(proxied, raw, ns, m
     queue = await rsmq.create_queue("jobs")
     waiting = asyncio.create_task(queue.receive(wait=100))
     await listening(raw, ns, "jobs")
-    before, pings = proxy.connections, await stats(raw, "ping")
+    before, pings = proxy.accepted, await stats(raw, "ping")
 
     async def probed():
         return await stats(raw, "ping") >= pings + 5
@@ -240,7 +240,7 @@ async def test_quiet_wake_up_connection_that_answers_is_kept(proxied, raw, ns, m
     await until(probed)
     await leave(waiting)
 
-    assert proxy.connections == before
+    assert proxy.accepted == before
 
 
 async def test_wake_up_connection_that_is_cut_at_once_is_not_hammered(rsmq, queue, raw, ns):

@@ -556,3 +556,12 @@ def test_without_secrets_shows_host_and_database_only() -> None:
     shown = without_secrets("rediss://me:pw@db.example:6380/2?ssl_keyfile=x")
 
     assert shown == "rediss://db.example:6380/2"
+
+
+def test_namespaces_separated_by_commas_are_used_as_one(server_url, ns):
+    from aiorsmq_ng.cli.session import Settings
+
+    assert (
+        Settings(redis_url=server_url, namespace=f"{ns}-a,{ns}-b").client().ns == f"{ns}-a,{ns}-b"
+    )
+    assert Settings(redis_url=server_url, namespace=ns).client().ns == ns

@@ -36,12 +36,13 @@ COMMANDS = {
     "dlq show": ("-n", "jobs"),
     "dlq redrive": ("-n", "jobs", "--yes"),
     "dlq purge": ("-n", "jobs", "--yes"),
+    "doctor": (),
     "top": ("--once", "-i", "0.01"),
     "bench": ("--messages", "1"),
     "ping": (),
 }
 NEED_A_QUEUE = sorted(
-    set(COMMANDS) - {"queue list", "queue create", "dlq list", "top", "bench", "ping"}
+    set(COMMANDS) - {"queue list", "queue create", "dlq list", "doctor", "top", "bench", "ping"}
 )
 
 

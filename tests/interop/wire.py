@@ -20,8 +20,12 @@ class Wire:
         return f"{self.ns}:{rest}"
 
     async def keys(self) -> dict[str, str]:
-        """Return every key of the namespace, without its prefix, and its type."""
-        found = [key async for key in self._raw.scan_iter(f"{self.ns}:*", count=1000)]
+        """Return every lasting key of the namespace, without its prefix, and its type."""
+        found = [
+            key
+            async for key in self._raw.scan_iter(f"{self.ns}:*", count=1000)
+            if b":ng:call:" not in key
+        ]
         skip = len(self.ns) + 1
         return {k.decode()[skip:]: (await self._raw.type(k)).decode() for k in found}
 

@@ -16,11 +16,16 @@ class ScriptedDriver:
     def __init__(self, answer: Callable[[Command], Any]) -> None:
         self.answer = answer
         self.commands: list[Command] = []
+        #: What the server was told to forget when the transport was closed.
+        self.forgotten: list[Any] = []
         self.closed = False
 
     async def execute(self, command: Command) -> Any:
-        self.commands.append(command)
         command.written = True
+        if command.words[0] == "UNLINK":
+            self.forgotten += command.words[1:]
+            return len(command.words) - 1
+        self.commands.append(command)
         reply = self.answer(command)
         return await reply if isinstance(reply, asyncio.Future) else reply
 

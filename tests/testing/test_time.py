@@ -7,9 +7,7 @@ import pytest
 from redis.asyncio import Redis
 
 from aiorsmq_ng import InvalidValue, LeaseLost, Options, QueueNotFound, Retry
-from aiorsmq_ng.testing import TimeMachine, temporary_client
-
-from ..support.topology import cluster
+from aiorsmq_ng.testing import Cluster, TimeMachine, temporary_client
 
 # A receiver looks again only when it is woken, or when it was told that a message is due.
 PATIENT = Options(poll_base=60, poll_cap=60)
@@ -190,16 +188,16 @@ async def test_half_made_queue_of_another_client_is_passed_over(server_url, raw)
     assert await raw.keys(f"{rsmq.ns}:*") == []
 
 
-async def test_time_passes_on_a_cluster_and_nothing_is_left_there(tmp_path):
-    async with cluster(tmp_path) as ports:
-        url = f"redis+cluster://127.0.0.1:{ports[0]}"
+async def test_time_passes_on_a_cluster_and_nothing_is_left_there():
+    async with Cluster() as cluster:
+        url = cluster.url
         async with temporary_client(url) as rsmq:
             jobs = await rsmq.create_queue("jobs")
             await jobs.send("x", delay=60)
             assert await TimeMachine(rsmq).pass_time(60) == 1
             await (await jobs.receive()).reject("no")
         left = []
-        for port in ports:
-            async with Redis(port=port) as node:
+        for master in cluster.masters:
+            async with Redis.from_url(master.url) as node:
                 left += await node.keys("*")
     assert left == []

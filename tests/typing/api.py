@@ -9,6 +9,7 @@ from aiorsmq_ng import (
     RSMQ,
     Consumer,
     Delivery,
+    DoctorReport,
     Message,
     PendingMessage,
     Queue,
@@ -17,6 +18,7 @@ from aiorsmq_ng import (
     ReliableQueue,
     Retry,
     ScannedMessage,
+    Sent,
     Worker,
     WorkerHealth,
 )
@@ -30,8 +32,8 @@ async def surface(client: Redis) -> None:
         assert_type(rsmq.queue("jobs"), Queue)
         assert_type(await rsmq.list_queues(), list[str])
         assert_type(await rsmq.receive("a", queue, wait=1.5), Delivery | None)
-        assert_type(await queue.send({"a": 1}, delay=0.5), str)
-        assert_type(await queue.send_many(["a", b"b"]), list[str])
+        assert_type(await queue.send({"a": 1}, delay=0.5), Sent)
+        assert_type(await queue.send_many(["a", b"b"]), list[Sent])
         assert_type(await queue.receive(), Delivery | None)
         assert_type(await queue.receive_many(3), list[Delivery])
         assert_type(await queue.pop(), Message | None)
@@ -42,6 +44,7 @@ async def surface(client: Redis) -> None:
         assert_type(await queue.pending(), list[PendingMessage])
         assert_type(queue.scan(page=10), AsyncIterator[ScannedMessage])
         assert_type(await queue.purge(), int)
+        assert_type(await rsmq.doctor(queue, fix=True, horizon=60), DoctorReport)
         assert_type(await queue.stats(), QueueStats)
         assert_type(await queue.recover(3, idle=60), list[Delivery])
         assert_type(await queue.redrive(where=lambda m: m.rc > 1, rate=10), int)

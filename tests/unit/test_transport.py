@@ -9,6 +9,7 @@ from aiorsmq_ng import (
     LeaseLost,
     MessageTooLong,
     QueueCorrupt,
+    QueueFull,
     QueueNotFound,
     RSMQError,
     SendUnknown,
@@ -17,13 +18,16 @@ from aiorsmq_ng import (
 from aiorsmq_ng.protocol import messages, queues
 from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.protocol.messages import Intake, Receipt
+from aiorsmq_ng.protocol.scripts import load
 from aiorsmq_ng.transport.base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+from aiorsmq_ng.transport.tickets import TicketBook
 
 from ..support.driver import ScriptedDriver, transport_on
 
 KEYS = Namespace("rsmq").queue("jobs")
 OTHER = Namespace("rsmq").queue("other")
 ID = b"g73zkl38qz" + b"x" * 22
+RECEIVE = load("receive")
 
 
 def send(body=b"x", keys=KEYS):
@@ -31,12 +35,12 @@ def send(body=b"x", keys=KEYS):
 
 
 def parts(command):
-    """Return the operations' own arguments of an EVALSHA with two keys and a channel."""
-    return list(command.words[3 + command.words[2] + 1 :])
+    """Return the operations' own arguments: after the keys, number, attempt and channel."""
+    return list(command.words[3 + command.words[2] + 3 :])
 
 
 def bodies(command):
-    return parts(command)[3::4]
+    return parts(command)[4::5]
 
 
 def echo(command):
@@ -178,16 +182,155 @@ async def test_server_that_stays_away_gives_one_sentence_at_the_deadline():
     assert caught.value.passing
 
 
-async def test_lost_reply_of_a_send_is_not_repeated_and_says_so():
+def ticket(command):
+    """Return series, number and attempt of a call."""
+    keys, args = 3, 3 + command.words[2]
+    return (command.words[keys + command.words[2] - 1], *command.words[args : args + 2])
+
+
+async def test_lost_reply_of_a_send_is_asked_for_again_under_the_same_number():
+    def answer(command):
+        if len(driver.commands) < 3:
+            raise ReplyLost("connection reset")
+        return [[ID]]
+
+    async with running(answer) as (driver, transport):
+        assert await transport.run(send()) == [ID.decode()]
+        await transport.run(send())
+
+    memory = ticket(driver.commands[0])[0]
+    assert [ticket(c) for c in driver.commands] == [
+        (memory, 1, "first"), (memory, 1, "again"), (memory, 1, "again"), (memory, 2, "first")
+    ]  # fmt: skip
+
+
+async def test_lost_reply_of_a_pop_is_never_asked_for_again():
     def answer(command):
         raise ReplyLost("connection reset")
 
     async with running(answer) as (driver, transport):
-        with pytest.raises(SendUnknown) as caught:
-            await transport.run(send())
+        with pytest.raises(Unavailable) as caught:
+            await transport.run(messages.pop(KEYS, 1))
 
     assert len(driver.commands) == 1
     assert caught.value.executed is None
+
+
+async def test_send_whose_outcome_stays_unknown_parks_its_series_until_it_is_resumed():
+    lost = True
+
+    def answer(command):
+        if lost and ticket(command)[1] == 1:
+            raise ReplyLost("connection reset")
+        return [[ID] for _ in bodies(command)]
+
+    async with running(answer, deadline_s=0.1) as (driver, transport):
+        with pytest.raises(SendUnknown) as caught:
+            await transport.run(send())
+        parked = ticket(driver.commands[0])[0]
+        driver.commands.clear()
+        # Nothing that follows may be taken for the call that is still open.
+        for _ in range(3):
+            with pytest.raises(SendUnknown):
+                await transport.run(send())
+        assert parked not in {ticket(c)[0] for c in driver.commands}
+        driver.commands.clear()
+
+        lost = False
+        assert await transport.resume(caught.value.token) == [ID.decode()]
+        assert ticket(driver.commands[0]) == (parked, 1, "again")
+        # Another look at the same token asks nobody.
+        assert await transport.resume(caught.value.token) == [ID.decode()]
+        assert len(driver.commands) == 1
+        await transport.run(send())
+        assert ticket(driver.commands[1])[:2] == (parked, 2)
+
+
+async def test_refusal_after_a_lost_reply_leaves_the_outcome_unknown():
+    def answer(command):
+        if len(driver.commands) == 1:
+            raise ReplyLost("connection reset")
+        raise QueueFull("redis is out of memory")
+
+    async with running(answer) as (driver, transport):
+        with pytest.raises(SendUnknown, match="out of memory"):
+            await transport.run(send())
+
+
+async def test_ack_repeated_after_a_lost_reply_takes_a_message_that_is_gone_for_settled():
+    def answer(command):
+        if len(driver.commands) == 1:
+            raise ReplyLost("connection reset")
+        return [[0]]
+
+    async with running(answer) as (driver, transport):
+        await transport.run(messages.ack(KEYS, Receipt(ID.decode(), 1, 17)))
+
+    assert len(driver.commands) == 2
+
+
+async def test_ack_repeated_after_a_lost_reply_still_notices_another_holder():
+    def answer(command):
+        if len(driver.commands) == 1:
+            raise ReplyLost("connection reset")
+        return [[-1]]
+
+    async with running(answer) as (driver, transport):
+        with pytest.raises(LeaseLost):
+            await transport.run(messages.ack(KEYS, Receipt(ID.decode(), 1, 17)))
+
+
+async def test_receive_whose_outcome_stays_unknown_is_recalled_and_given_back():
+    def answer(command):
+        if command.words[1] == RECEIVE.sha:
+            if ticket(command)[2] == "recall":
+                return [leased(ID)]
+            raise ReplyLost("connection reset")
+        return [1]
+
+    async with running(answer, deadline_s=0.1) as (driver, transport):
+        with pytest.raises(Unavailable):
+            await transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1))
+        while list(driver.commands[-1].words)[-4:] != [ID.decode(), 1, 17, 0]:
+            await asyncio.sleep(0.001)
+
+
+async def test_lease_counts_from_before_the_attempt_that_was_answered():
+    gate = asyncio.get_running_loop().create_future()
+    async with running(lambda _: gate) as (driver, transport):
+        before = asyncio.get_running_loop().time()
+        task = asyncio.create_task(transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1)))
+        while not driver.commands:
+            await asyncio.sleep(0)
+        written = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.05)
+        gate.set_result([leased(ID)])
+
+        assert before <= (await task).asked_at <= written
+
+
+async def test_closing_makes_the_server_forget_what_nobody_will_ask_for():
+    def answer(command):
+        if ticket(command)[0].startswith("rsmq:other") and ticket(command)[2] == "first":
+            raise ReplyLost("connection reset")
+        return echo(command)
+
+    async with running(answer) as (driver, transport):
+        await transport.run(send())
+        await transport.run(send())
+        await transport.run(send(keys=OTHER))
+
+    # The first attempt of the last call may still be on its way.
+    assert driver.forgotten == [ticket(driver.commands[0])[0]]
+
+
+def test_child_process_never_continues_the_series_of_its_parent(monkeypatch):
+    book = TicketBook()
+    ticket = book.take()
+    book.settle(ticket)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+
+    assert book.take().series.split("-")[0] != ticket.series.split("-")[0]
 
 
 async def test_lost_reply_of_a_look_is_asked_for_again():
@@ -260,17 +403,18 @@ async def test_message_whose_caller_is_cancelled_as_it_arrives_is_given_back():
         task = asyncio.create_task(transport.run(operation))
         while not driver.commands:
             await asyncio.sleep(0)
-        settle = transport._settle_all
+        conductor = transport._conductor
+        settle = conductor._settle_all
 
-        def settle_then_cancel(batch, reply):
-            settle(batch, reply)
+        def settle_then_cancel(call, reply):
+            settle(call, reply)
             task.cancel()
 
-        transport._settle_all = settle_then_cancel
+        conductor._settle_all = settle_then_cancel
         gate.set_result([leased(ID)])
         with pytest.raises(asyncio.CancelledError):
             await task
-        transport._settle_all = settle
+        conductor._settle_all = settle
 
     assert len(driver.commands) == 2
     assert list(driver.commands[1].words)[-4:] == [ID.decode(), 1, 17, 0]

@@ -105,7 +105,7 @@ def _instances():
         errors.QueueFull("redis is out of memory"),
         errors.QueueCorrupt("jobs", "wrong type"),
         errors.SendUnknown("the reply was lost"),
-        errors.DurabilityUnmet("one replica of two"),
+        errors.DurabilityUnmet("replicated:2", "replicated:1"),
         errors.Unavailable("redis cannot be reached"),
     ]
 
@@ -126,6 +126,15 @@ def test_error_says_what_and_what_to_do():
     assert "65536" in sentence
     assert "'jobs'" in sentence
     assert "create_queue()" in str(errors.QueueNotFound("jobs", "rsmq"))
+
+
+@pytest.mark.parametrize("error", _instances(), ids=lambda e: type(e).__name__)
+def test_error_travels_between_processes(error):
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
 
 
 def test_send_unknown_is_an_outage_that_may_pass():

@@ -18,7 +18,7 @@ from .translation import translated_errors
 
 _ID_LENGTH = 32
 # aiorsmq takes any namespace; the colon is the only odd character that people put into one.
-_OPTIONS = Options(nested_ns=True)
+_OPTIONS = Options(nested_ns=True, allow_eviction=True)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

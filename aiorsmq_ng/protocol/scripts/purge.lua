@@ -1,11 +1,16 @@
 -- Remove messages that nobody holds, at most 1000 per call so that other clients go on.
--- KEYS: zset, hash, deliveries. ARGV: rank among the hidden messages to look at next.
--- Returns: {removed, next rank among the hidden messages or -1 when all were seen, messages before}.
+-- KEYS: zset, hash, deliveries, memory of the caller's series.
+-- ARGV: call number, attempt (see _once.lua), rank among the hidden messages to look at next.
+-- Returns: {removed, next rank among the hidden messages or -1 when all were seen, messages before};
+--   to a repeated call what the first attempt returned.
 -- Errors: queueNotFound, queueCorrupt. Cost: O(1000 * log n).
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include queue
 -- @include clock
-local at, before = tonumber(ARGV[1]), redis.call('ZCARD', zset)
+-- @include once
+local removed, rank, total = string.match(recall() or '', '^(%d+) (-?%d+) (%d+)$')
+if removed then return {tonumber(removed), tonumber(rank), tonumber(total)} end
+local at, before = tonumber(ARGV[3]), redis.call('ZCARD', zset)
 local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, 1000)
 local doomed, next_at = ids, at
 if #ids == 0 then
@@ -30,5 +35,6 @@ if #doomed > 0 then
   redis.call('ZREM', zset, unpack(doomed))
   redis.call('HDEL', hash, unpack(fields))
   redis.pcall('HDEL', deliveries, unpack(doomed))
+  remember(string.format('%d %d %d', #doomed, next_at, before))
 end
 return {#doomed, next_at, before}

@@ -1,9 +1,12 @@
 -- Remove all messages, leased ones too. The attributes are set aside and the hash is dropped whole,
 -- so the cost does not depend on the number of messages.
--- KEYS: zset, hash, deliveries. ARGV: none.
--- Returns: number removed. Errors: queueNotFound, queueCorrupt. Cost: O(1).
+-- KEYS: zset, hash, deliveries, memory of the caller's series. ARGV: call number, attempt (see _once.lua).
+-- Returns: number removed; to a repeated call what the first attempt returned. Errors: queueNotFound, queueCorrupt. Cost: O(1).
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include queue
+-- @include once
+local before = recall()
+if before then return tonumber(before) or 0 end
 local names = {'vt', 'delay', 'maxsize', 'created', 'modified', 'totalsent', 'totalrecv'}
 local values = redis.call('HMGET', hash, unpack(names))
 local removed = redis.call('ZCARD', zset)
@@ -16,4 +19,5 @@ for i = 1, #names do
 end
 redis.call('UNLINK', zset, hash, deliveries)
 redis.call('HSET', hash, unpack(kept))
+remember(removed)
 return removed

@@ -1,16 +1,35 @@
 -- Lease messages from several queues: all that the first has, then the second, up to a number.
 -- KEYS: index, then per queue: zset, hash, deliveries, dead zset, dead hash (without max_receives
---   the last two are not touched).
--- ARGV: count, then per queue: vt (ms, -1 = the queue's), max_receives (0 = no limit), dead-letter
+--   the last two are not touched); last the memory of the caller's series.
+-- ARGV: call number, attempt (see _once.lua), count, then per queue: vt (ms, -1 = the queue's), max_receives (0 = no limit), dead-letter
 --   queue's name, its wake-up channel.
 -- Returns: {soonest, then per queue that gave something: its number, its reply as in _lease.lua};
 --   soonest: ms until one of the queues has a message, -1 if they are empty, 0 if something came.
+--   To a repeated call as in receive.lua.
 -- Errors: {number of the queue, code word}. Cost: O(queues * log n + messages * log n).
 -- @include clock
+-- @include number
+-- @include once
+-- @include retake
 -- @include bury
 -- @include lease
+local before = recall()
+if before or attempt == 'recall' then
+  local result = {0}
+  local function keys_of(number) return KEYS[5 * number - 3], KEYS[5 * number - 2] end
+  for _, group in ipairs(retake(before or '', keys_of)) do
+    if #group[3] > 0 then
+      local reply = {group[2], 0}
+      for i = 1, #group[3] do reply[i + 2] = group[3][i] end
+      result[#result + 1] = group[1]
+      result[#result + 1] = reply
+    end
+  end
+  if not before then forget() end
+  return result
+end
 -- A wrong type found halfway would lose what was leased before; look at all keys first.
-for number = 1, (#KEYS - 1) / 5 do
+for number = 1, (#KEYS - 2) / 5 do
   local key = 5 * number - 3
   for i, command in ipairs({'ZCARD', 'HLEN', false, 'ZCARD', 'HLEN'}) do
     if command then
@@ -19,9 +38,9 @@ for number = 1, (#KEYS - 1) / 5 do
     end
   end
 end
-local count, soonest, result = tonumber(ARGV[1]), -1, {0}
-for number = 1, (#KEYS - 1) / 5 do
-  local key, arg, dead = 5 * number - 3, 4 * number - 2, nil
+local count, soonest, result, notes = tonumber(ARGV[3]), -1, {0}, {}
+for number = 1, (#KEYS - 2) / 5 do
+  local key, arg, dead = 5 * number - 3, 4 * number, nil
   if ARGV[arg + 1] ~= '0' then
     dead = {limit = tonumber(ARGV[arg + 1]), name = ARGV[arg + 2], channel = ARGV[arg + 3],
       zset = KEYS[key + 3], hash = KEYS[key + 4], index = KEYS[1]}
@@ -36,6 +55,7 @@ for number = 1, (#KEYS - 1) / 5 do
   if #reply > 2 then
     result[#result + 1] = number
     result[#result + 1] = reply
+    note(notes, number, reply, 3)
     count = count - (#reply - 2) / 4
     if count == 0 then break end
   elseif reply[2] >= 0 and (soonest < 0 or reply[2] < soonest) then
@@ -43,4 +63,9 @@ for number = 1, (#KEYS - 1) / 5 do
   end
 end
 if #result == 1 then result[1] = soonest end
+if #notes > 0 then
+  remember(table.concat(notes, '\n'))
+elseif attempt == 'again' then
+  forget()
+end
 return result

@@ -1,28 +1,42 @@
 -- Take over leased messages whose last delivery is some time ago, the oldest first. They become
 -- deliveries of the caller: rc grows, so the receipt of the former holder is stale. A message that
 -- was received max_receives times already goes to the dead-letter queue instead.
--- KEYS: zset, hash, deliveries, and with max_receives: dead zset, dead hash, index.
--- ARGV: max_receives (0 = no limit), dead-letter queue's name, its wake-up channel, count,
---   least time since the last delivery (ms), vt (ms, -1 = the queue's), rank to start at, and the
+-- KEYS: zset, hash, deliveries, and with max_receives: dead zset, dead hash, index; last the memory of
+--   the caller's series.
+-- ARGV: call number, attempt (see _once.lua), max_receives (0 = no limit), dead-letter
+--   queue's name, its wake-up channel, count, least time since the last delivery (ms), vt (ms, -1 = the queue's), rank to start at, and the
 --   third value of the first page's reply (0: this is the first page).
 -- Returns: {vt (ms), next rank or -1 at the end, time of the first page (ms),
---   then per message: id, body, rc, fr}.
+--   then per message: id, body, rc, fr}; to a repeated call as in receive.lua.
 -- Errors: queueNotFound, queueCorrupt. Cost: O(4096 + messages * log n).
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include queue
 -- @include clock
 -- @include bury
 -- @include last_delivery
-local count, idle_ms, vt_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local at, started = tonumber(ARGV[7]), tonumber(ARGV[8])
+-- @include once
+-- @include retake
+local count, idle_ms, vt_ms = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local at, started = tonumber(ARGV[9]), tonumber(ARGV[10])
+local before = recall()
+if before or attempt == 'recall' then
+  local place, began, notes = string.match(before or '', '^(-?%d+) (%d+)\n(.*)$')
+  local reply = {0, tonumber(place) or -1, tonumber(began) or now}
+  for _, group in ipairs(retake(notes or '', function() return zset, hash end)) do
+    reply[1] = group[2]
+    for i = 1, #group[3] do reply[#reply + 1] = group[3][i] end
+  end
+  if not before then forget() end
+  return reply
+end
 if vt_ms < 0 then vt_ms = queue_vt_ms end
 local latest = now - idle_ms
 -- What an earlier page took may lie before us again: delivered not for the first time, since then.
 local ours_from = started > 0 and started or math.huge
 if started == 0 then started = now end
 local dead
-if ARGV[1] ~= '0' then
-  dead = {limit = tonumber(ARGV[1]), name = ARGV[2], channel = ARGV[3],
+if ARGV[3] ~= '0' then
+  dead = {limit = tonumber(ARGV[3]), name = ARGV[4], channel = ARGV[5],
     zset = KEYS[4], hash = KEYS[5], index = KEYS[6]}
   local unfit = examine(dead)
   if unfit then return unfit end
@@ -100,6 +114,11 @@ if taken > 0 then
     redis.call('HSET', hash, unpack(fields, from, math.min(#fields, from + 3999)))
   end
   redis.pcall('EXPIRE', deliveries, 1209600)
+  local notes = {string.format('%.0f %.0f', reply[2], started)}
+  note(notes, 1, reply, 4)
+  remember(table.concat(notes, '\n'))
+elseif attempt == 'again' then
+  forget()
 end
 -- Other clients delete messages and know nothing of the side key: look at some of its entries, and
 -- drop those whose message is gone.

@@ -4,17 +4,17 @@
 local zset, hash = KEYS[1], KEYS[2]
 -- @include clock
 -- @include attributes
-local present = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize')
-if not (present[1] and present[2] and present[3]) then
-  return 'queueNotFound'
-end
-redis.call('ZCARD', zset)
+-- Look before writing, so that a wrong type or a missing right changes nothing.
+local snapshot = describe()
+if type(snapshot) == 'string' then return snapshot end
 local changes = {'modified', seconds}
+snapshot[7] = seconds
 for i, name in ipairs({'vt', 'delay', 'maxsize'}) do
   if ARGV[i] ~= '' then
+    snapshot[i] = ARGV[i]
     changes[#changes + 1] = name
     changes[#changes + 1] = ARGV[i]
   end
 end
 redis.call('HSET', hash, unpack(changes))
-return describe()
+return snapshot

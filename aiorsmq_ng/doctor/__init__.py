@@ -1,0 +1,105 @@
+"""Looking for damage in queues and for dangers in the server's settings, and repairing the damage.
+
+Nothing is repaired on the word of an earlier look: every repair is a script that looks once more
+and changes what is wrong at that moment, in one atomic step. So queues may be in use meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import InvalidValue, QueueCorrupt
+from ..models import DoctorReport, Finding
+from ..protocol import doctor, limits, queues
+from ..protocol.keys import Namespace, QueueKeys
+from ..transport.coalescing import Transport
+from . import server
+from .examination import Examination, Orders, Progress
+from .words import finding, kinds
+
+__all__ = ["Doctor", "Orders", "Progress", "kinds", "together"]
+
+
+class Doctor:
+    """Examines the queues of one namespace."""
+
+    def __init__(
+        self, transport: Transport, namespace: Namespace, channel: Callable[[QueueKeys], str]
+    ) -> None:
+        self._transport = transport
+        self._namespace = namespace
+        self._channel = channel
+
+    async def examine(self, names: list[str], orders: Orders) -> DoctorReport:
+        """Look at the queues *names*, or at all that can be found."""
+        facts, findings = await server.examine(self._transport, self._namespace)
+        found = list(dict.fromkeys(names))
+        if not names:
+            found, remarks = await self._find_queues(orders)
+            findings += remarks
+        for name in found:
+            keys = self._namespace.queue(name)
+            examination = Examination(self._transport, keys, self._channel(keys), orders)
+            findings += await examination.run()
+            if names and examination.nothing_there:
+                findings.append(finding("absent", name))
+        return DoctorReport(facts, found, _once(findings))
+
+    async def _find_queues(self, orders: Orders) -> tuple[list[str], list[Finding]]:
+        """Return the names of all queues, listed or not, and what is odd about the list."""
+        found, odd, remarks = set[str](), list[str](), list[Finding]()
+        try:
+            for name in await self._transport.run(queues.list_all(self._namespace)):
+                (found.add if _usable(name) else odd.append)(name)
+        except QueueCorrupt:
+            fact = f"{self._namespace.index} is not a set"
+            remarks.append(finding("wrong_type", what=fact))
+        if odd:
+            remarks.append(finding("odd_name", count=len(odd), ids=odd[:3]))
+        cursor, pages = b"0", 0
+        while True:
+            page = await self._transport.run(doctor.keys(self._namespace, cursor))
+            if page.refused:
+                remarks.append(finding("scan_refused", what=page.refused))
+                break
+            found.update(filter(_usable, map(self._name_in, page.keys)))
+            pages += 1
+            orders.tell("search for queues", pages * doctor.KEYS_PAGE, 0)
+            cursor = page.cursor
+            if cursor == b"0":
+                break
+        return sorted(found), remarks
+
+    def _name_in(self, key: bytes) -> str:
+        """Return the name of the queue whose sorted set or hash *key* may be, or nothing."""
+        text = key.decode(errors="replace").removeprefix(f"{self._namespace.name}:")
+        return text.removesuffix(":Q")
+
+
+def together(reports: list[DoctorReport]) -> DoctorReport:
+    """Return the reports on several namespaces as one; servers of a cluster are alike."""
+    first = reports[0]
+    said = {(f.kind, f.detail) for f in first.findings if f.queue is None}
+    found, findings = list(first.queues), list(first.findings)
+    for report in reports[1:]:
+        found += report.queues
+        findings += [f for f in report.findings if f.queue or (f.kind, f.detail) not in said]
+    return DoctorReport(first.server, sorted(found), findings)
+
+
+def _usable(name: str) -> bool:
+    """Tell whether a queue can have this name; what PyRSMQ allows counts."""
+    try:
+        limits.check_name(name, foreign=True)
+    except InvalidValue:
+        return False
+    return "\ufffd" not in name and "\\x" not in name
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Return each finding once: every queue sees the same wrong type of the list."""
+    seen: dict[tuple[str, str], Finding] = {}
+    for found in findings:
+        key = (found.kind, found.detail) if found.kind == "wrong_type" else ("", str(id(found)))
+        seen.setdefault(key, found)
+    return list(seen.values())

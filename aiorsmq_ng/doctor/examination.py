@@ -1,0 +1,191 @@
+"""One queue: its keys, then its messages page by page, then what is wrong once more and closer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import anyio
+
+from ..models import Finding
+from ..protocol import doctor
+from ..protocol.doctor import MESSAGES_PAGE, FieldsCursor, QueueState, Tally
+from ..protocol.keys import QueueKeys
+from ..transport.coalescing import Transport
+from .words import finding, fixable
+
+#: Called with what is looked at, how much of it was, and how much there is (0: nobody knows).
+Progress = Callable[[str, int, int], None]
+
+#: How long something must stay wrong. Not every client stores and deletes in one step: what is only
+#: half done is done before long.
+SETTLE_S = 0.25
+#: Suspects that are kept before they are looked at closer; bounds memory.
+_MANY = 20_000
+_SAMPLES = 3
+_HOUR_S = 3600
+
+
+class Orders(NamedTuple):
+    """What a doctor is asked to do."""
+
+    fix: bool
+    #: Whatever is hidden for longer than this is made visible; -1: nothing is.
+    horizon_ms: int
+    progress: Progress | None
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """Say how far it has come, if anybody wants to know."""
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+
+class Examination:
+    """Looks at one queue, and repairs it if asked to."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        keys: QueueKeys,
+        channel: str,
+        orders: Orders,
+    ) -> None:
+        self._transport = transport
+        self._keys = keys
+        self._channel = channel
+        self._fix = orders.fix
+        self._horizon_ms = orders.horizon_ms
+        self._tell = orders.tell
+        self._suspects: dict[bytes, None] = {}
+        self._tallies: dict[str, Tally] = {}
+        self._looked_at = 0
+        #: Whether there was no trace of a queue.
+        self.nothing_there = False
+
+    async def run(self) -> list[Finding]:
+        """Return what is wrong with the queue."""
+        state = await self._transport.run(doctor.queue(self._keys, repair=False))
+        found = self._keys_findings(state)
+        self.nothing_there = not (state.readable or found)
+        if state.readable:
+            await self._look_at_ids(state)
+            await self._look_at_fields(state)
+            await self._look_closer()
+        if self._fix:
+            # Only now: a queue whose last fields were leaks is gone, and not to be completed.
+            after = await self._transport.run(doctor.queue(self._keys, repair=True))
+            found = self._merged(state, after)
+        return found + self._messages_findings()
+
+    async def _look_at_ids(self, state: QueueState) -> None:
+        cursor = b"0"
+        while True:
+            page = await self._transport.run(doctor.ids(self._keys, cursor, self._horizon_ms))
+            self._count("long_hidden", page.long_hidden)
+            self._count("sent_in_future", page.sent_in_future)
+            await self._suspect(page.suspects, page.looked_at, state)
+            cursor = page.cursor
+            if cursor == b"0":
+                return
+
+    async def _look_at_fields(self, state: QueueState) -> None:
+        at = FieldsCursor()
+        while True:
+            page = await self._transport.run(doctor.fields(self._keys, at))
+            self._count("unknown_field", page.unknown)
+            await self._suspect(page.suspects, page.looked_at, state)
+            at = page.next
+            if at.cursor == b"0":
+                return
+
+    async def _suspect(self, ids: list[bytes], looked_at: int, state: QueueState) -> None:
+        self._looked_at += looked_at
+        self._tell(self._keys.queue, self._looked_at, state.ids + state.fields)
+        self._suspects.update(dict.fromkeys(ids))
+        if len(self._suspects) >= _MANY:
+            await self._look_closer()
+
+    async def _look_closer(self) -> None:
+        """Look at suspects again after a while; what is still wrong is wrong."""
+        suspects, self._suspects = list(self._suspects), {}
+        if not suspects:
+            return
+        await anyio.sleep(SETTLE_S)
+        for start in range(0, len(suspects), MESSAGES_PAGE):
+            page = suspects[start : start + MESSAGES_PAGE]
+            kinds = await self._transport.run(
+                doctor.messages(
+                    self._keys,
+                    page,
+                    repair=self._fix,
+                    horizon_ms=self._horizon_ms,
+                    channel=self._channel,
+                )
+            )
+            for id, kind in zip(page, kinds, strict=True):
+                if kind:
+                    self._count(kind, Tally(1, [id.decode(errors="backslashreplace")]))
+
+    def _count(self, kind: str, tally: Tally) -> None:
+        if tally.number:
+            old = self._tallies.get(kind, Tally(0, []))
+            samples = (old.samples + tally.samples)[:_SAMPLES]
+            self._tallies[kind] = Tally(old.number + tally.number, samples)
+
+    def _merged(self, before: QueueState, after: QueueState) -> list[Finding]:
+        """Return the findings after repair, and those that the repair of messages has ended."""
+        left = {(fault.kind, fault.what) for fault in after.faults}
+        ended = [f for f in before.faults if (f.kind, f.what) not in left]
+        return [
+            *(
+                finding(f.kind, self._keys.queue, fixed=True, what=f.what, count=before.ids or 1)
+                for f in ended
+                if f.kind == "headless"
+            ),
+            *self._keys_findings(after),
+        ]
+
+    def _keys_findings(self, state: QueueState) -> list[Finding]:
+        name = self._keys.queue
+        about_list = f"{self._keys.namespace.index} "
+        found = [
+            finding(
+                fault.kind,
+                None if fault.what.startswith(about_list) else name,
+                state.ids if fault.kind == "headless" else 1,
+                fixed=fault.repaired,
+                what=fault.what,
+            )
+            for fault in state.faults
+        ]
+        for attribute, stored in (("vt", state.vt), ("delay", state.delay)):
+            found += _duration(name, attribute, stored)
+        return found
+
+    def _messages_findings(self) -> list[Finding]:
+        limit = "RSMQ allows (115 days)" if self._horizon_ms < 0 else "the horizon"
+        return [
+            finding(
+                kind,
+                self._keys.queue,
+                tally.number,
+                fixed=self._fix and fixable(kind),
+                what=limit,
+                ids=tally.samples,
+            )
+            for kind, tally in self._tallies.items()
+        ]
+
+
+def _duration(queue: str, attribute: str, stored: bytes) -> list[Finding]:
+    """Tell of a stored duration that looks like milliseconds, or that other clients cannot read."""
+    if not stored:
+        return []
+    value = float(stored)
+    if value % 1:
+        return [finding("fraction", queue, what=attribute)]
+    whole_hours = value % _HOUR_S == 0 and value <= 12 * _HOUR_S
+    if value < _HOUR_S or value % 1000 or whole_hours:
+        return []
+    fact = f"{attribute} is {value:.0f} s, that is {value / _HOUR_S:.1f} h"
+    return [finding("milliseconds", queue, what=fact)]

@@ -1,0 +1,203 @@
+"""What each finding is called, how grave it is, and the sentence that goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from ..models import Finding
+
+Severity = Literal["info", "warning", "error"]
+
+
+class _Words(NamedTuple):
+    severity: Severity
+    #: What is wrong; ``{}`` stands for what in particular.
+    fact: str
+    #: What to do about it.
+    todo: str
+    #: What was done about it; empty for what is never repaired.
+    done: str = ""
+
+
+_WORDS = {
+    "phantom": _Words(
+        "warning",
+        "ids without a body, which other clients deliver as empty messages",
+        "repairing removes them",
+        "they were removed",
+    ),
+    "orphan": _Words(
+        "error",
+        "stored bodies whose ids are not in the sorted set, so that nobody receives them",
+        "repairing makes them visible",
+        "they are visible now",
+    ),
+    "leak": _Words(
+        "warning",
+        "fields of messages that are gone, which only take memory",
+        "repairing removes them",
+        "they were removed",
+    ),
+    "ghost": _Words(
+        "error",
+        "a half-made queue that lacks {}, so that calls say it does not exist",
+        "repairing fills in RSMQ's defaults and keeps what is stored",
+        "it was completed with RSMQ's defaults",
+    ),
+    "headless": _Words(
+        "error",
+        "a queue without its hash: the bodies and attributes of its messages are lost",
+        "repairing removes the ids that are left; look for a bad eviction policy",
+        "the ids that were left were removed; look for a bad eviction policy",
+    ),
+    "vacant": _Words(
+        "warning",
+        "a name in the list of queues with nothing behind it",
+        "repairing takes it off the list",
+        "it was taken off the list",
+    ),
+    "unlisted": _Words(
+        "warning",
+        "a queue that is not in the list of queues",
+        "repairing adds it",
+        "it was added",
+    ),
+    "absent": _Words(
+        "error", "there is no such queue", "check the name, or create it with create_queue"
+    ),
+    "wrong_type": _Words(
+        "error", "{}", "look at the key with redis-cli, then rename or delete it by hand"
+    ),
+    "bad_number": _Words(
+        "error",
+        "{} is not a number that makes sense",
+        "repairing sets it to a default",
+        "it was set to a default; correct it with set_attributes if need be",
+    ),
+    "not_a_queue": _Words(
+        "info",
+        "{} has a name like the key of a queue, but does not look like one",
+        "it is left alone; if another program owns it, give the queues a namespace of their own",
+    ),
+    "hidden_by_clock": _Words(
+        "warning",
+        "messages hidden for longer than was asked for, because the server's clock went back",
+        "repairing takes off what the clock has added",
+        "what the clock had added was taken off",
+    ),
+    "too_far": _Words(
+        "warning",
+        "messages hidden for longer than {}",
+        "repairing makes them visible",
+        "they are visible now",
+    ),
+    "long_hidden": _Words(
+        "info",
+        "messages hidden for more than 12 hours from now, and more than the queue's vt and delay",
+        "if nobody asked for that, repair with a horizon, which makes them visible",
+    ),
+    "sent_in_future": _Words(
+        "warning",
+        "messages whose ids were made by a clock ahead of the server's, so it went back",
+        "they are delivered all the same; keep the clock right (NTP)",
+    ),
+    "milliseconds": _Words(
+        "warning",
+        "{}, so it looks like milliseconds, which some Rust clients store",
+        "set it in seconds with set_attributes, or give vt and delay with each call",
+    ),
+    "fraction": _Words(
+        "info",
+        "{} is stored with a fraction, on which some clients fail",
+        "store whole seconds with set_attributes",
+    ),
+    "unknown_field": _Words(
+        "info",
+        "fields in the hash that are neither attributes nor messages",
+        "they are left alone; delete them by hand if no program needs them",
+    ),
+    "odd_name": _Words(
+        "info",
+        "names in the list of queues that cannot be the names of queues",
+        "they are left alone; take them off with SREM by hand",
+    ),
+    "scan_refused": _Words(
+        "info",
+        "the keys of the namespace could not be searched for queues that are not listed ({})",
+        "allow SCAN to this user, or name the queues",
+    ),
+    "clock_offset": _Words(
+        "warning",
+        "the server's clock is {} the local one",
+        "set both by NTP; delays and leases go by the server's",
+    ),
+    "eviction": _Words(
+        "error",
+        "maxmemory-policy {} deletes queues when memory runs out",
+        "set it to noeviction",
+    ),
+    "volatile_eviction": _Words(
+        "info",
+        "maxmemory-policy {} may drop keys with a TTL, such as our side keys, never messages",
+        "noeviction keeps those as well",
+    ),
+    "no_persistence": _Words(
+        "warning",
+        "the server keeps {}",
+        "switch on its append-only file: appendonly yes",
+    ),
+    "fsync": _Words(
+        "info",
+        "the append-only file is synced {}",
+        "appendfsync always loses nothing, and is slower",
+    ),
+    "no_maxmemory": _Words(
+        "info",
+        "maxmemory is not set, so that the server grows until the system stops it",
+        "set a limit; a full server refuses sends and goes on with the rest",
+    ),
+    "memory_low": _Words(
+        "warning",
+        "the server uses {} of its maxmemory",
+        "consume messages, or raise the limit",
+    ),
+    "facts_unknown": _Words(
+        "info",
+        "the server does not tell {}",
+        "allow INFO and CONFIG GET to this user if these are to be checked",
+    ),
+}
+
+
+def finding(
+    kind: str,
+    queue: str | None = None,
+    count: int = 1,
+    *,
+    fixed: bool = False,
+    what: str = "",
+    ids: Iterable[str] = (),
+) -> Finding:
+    """Return a finding of *kind* with its sentence."""
+    words = _WORDS[kind]
+    return Finding(
+        queue=queue,
+        kind=kind,
+        count=count,
+        severity=words.severity,
+        detail=f"{words.fact.format(what)}; {words.done if fixed else words.todo}",
+        fixable=fixable(kind),
+        fixed=fixed,
+        ids=tuple(ids),
+    )
+
+
+def fixable(kind: str) -> bool:
+    """Tell whether findings of *kind* are ever repaired."""
+    return bool(_WORDS[kind].done)
+
+
+def kinds() -> list[str]:
+    """Return the names of all kinds of findings."""
+    return list(_WORDS)

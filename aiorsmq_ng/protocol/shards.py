@@ -1,0 +1,65 @@
+"""Several namespaces used as one, so that queues spread over the nodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from zlib import crc32
+
+from ..errors import InvalidValue
+from . import limits
+from .keys import Namespace, QueueKeys
+
+DEAD_SUFFIX = "-dead"
+
+
+@dataclass(frozen=True)
+class Shards:
+    """One namespace or several; the name of a queue decides in which of them it lies.
+
+    Where a queue lies is part of the stored layout: all clients must use the same namespaces in
+    the same order.
+    """
+
+    namespaces: tuple[Namespace, ...]
+
+    @classmethod
+    def of(cls, ns: str | Sequence[str], *, nested: bool) -> Shards:
+        """Return the shards for what a user passed as ``ns``, checked."""
+        given = list(ns) if isinstance(ns, Sequence) and not isinstance(ns, str) else [ns]
+        names = [limits.check_namespace(name, nested=nested) for name in given]
+        if not names or len(set(names)) < len(names):
+            raise InvalidValue("ns must name at least one namespace, and each of them once")
+        return cls(tuple(map(Namespace, names)))
+
+    @cached_property
+    def name(self) -> str:
+        """The namespaces as text."""
+        return ",".join(namespace.name for namespace in self.namespaces)
+
+    def queue(self, name: str) -> QueueKeys:
+        """Return the keys of a queue, in the namespace that its name leads to.
+
+        CRC-32 of the name as UTF-8, modulo the number of namespaces. ``-dead`` at the end does
+        not count, so that the default dead-letter queue lies beside its queue.
+        """
+        if len(self.namespaces) == 1:
+            return self.namespaces[0].queue(name)
+        stem = name
+        while stem.endswith(DEAD_SUFFIX):
+            stem = stem.removesuffix(DEAD_SUFFIX)
+        number = crc32(stem.encode("utf-8", "surrogatepass")) % len(self.namespaces)
+        return self.namespaces[number].queue(name)
+
+
+def check_together(*queues: QueueKeys) -> None:
+    """Raise ``InvalidValue`` if one call cannot reach all of *queues*."""
+    first = queues[0]
+    for other in queues[1:]:
+        if other.namespace != first.namespace:
+            raise InvalidValue(
+                f"queues {first.queue!r} and {other.queue!r} lie in different namespaces "
+                f"({first.namespace.name!r} and {other.namespace.name!r}), which no single call "
+                "can reach; use queues of one namespace, or receive here and send there"
+            )

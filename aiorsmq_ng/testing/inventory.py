@@ -1,0 +1,125 @@
+"""What is there: the stored state of a queue, and the resources in use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from ..client import RSMQ
+from ..protocol.keys import QueueKeys
+from ..queue import Queue
+from ..transport.base import Command, Driver
+
+_ATTRIBUTES = frozenset({"vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified"})
+_MARKS = (":rc", ":fr", ":meta")
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """One queue as it is stored."""
+
+    #: Ids in the sorted set, with the epoch milliseconds at which they are visible.
+    scores: dict[str, float] = field(default_factory=dict)
+    #: Ids with a body.
+    bodies: dict[str, bytes] = field(default_factory=dict)
+    #: Fields such as ``<id>:rc`` and ``<id>:fr``.
+    marks: frozenset[str] = frozenset()
+    totalsent: int = 0
+    totalrecv: int = 0
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """All ids that anything is stored of."""
+        return frozenset(self.scores) | frozenset(self.bodies)
+
+    @classmethod
+    async def read(cls, driver: Driver, keys: QueueKeys) -> Self:
+        """Read the keys of a queue; one that does not exist is empty."""
+        scored: Any = await driver.execute(Command(("ZRANGE", keys.zset, 0, -1, "WITHSCORES")))
+        flat: Any = await driver.execute(Command(("HGETALL", keys.hash)))
+        fields = {name.decode(): value for name, value in _pairs(flat)}
+        marks = frozenset(name for name in fields if name.endswith(_MARKS))
+        return cls(
+            {id.decode(): float(score) for id, score in _pairs(scored)},
+            {n: v for n, v in fields.items() if n not in marks | _ATTRIBUTES},
+            marks,
+            int(fields.get("totalsent", 0)),
+            int(fields.get("totalrecv", 0)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """A queue and its dead letters as they are stored."""
+
+    queue: Stock = Stock()
+    dead: Stock = Stock()
+
+    @classmethod
+    async def read(cls, queue: Queue) -> Self:
+        """Read everything. Two commands per queue: take it when nobody works on them."""
+        origin = queue.origin
+        driver = await origin.transport.driver()
+        return cls(
+            await Stock.read(driver, origin.keys),
+            await Stock.read(driver, origin.keys.namespace.queue(queue.dead_letter)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Resources in use at one moment. Take one before and one after, both at rest."""
+
+    #: Tasks of the event loop.
+    tasks: int
+    #: Memory of this process in bytes; ``None`` where the system does not tell.
+    rss: int | None
+    #: Connections to the server, of everybody.
+    connections: int
+
+    @classmethod
+    async def take(cls, rsmq: RSMQ) -> Self:
+        """Count; *rsmq* is an open client, which is asked about the server's connections."""
+        driver = await rsmq.queue("any").origin.transport.driver()
+        info: Any = await driver.execute(Command(("INFO", "clients")))
+        fields = info if isinstance(info, dict) else _fields(info.decode().splitlines())
+        return cls(len(asyncio.all_tasks()), _rss(), int(fields["connected_clients"]))
+
+    def growth(self, before: Census, *, memory: float = 0.05) -> list[str]:
+        """Say what has grown since *before*; memory may by so large a part."""
+        grown = [
+            f"{name}: {was}, now {now}"
+            for name, was, now in (
+                ("tasks", before.tasks, self.tasks),
+                ("connections", before.connections, self.connections),
+            )
+            if now > was
+        ]
+        if self.rss and before.rss and self.rss > before.rss * (1 + memory):
+            grown.append(f"memory: {before.rss} bytes, now {self.rss}")
+        return grown
+
+
+def _pairs(reply: Any) -> Iterable[tuple[bytes, Any]]:
+    """Return what a server says in pairs; they are flat in RESP2 and not in RESP3."""
+    if isinstance(reply, dict):
+        return reply.items()
+    if reply and isinstance(reply[0], list):
+        return [(first, second) for first, second in reply]
+    return zip(reply[::2], reply[1::2], strict=True)
+
+
+def _fields(lines: Iterable[str]) -> dict[str, str]:
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def _rss() -> int | None:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")

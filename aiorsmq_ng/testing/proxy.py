@@ -1,0 +1,345 @@
+"""A proxy between client and server that fails in the way it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from ..errors import InvalidValue
+from .traps import Matching, Trap
+from .wire import Splitter
+
+_READ_SIZE = 65536
+#: At a limited rate, bytes go out in portions of so many seconds.
+_PORTION_S = 0.02
+
+
+class ProxiedConnection:
+    """One connection of a client through the proxy."""
+
+    def __init__(self, proxy: FaultProxy, client: asyncio.StreamWriter) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server: asyncio.StreamWriter | None = None
+        self._held = False
+        self._muted = False
+        self._passed = 0
+        self._unanswered = 0
+        self._answered = asyncio.Event()
+        self._answered.set()
+
+    def mute(self) -> None:
+        """Let replies on this connection vanish from now on."""
+        self._muted = True
+
+    def cut(self) -> None:
+        """Reset this connection. A request that is held can still reach the server later."""
+        _reset(self._client)
+        if self._server is not None and not self._held:
+            _reset(self._server)
+
+    async def run(self, reader: asyncio.StreamReader) -> None:
+        """Pass bytes both ways until one side is gone."""
+        try:
+            await self._proxy.opening.wait()
+            replies, self._server = await self._proxy.connect()
+        except OSError:
+            _reset(self._client)
+            return
+        server = self._server
+        pumps = [
+            asyncio.create_task(self._requests(reader, server)),
+            asyncio.create_task(self._replies(replies)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            for end in (self._client, server):
+                end.close()
+                with suppress(OSError):
+                    await end.wait_closed()
+
+    async def _requests(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
+        splitter = Splitter()
+        with suppress(OSError):
+            while data := await reader.read(_READ_SIZE):
+                for request in splitter.feed(data):
+                    trap = self._proxy.trap_for(request)
+                    if trap is None:
+                        await self._pass_request(request, server)
+                    elif trap.kind == "drop":
+                        await trap.spring(partial(self._execute_only, request, server))
+                        return
+                    else:
+                        self._held = True
+                        await trap.spring(partial(self._execute_late, request, server))
+                        self._held = False
+
+    async def _pass_request(self, request: bytes, server: asyncio.StreamWriter) -> None:
+        self._unanswered += 1
+        self._answered.clear()
+        await self._forward(request, server)
+
+    async def _execute_only(self, request: bytes, server: asyncio.StreamWriter) -> None:
+        """Have *request* executed, lose its reply and cut the connection."""
+        await self._answered.wait()  # replies to earlier requests are not lost
+        self._muted = True
+        await self._pass_request(request, server)
+        await self._answered.wait()
+        self.cut()
+
+    async def _execute_late(self, request: bytes, server: asyncio.StreamWriter) -> None:
+        await self._pass_request(request, server)
+        # The client may be gone; the server must not be left before it has read the request.
+        await self._answered.wait()
+
+    async def _replies(self, server: asyncio.StreamReader) -> None:
+        splitter = Splitter()
+        try:
+            while data := await server.read(_READ_SIZE):
+                replies = splitter.feed(data)
+                if not (self._muted or self._proxy.is_half_open):
+                    with suppress(OSError) if self._held else nullcontext():
+                        await self._forward(data, self._client)
+                # Pushed messages answer nothing.
+                answers = sum(not reply.startswith(b">") for reply in replies)
+                self._unanswered = max(0, self._unanswered - answers)
+                if not self._unanswered:
+                    self._answered.set()
+        except OSError:
+            pass
+        finally:
+            self._answered.set()
+
+    async def _forward(self, data: bytes, to: asyncio.StreamWriter) -> None:
+        proxy = self._proxy
+        if proxy.latency:
+            await asyncio.sleep(proxy.latency)
+        for piece in _pieces(data, proxy.portion()):
+            await proxy.opening.wait()
+            part = piece
+            if proxy.reset_after is not None:
+                part = piece[: max(0, proxy.reset_after - self._passed)]
+                self._passed += len(part)
+            to.write(part)
+            await to.drain()
+            if proxy.reset_after is not None and self._passed >= proxy.reset_after:
+                await asyncio.sleep(0)
+                self.cut()
+                return
+            await asyncio.sleep(len(part) / proxy.bandwidth if proxy.bandwidth else 0)
+
+
+class FaultProxy:
+    """Stands in front of the server at *url* and passes everything on, until told otherwise.
+
+    ``async with FaultProxy(url) as proxy`` listens; clients connect to ``proxy.url``. It listens
+    in the same way as the server (unix socket or TCP on loopback); *listen* chooses. Faults may be
+    combined, and changed at any time; ``resume`` ends them all. TLS cannot be looked into.
+    """
+
+    def __init__(self, url: str, *, listen: Literal["unix", "tcp"] | None = None) -> None:
+        scheme = urlsplit(url).scheme
+        if scheme not in ("unix", "redis"):
+            raise InvalidValue(f"a proxy needs a unix:// or redis:// url, not {scheme}://")
+        #: Where new connections lead; may be changed.
+        self.target = url
+        self._listen = listen or ("unix" if scheme == "unix" else "tcp")
+        self._listener: asyncio.Server | None = None
+        self._folder: Path | None = None
+        self._port = 0
+        self._traps: list[Trap] = []
+        self._connections: dict[asyncio.Task[None], ProxiedConnection] = {}
+        #: How many connections were accepted so far.
+        self.accepted = 0
+        #: Seconds that every portion of bytes takes each way.
+        self.latency = 0.0
+        #: Bytes per second each way, per connection; 0 for no limit.
+        self.bandwidth = 0.0
+        #: Forward requests and replies one byte at a time.
+        self.split = False
+        #: Reset a connection when so many bytes, both ways together, have passed on it.
+        self.reset_after: int | None = None
+        #: True while replies vanish.
+        self.is_half_open = False
+        #: Not set while nothing passes.
+        self.opening = asyncio.Event()
+        self.opening.set()
+
+    @property
+    def url(self) -> str:
+        """The address for clients: that of the server, with the proxy in its place."""
+        target = urlsplit(self.target)
+        login = target.netloc.rpartition("@")[0]
+        login = f"{login}@" if login else ""
+        query = parse_qs(target.query)
+        db = query.get("db", ["0"])[0]
+        if target.scheme == "redis":
+            db = target.path.strip("/") or db
+        if self._listen == "unix":
+            return f"unix://{login}{quote(str(self._path))}?db={db}"
+        return f"redis://{login}127.0.0.1:{self._port}/{db}"
+
+    @property
+    def connections(self) -> list[ProxiedConnection]:
+        """The connections that stand now, in the order in which they came."""
+        return list(self._connections.values())
+
+    async def start(self) -> Self:
+        """Begin to listen."""
+        if self._listen == "unix" and self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="proxy-"))
+        await self._accept()
+        return self
+
+    async def resume(self) -> None:
+        """End all faults: accept connections and pass everything on.
+
+        Bytes that a black hole kept go on their way now. What a half-open connection lost stays
+        lost, and a request that is held stays held.
+        """
+        self.latency, self.bandwidth, self.split, self.reset_after = 0.0, 0.0, False, None
+        self.is_half_open = False
+        self.opening.set()
+        self._traps.clear()
+        await self._accept()
+
+    async def refuse(self) -> None:
+        """Cut all connections and refuse new ones, as if the server were gone."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._listen == "unix":
+            self._path.unlink(missing_ok=True)
+        await self.cut()
+
+    async def cut(self) -> None:
+        """Reset all connections, once; new ones are accepted."""
+        for connection in self.connections:
+            connection.cut()
+        await asyncio.sleep(0)
+
+    def half_open(self) -> None:
+        """Let requests through and replies vanish: the peer looks alive and is not."""
+        self.is_half_open = True
+
+    def black_hole(self) -> None:
+        """Let nothing through. Connections stay, new ones are accepted, and all is silent.
+
+        As TCP would, the proxy keeps what was sent meanwhile and delivers it after ``resume``,
+        also what came from a client that has left since.
+        """
+        self.opening.clear()
+
+    def drop_reply(self, matching: Matching, nth: int = 1) -> Trap:
+        """Lose the reply of the *nth* request from now on that matches.
+
+        The server executes it; then its connection is cut. Replies to earlier requests arrive.
+        """
+        return self._set(Trap(matching, nth, "drop"))
+
+    def hold_request(self, matching: Matching, nth: int = 1) -> Trap:
+        """Keep back the *nth* request from now on that matches, until ``release`` is called.
+
+        It reaches the server then, even if its client has closed the connection meanwhile.
+        """
+        return self._set(Trap(matching, nth, "hold"))
+
+    def trap_for(self, request: bytes) -> Trap | None:
+        """Return the trap that catches *request*, if one does; it is used up then."""
+        for trap in self._traps:
+            if trap.catches(request):
+                self._traps.remove(trap)
+                return trap
+        return None
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection to the server."""
+        target = urlsplit(self.target)
+        if target.scheme == "unix":
+            return await asyncio.open_unix_connection(unquote(target.path))
+        return await asyncio.open_connection(target.hostname or "localhost", target.port or 6379)
+
+    def portion(self) -> int:
+        """Return how many bytes may go out at once."""
+        if self.split:
+            return 1
+        return max(1, int(self.bandwidth * _PORTION_S)) if self.bandwidth else _READ_SIZE
+
+    async def aclose(self) -> None:
+        """Stop listening and cut everything; requests that are held never reach the server."""
+        await self.refuse()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "listening" if self._listener else "refusing"
+        return f"<FaultProxy {state}, {len(self._connections)} connections>"
+
+    @property
+    def _path(self) -> Path:
+        if self._folder is None:
+            raise InvalidValue("the proxy is not started; use it with async with")
+        return self._folder / "proxy.sock"
+
+    async def _accept(self) -> None:
+        if self._listener is not None:
+            return
+        if self._listen == "unix":
+            self._path.unlink(missing_ok=True)
+            self._listener = await asyncio.start_unix_server(self._serve, self._path)
+        else:
+            self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+            self._port = self._listener.sockets[0].getsockname()[1]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - called as one
+        connection = self._connections[task] = ProxiedConnection(self, writer)
+        try:
+            await connection.run(reader)
+        except asyncio.CancelledError:
+            pass  # the proxy is closed; a stream server would log it
+        finally:
+            _reset(writer)
+            del self._connections[task]
+
+    def _set(self, trap: Trap) -> Trap:
+        self._traps.append(trap)
+        return trap
+
+
+def _pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[at : at + size] for at in range(0, len(data), size))
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Drop the connection without a farewell: TCP's RST, or just the end of a unix socket."""
+    connection = writer.get_extra_info("socket")
+    if connection is not None and connection.family != socket.AF_UNIX:
+        with suppress(OSError):
+            linger = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()

@@ -1,0 +1,118 @@
+"""Attempts: make a call until it is answered, as long as that is safe and its time is not over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+
+from ..backoff import Backoff
+from ..durability import Durability
+from ..errors import RSMQError
+from ..protocol.operation import Argument, Reply
+from .base import Command, Driver, NotExecuted, ReplyLost, ScriptMissing
+from .budget import RETRIES
+from .calls import Call
+
+RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
+#: The part of a call's time after which one attempt is given up for another, if it may be repeated.
+PATIENCE = 1 / 3
+#: The part of the time left in which replicas or the disk must confirm.
+CONFIRM = 0.8
+
+
+class Attempts:
+    """Makes calls on a driver that is had when needed."""
+
+    def __init__(self, driver: Callable[[], Awaitable[Driver]], *, deadline_s: float) -> None:
+        self._driver = driver
+        self._patience_s = deadline_s * PATIENCE
+        #: What sends wait for.
+        self.durability = Durability()
+
+    async def make(self, call: Call, deadline: float, *, recall: bool = False) -> Reply:
+        """Return the reply to *call*.
+
+        ``NotExecuted`` or a final error: it certainly did not run. ``ReplyLost``: nobody can tell.
+        With *recall* nothing new is done; the reply tells what earlier attempts did.
+        """
+        try:
+            return await self._evaluate(call, deadline, recall)
+        except (NotExecuted, RSMQError) as error:
+            if call.in_doubt:
+                # This attempt did not run; an earlier one may have.
+                raise ReplyLost(str(error)) from error
+            raise
+
+    async def command(self, *words: Argument, deadline: float) -> Reply:
+        """Return the reply to a plain command that may be repeated."""
+        loop = asyncio.get_running_loop()
+        backoff = _backoff()
+        while True:
+            try:
+                return await self.attempt(Command(words), deadline - loop.time())
+            except (NotExecuted, ReplyLost) as error:
+                await _pause(backoff, deadline, error)
+
+    async def attempt(self, command: Command, timeout_s: float) -> Reply:
+        """Make one attempt within *timeout_s*."""
+        if timeout_s <= 0:
+            raise NotExecuted("the call's time was over before it could be made")
+        try:
+            # asyncio's timeout, because it costs a fifth of a cancel scope and this is every call.
+            async with asyncio.timeout(timeout_s):
+                driver = await self._driver()
+                return await driver.execute(command)
+        except TimeoutError:
+            if command.written:
+                raise ReplyLost("redis did not answer in time") from None
+            raise NotExecuted("no connection in time") from None
+        except RSMQError as error:
+            # The driver's error behind it may repeat the command: a password or a body.
+            error.__context__ = None
+            raise
+
+    async def _evaluate(self, call: Call, deadline: float, recall: bool) -> Reply:
+        loop = asyncio.get_running_loop()
+        script = call.first.script
+        # By its digest; its text is sent only to a server that lacks it.
+        how: Sequence[Argument] = ("EVALSHA", script.sha)
+        backoff = None
+        while True:
+            call.began_at = loop.time()
+            left_s = deadline - call.began_at
+            command = Command((*how, *call.words(recall=recall)))
+            if call.first.graded is not None:
+                command.then = self.durability.question(max(1, int(left_s * CONFIRM * 1000)))
+            if call.may_repeat and command.then is None:
+                left_s = min(left_s, self._patience_s)
+            try:
+                reply = await self.attempt(command, left_s)
+                if self.durability.replicas or self.durability.fsync:
+                    call.confirmed(self.durability, command.confirmation)
+                return reply
+            except ScriptMissing:
+                how = ("EVAL", script.source)
+                continue
+            except NotExecuted as error:
+                backoff = backoff or _backoff()
+                await _pause(backoff, deadline, error)
+            except ReplyLost as error:
+                call.in_doubt = True
+                if not call.may_repeat:
+                    raise
+                backoff = backoff or _backoff()
+                await _pause(backoff, deadline, error)
+
+
+def _backoff() -> Backoff:
+    return Backoff(RETRY_BASE_S, RETRY_CAP_S, least=0.0)
+
+
+async def _pause(backoff: Backoff, deadline: float, error: Exception) -> None:
+    """Wait until a second try may be made; raise *error* if that would be too late."""
+    pause_s = max(backoff.next_s(), RETRIES.reserve())
+    if asyncio.get_running_loop().time() + pause_s >= deadline:
+        raise error
+    await anyio.sleep(pause_s)

@@ -1,0 +1,89 @@
+"""One script call, made of the operations that share it, and all its attempts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ..durability import Durability
+from ..errors import DurabilityUnmet, SendToken
+from ..protocol.operation import Argument, Operation, Reply
+from .lanes import Waiting
+from .tickets import Ticket
+
+
+class Call:
+    """The call that a batch of operations shares. Repeating it never makes a second effect."""
+
+    def __init__(self, batch: list[Waiting], ticket: Ticket | None) -> None:
+        first = batch[0].operation
+        self.batch = batch
+        self.ticket = ticket
+        #: The key under which the server remembers this call.
+        self.memory = first.memory(ticket.series) if ticket and first.memory else None
+        #: Whether an attempt may have run without our learning of it.
+        self.in_doubt = False
+        #: When the last attempt began, on the event loop's clock.
+        self.began_at = 0.0
+        #: The reply to a call that was taken up again by a token.
+        self.outcome: asyncio.Future[Reply] | None = None
+        self._asked: Durability | None = None
+        self._confirmation: Reply = None
+
+    @property
+    def first(self) -> Operation[Any]:
+        """The operation that stands for all: they have script, keys and head in common."""
+        return self.batch[0].operation
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a lost reply may be asked for again."""
+        return self.ticket is not None or self.first.repeatable
+
+    def words(self, *, recall: bool = False) -> list[Argument]:
+        """Return what follows the script in the command: number of keys, keys, arguments."""
+        first = self.first
+        keys = list(first.keys)
+        args: list[Argument] = []
+        if self.ticket is not None:
+            attempt = "recall" if recall else "again" if self.in_doubt else "first"
+            args += (self.ticket.number, attempt)
+        args += first.head
+        for waiting in self.batch:
+            keys += waiting.operation.own_keys
+            args += waiting.operation.args
+        if self.memory is not None:
+            keys.append(self.memory)
+        return [len(keys), *keys, *args]
+
+    def confirmed(self, asked: Durability, confirmation: Reply) -> None:
+        """Take note of what the server says about replicas or its disk."""
+        self._asked, self._confirmation = asked, confirmation
+
+    def result_of(self, operation: Operation[Any], reply: Reply) -> Any:
+        """Read one operation's reply; raises what it says."""
+        if self.in_doubt and operation.parse_again is not None:
+            result = operation.parse_again(reply)
+        else:
+            result = operation.parse(reply)
+        if operation.dated is not None:
+            return operation.dated(result, self.began_at)
+        if operation.graded is not None and self._asked is not None:
+            reached = self._asked.reached(self._confirmation)
+            result = operation.graded(result, reached)
+            if not self._asked.met(self._confirmation):
+                raise DurabilityUnmet(str(self._asked), reached, result)
+        return result
+
+
+class CallToken(SendToken):
+    """One send of a call whose outcome is not known."""
+
+    __slots__ = ("call", "expires_at", "issuer", "place")
+
+    def __init__(self, issuer: object, call: Call, place: int, expires_at: float) -> None:
+        self.issuer = issuer
+        self.call = call
+        self.place = place
+        #: When the server may have forgotten the call, on the event loop's clock.
+        self.expires_at = expires_at

@@ -1,0 +1,211 @@
+"""The conductor: sees a call through from its first attempt to the last caller's result."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from copy import copy
+from typing import Any, Protocol
+
+from ..errors import InvalidValue, RSMQError, SendToken, SendUnknown, Unavailable
+from ..protocol.operation import Operation, Reply
+from .attempts import Attempts
+from .base import NotExecuted, ReplyLost, WrongLayout
+from .calls import Call, CallToken
+from .lanes import Waiting
+from .tickets import TicketBook
+
+logger = logging.getLogger("aiorsmq_ng.transport")
+
+#: Calls with an unknown outcome that are being recalled: how many at most, and how long each takes.
+MAX_RECALLS = 64
+RECALL_S = 2.0
+#: Memories that are taken away when the client is closed; more are left to expire.
+MAX_MEMORIES = 10_000
+#: How long the token of a send can be used; the server remembers it for an hour.
+TOKEN_S = 3300.0
+
+
+class Crew(Protocol):
+    """What the conductor needs done in the background."""
+
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
+        """Run a task that ends with the client; ``Unavailable`` if that is closed."""
+
+    def undo(self, operation: Operation[Any], result: Any) -> None:
+        """Undo what *operation* did for a caller who is gone."""
+
+
+class Conductor:
+    """Makes calls, and tells each caller what became of its operation."""
+
+    def __init__(self, attempts: Attempts, crew: Crew, *, deadline_s: float) -> None:
+        self._attempts = attempts
+        self._crew = crew
+        self._deadline_s = deadline_s
+        self._tickets = TicketBook()
+        self._recalls = 0
+        # What the server remembers for us and can forget when we go; not what an attempt that is
+        # still on its way must find.
+        self._memories: set[str] = set()
+        self._doubtful: set[str] = set()
+
+    async def run(self, batch: list[Waiting]) -> None:
+        """Make the call that *batch* shares, and hand every caller its result or error."""
+        call = Call(batch, self._tickets.take() if batch[0].operation.memory else None)
+        try:
+            reply = await self._attempts.make(call, min(w.deadline for w in batch))
+            self._settled(call)
+            self._settle_all(call, reply)
+        except RSMQError as error:
+            cause = error
+            self._settled(call)
+            self._fail_all(batch, lambda _: copy(cause))
+        except WrongLayout as error:
+            code = error.code
+            self._settled(call)
+            self._fail_all(batch, lambda operation: operation.fail(code))
+        except NotExecuted as error:
+            text = gave_up(error, self._deadline_s)
+            self._settled(call)
+            self._fail_all(batch, lambda _: Unavailable(text, passing=True))
+        except ReplyLost as error:
+            self._leave_open(call, f"the reply was lost, so the outcome is not known: {error}")
+        except Exception as error:
+            # A fault of ours or of the driver must not take the whole client down.
+            logger.exception("a call failed in an unexpected way; please report it")
+            text = f"the call failed in an unexpected way ({type(error).__name__})"
+            self._fail_all(batch, lambda operation: operation.lost(text, executed=None))
+        except BaseException:
+            text = "the client was closed while the call ran"
+            self._fail_all(batch, lambda operation: operation.lost(text, executed=None))
+            raise
+
+    async def forget(self) -> None:
+        """Take away what the server remembers and nobody will ask for; the rest expires."""
+        by_queue: dict[str, list[str]] = {}
+        for memory in self._memories - self._doubtful:
+            by_queue.setdefault(memory.rpartition(":")[0], []).append(memory)
+        self._memories.clear()
+        deadline = asyncio.get_running_loop().time() + RECALL_S
+        with suppress(RSMQError, WrongLayout, NotExecuted, ReplyLost):
+            for memories in by_queue.values():
+                await self._attempts.command("UNLINK", *memories, deadline=deadline)
+
+    def _settled(self, call: Call) -> None:
+        if call.ticket is None or call.memory is None:
+            return
+        self._tickets.settle(call.ticket)
+        if call.in_doubt:
+            self._doubtful.add(call.memory)
+        elif len(self._memories) < MAX_MEMORIES:
+            self._memories.add(call.memory)
+
+    def _leave_open(self, call: Call, text: str) -> None:
+        """Tell the callers of a call whose outcome is not known; its series stays parked."""
+        for place, waiting in enumerate(call.batch):
+            waiting.fail(self._unknown(call, place, text))
+        if call.ticket and call.first.undo and self._recalls < MAX_RECALLS:
+            with suppress(Unavailable):  # the client is being closed
+                self._crew.spawn(self._recall, call)
+                self._recalls += 1
+
+    def _unknown(
+        self, call: Call, place: int, text: str, token: SendToken | None = None
+    ) -> Unavailable:
+        error = call.batch[place].operation.lost(text, executed=None, passing=True)
+        if isinstance(error, SendUnknown) and call.ticket is not None:
+            expires_at = asyncio.get_running_loop().time() + TOKEN_S
+            error.token = token or CallToken(self, call, place, expires_at)
+        return error
+
+    async def _recall(self, call: Call) -> None:
+        """Give back what a call took whose callers were told that its outcome is not known."""
+        try:
+            within = asyncio.get_running_loop().time() + RECALL_S
+            reply = await self._attempts.make(call, within, recall=True)
+        except (RSMQError, WrongLayout, NotExecuted, ReplyLost) as error:
+            logger.debug(
+                "leases of a lost call are not given back, they end by themselves: %s", error
+            )
+            return
+        finally:
+            self._recalls -= 1
+        self._settled(call)
+        if not isinstance(reply, bytes):
+            # Nobody waits: what is there is undone.
+            self._settle_all(call, reply)
+
+    async def _resume(self, call: Call, outcome: asyncio.Future[Reply]) -> None:
+        until = asyncio.get_running_loop().time() + self._deadline_s
+        try:
+            reply = await self._attempts.make(call, until)
+        except (RSMQError, WrongLayout, NotExecuted, ReplyLost) as error:
+            call.outcome = None
+            outcome.set_exception(ReplyLost(str(error)))
+            outcome.exception()
+        except BaseException:
+            outcome.cancel()
+            raise
+        else:
+            self._settled(call)
+            outcome.set_result(reply)
+
+    def _settle_all(self, call: Call, reply: Reply) -> None:
+        batch = call.batch
+        if isinstance(reply, bytes):
+            code = reply.decode()
+            self._fail_all(batch, lambda operation: operation.fail(code))
+        elif call.first.merge:
+            if len(reply) != len(batch):
+                raise ValueError(f"{len(reply)} replies for {len(batch)} operations")
+            for waiting, part in zip(batch, reply, strict=True):
+                self._settle(call, waiting, part)
+        else:
+            self._settle(call, batch[0], reply)
+
+    def _settle(self, call: Call, waiting: Waiting, reply: Reply) -> None:
+        try:
+            result = call.result_of(waiting.operation, reply)
+        except RSMQError as error:
+            waiting.fail(error)
+            return
+        except Exception:
+            logger.exception("a reply could not be read; please report it")
+            waiting.fail(waiting.operation.lost("the reply could not be read", executed=None))
+            return
+        if waiting.future.done():
+            self._crew.undo(waiting.operation, result)
+        else:
+            waiting.future.set_result(result)
+
+    def _fail_all(self, batch: list[Waiting], error: Callable[[Operation[Any]], Exception]) -> None:
+        for waiting in batch:
+            waiting.fail(error(waiting.operation))
+
+    async def resume(self, token: SendToken) -> Any:
+        """Repeat the call that *token* is of, and return what the send would have."""
+        if not isinstance(token, CallToken) or token.issuer is not self:
+            raise InvalidValue("the token is not of a send by this client")
+        if asyncio.get_running_loop().time() >= token.expires_at:
+            raise InvalidValue("the token is too old: the server may have forgotten the send")
+        call = token.call
+        if call.outcome is None:
+            outcome: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            call.outcome = outcome
+            self._crew.spawn(self._resume, call, outcome)
+        try:
+            reply = await asyncio.shield(call.outcome)
+        except ReplyLost as error:
+            raise self._unknown(call, token.place, str(error), token) from None
+        waiting = call.batch[token.place]
+        if isinstance(reply, bytes):
+            raise waiting.operation.fail(reply.decode())
+        return call.result_of(waiting.operation, reply[token.place])
+
+
+def gave_up(error: Exception, deadline_s: float) -> str:
+    """Say that the server could not be reached, and for how long it was tried."""
+    return f"redis cannot be reached: {error} (gave up after {deadline_s:g} s)"

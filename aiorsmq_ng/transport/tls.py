@@ -1,0 +1,74 @@
+"""What goes wrong with certificates, as sentences. Trying again does not help against these."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..errors import Unavailable
+
+# OpenSSL's numbers for a certificate that is good, but for another name or address.
+_OTHER_HOST = (62, 64)
+# Reasons in OpenSSL's words. A connection that merely breaks off has others.
+_REFUSED_US = (
+    "CERTIFICATE",
+    "UNKNOWN_CA",
+    "ACCESS_DENIED",
+    "HANDSHAKE_FAILURE",
+    "PROTOCOL_VERSION",
+)
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+
+
+def check_files(settings: Mapping[str, Any]) -> None:
+    """Raise ``Unavailable`` if the files that a URL names for TLS cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        cafile, capath, cadata = (settings.get(f"ssl_ca_{x}") for x in ("certs", "path", "data"))
+        if cafile or capath or cadata:
+            context.load_verify_locations(cafile=cafile, capath=capath, cadata=cadata)
+        if certificate := settings.get("ssl_certfile"):
+            # Never ask at the terminal for the password of a key.
+            password = settings.get("ssl_password", "")
+            context.load_cert_chain(certificate, settings.get("ssl_keyfile"), password)
+        if "ssl_ciphers" in settings:
+            context.set_ciphers(settings["ssl_ciphers"])
+    except (OSError, ValueError, TypeError) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else "wrong format"
+        raise Unavailable(
+            f"a certificate or key that the url names for TLS cannot be used: {what}; "
+            "check ssl_ca_certs, ssl_certfile and ssl_keyfile"
+        ) from None
+
+
+def fault(error: BaseException) -> str | None:
+    """Return what is wrong if *error* came from a certificate or from the lack of TLS."""
+    for cause in chain(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            if cause.verify_code in _OTHER_HOST:
+                what, remedy = "is for another host", "use the name that stands in it"
+            else:
+                what, remedy = "is not trusted", "name its CA in the url by ssl_ca_certs"
+            said = cause.verify_message.rstrip(".")
+            return f"the server's certificate {what}: {said}; {remedy}"
+        if isinstance(cause, ssl.SSLError):
+            reason = cause.reason or ""
+            if reason in _NO_TLS:
+                return "the server does not speak TLS at this port; use the port where it does"
+            if "ALERT" in reason and any(word in reason for word in _REFUSED_US):
+                words = reason.lower().replace("_", " ")
+                return (
+                    f"the server refused the TLS connection ({words}); it may want a certificate "
+                    "by ssl_certfile and ssl_keyfile"
+                )
+    return None
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield *error* and what caused it."""
+    for _ in range(8):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__

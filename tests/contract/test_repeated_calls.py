@@ -1,0 +1,351 @@
+"""A call that reaches the server twice, in whatever order, has one effect and one answer."""
+
+import asyncio
+import os
+
+import pytest
+
+from aiorsmq_ng import InvalidValue, MessageTooLong, QueueNotFound, Sent
+from aiorsmq_ng.protocol import messages, queues, recovery
+from aiorsmq_ng.protocol.keys import Namespace
+from aiorsmq_ng.protocol.messages import Intake
+from aiorsmq_ng.transport.calls import Call
+from aiorsmq_ng.transport.lanes import Waiting
+from aiorsmq_ng.transport.tickets import Ticket
+
+from ..support.clock import pass_time, server_ms
+
+
+class Line:
+    """A series of calls, each of which can be sent to the server again at any time."""
+
+    def __init__(self, raw, name="series"):
+        self.raw = raw
+        self.name = name
+
+    async def call(self, number, *operations, again=False, recall=False):
+        """Send a call and return the result of every operation."""
+        loop = asyncio.get_running_loop()
+        batch = [Waiting(op, loop.create_future(), 0) for op in operations]
+        call = Call(batch, Ticket(self.name, number) if operations[0].memory else None)
+        call.in_doubt = again
+        reply = await self.raw.execute_command(
+            "EVAL", operations[0].script.source, *call.words(recall=recall)
+        )
+        if isinstance(reply, bytes):
+            raise operations[0].fail(reply.decode())
+        replies = reply if operations[0].merge else [reply]
+        if not replies:
+            return []
+        return [call.result_of(op, part) for op, part in zip(operations, replies, strict=True)]
+
+
+@pytest.fixture
+def line(raw):
+    return Line(raw)
+
+
+@pytest.fixture
+def keys(queue, ns):
+    return Namespace(ns).queue("jobs")
+
+
+def sending(keys, *bodies, dedup=None):
+    return messages.send(
+        keys, bodies, delay_ms=-1, entropy=os.urandom(22 * len(bodies)), channel="w", dedup=dedup
+    )
+
+
+def receiving(keys, count=1, vt_ms=-1, **limit):
+    return messages.receive(Intake(keys, **limit), count, vt_ms=vt_ms)
+
+
+async def test_send_repeated_stores_nothing_and_tells_the_first_ids(line, keys, queue):
+    parts = [sending(keys, b"a", b"b"), sending(keys, b"c")]
+    first = await line.call(1, *parts)
+
+    assert await line.call(1, *parts, again=True) == first
+    attributes = await queue.attributes()
+    assert (attributes.msgs, attributes.totalsent) == (3, 3)
+    assert [m.text for m in await queue.receive_many(5)] == ["a", "b", "c"]
+
+
+async def test_send_repeated_tells_again_who_was_refused(line, keys, queue):
+    parts = [sending(keys, b"x" * 70_000), sending(keys, b"a")]
+    for again in (False, True):
+        with pytest.raises(MessageTooLong):
+            await line.call(1, *parts, again=again)
+
+    assert [m.text for m in await queue.receive_many(5)] == ["a"]
+
+
+async def test_send_repeated_after_its_message_was_consumed_brings_nothing_back(line, keys, queue):
+    operation = sending(keys, b"a")
+    first = await line.call(1, operation)
+    await (await queue.receive()).ack()
+
+    assert await line.call(1, operation, again=True) == first
+    assert (await queue.attributes()).msgs == 0
+
+
+async def test_send_repeated_with_another_limit_by_now_tells_the_first_answer(line, keys, queue):
+    operation = sending(keys, b"x" * 2000)
+    first = await line.call(1, operation)
+    await queue.set_attributes(maxsize=1024)
+
+    assert await line.call(1, operation, again=True) == first
+
+
+async def test_attempt_that_arrives_after_later_calls_of_its_series_does_nothing(line, keys, queue):
+    late = sending(keys, b"late")
+    await line.call(1, late)
+    await line.call(2, receiving(keys))
+
+    assert await line.call(1, late) == []
+    assert (await queue.attributes()).totalsent == 1
+    assert await line.call(1, receiving(keys, count=5)) != []
+    assert (await queue.attributes()).totalrecv == 1
+
+
+async def test_series_do_not_know_each_other(raw, keys, queue):
+    operation = sending(keys, b"a")
+    await Line(raw, "one").call(1, operation)
+    await Line(raw, "two").call(1, operation)
+
+    assert (await queue.attributes()).totalsent == 2
+
+
+async def test_send_to_a_damaged_queue_is_not_remembered_as_done(line, keys, queue, raw):
+    operation = sending(keys, b"a")
+    await raw.set(keys.zset, "no zset")
+    with pytest.raises(Exception, match="WRONGTYPE"):
+        await line.call(1, operation)
+    await raw.delete(keys.zset)
+
+    await line.call(1, operation, again=True)
+    assert (await queue.receive()).text == "a"
+
+
+async def test_receive_repeated_tells_the_same_leases_and_takes_no_more(line, keys, queue, raw):
+    await queue.send_many(["a", "b", "c", "d"])
+    parts = [receiving(keys, 2), receiving(keys, 1)]
+    first = await line.call(1, *parts)
+    again = await line.call(1, *parts, again=True)
+
+    assert [r.messages for r in again] == [r.messages for r in first]
+    attributes = await queue.attributes()
+    assert (attributes.totalrecv, attributes.ready, attributes.leased) == (3, 1, 3)
+
+
+async def test_receive_repeated_renews_the_lease_that_ran_out_meanwhile(line, keys, queue, raw):
+    await queue.send("a")
+    operation = receiving(keys, vt_ms=30_000)
+    [first] = await line.call(1, operation)
+    await pass_time(raw, keys.zset, 60)
+
+    [again] = await line.call(1, operation, again=True)
+    assert again.messages == first.messages
+    assert await raw.zscore(keys.zset, first.messages[0].id) > await server_ms(raw) + 20_000
+
+
+async def test_receive_repeated_leaves_out_what_somebody_else_received_or_deleted(
+    line, keys, queue, raw
+):
+    await queue.send_many(["a", "b", "c"])
+    operation = receiving(keys, 3)
+    [first] = await line.call(1, operation)
+    await queue.change_visibility(first.messages[0].id, 0)
+    other = await queue.receive()
+    await queue.delete(first.messages[1].id)
+
+    [again] = await line.call(1, operation, again=True)
+    assert [m.id for m in again.messages] == [first.messages[2].id]
+    await other.ack()
+
+
+async def test_receive_recalled_before_it_ran_can_never_take_anything(line, keys, queue):
+    await queue.send("a")
+    operation = receiving(keys)
+
+    [recalled] = await line.call(1, operation, recall=True)
+    [late] = await line.call(1, operation)
+    assert recalled.messages == late.messages == []
+    assert (await queue.attributes()).totalrecv == 0
+
+
+async def test_receive_repeated_in_vain_cannot_be_overtaken_by_its_first_attempt(line, keys, queue):
+    operation = receiving(keys)
+    await line.call(1, operation, again=True)
+    await queue.send("a")
+
+    [late] = await line.call(1, operation)
+    assert late.messages == []
+
+
+async def test_receive_over_queues_repeated_tells_the_same_leases(line, keys, queue, rsmq, ns):
+    other = await rsmq.create_queue("other")
+    await queue.send("a")
+    await other.send_many(["b", "c"])
+    operation = messages.receive_first(
+        [Intake(keys), Intake(Namespace(ns).queue("other"))], 2, vt_ms=-1
+    )
+    [first] = await line.call(1, operation)
+
+    [again] = await line.call(1, operation, again=True)
+    assert [(m.keys.queue, m.body) for m in first.messages] == [("jobs", b"a"), ("other", b"b")]
+    assert again.messages == first.messages
+    [recalled] = await line.call(2, operation, recall=True)
+    assert recalled.messages == []
+    assert (await other.attributes()).totalrecv == 1
+
+
+async def test_poison_buried_by_a_receive_stays_buried_when_it_is_repeated(line, keys, queue, ns):
+    dead = Namespace(ns).queue("jobs-dead")
+    await queue.send_many(["poison", "b"])
+    await queue.receive(vt=0)
+    operation = receiving(keys, 2, max_receives=1, dead=dead, channel="w")
+    [first] = await line.call(1, operation)
+
+    [again] = await line.call(1, operation, again=True)
+    assert [m.body for m in again.messages] == [m.body for m in first.messages] == [b"b"]
+    assert (await queue.stats()).dead == 1
+
+
+async def test_recover_repeated_tells_the_same_leases(line, keys, queue):
+    await queue.send_many(["a", "b"])
+    await queue.receive_many(2)
+    operation = recovery.recover(Intake(keys), 1, idle_ms=0, vt_ms=-1)
+    [first] = await line.call(1, operation)
+    [again] = await line.call(1, operation, again=True)
+
+    assert again.received.messages == first.received.messages
+    assert (again.next_at, again.started_ms) == (first.next_at, first.started_ms)
+    assert (await queue.attributes()).totalrecv == 3
+
+
+async def test_create_and_delete_repeated_tell_the_first_answer(line, keys, queue, ns, rsmq):
+    fresh = Namespace(ns).queue("fresh")
+    create = queues.create(fresh, vt=1, delay=0, maxsize=1024)
+    assert await line.call(1, create) == [True]
+    assert await line.call(1, create, again=True) == [True]
+    assert await line.call(2, create) == [False]
+
+    delete = queues.delete(fresh)
+    await line.call(3, delete)
+    await line.call(3, delete, again=True)
+    with pytest.raises(QueueNotFound):
+        await line.call(4, delete)
+
+
+async def test_purge_repeated_tells_the_first_number(line, keys, queue):
+    await queue.send_many(["a", "b"])
+    first = await line.call(1, queues.purge(keys, 0))
+    await queue.send("new")
+
+    assert first[0][0] == 2
+    assert await line.call(1, queues.purge(keys, 0), again=True) == first
+    assert await line.call(2, queues.purge_all(keys)) == [1]
+    await queue.send("newer")
+    assert await line.call(2, queues.purge_all(keys), again=True) == [1]
+    assert (await queue.attributes()).msgs == 1
+
+
+async def test_redrive_repeated_moves_nothing_more(line, keys, queue, rsmq, ns):
+    dead = await rsmq.create_queue("jobs-dead")
+    await dead.send_many(["a", "b", "c"])
+    operation = messages.redrive(Namespace(ns).queue("jobs-dead"), keys, 2, ids=[], channel="w")
+    first = await line.call(1, operation)
+
+    assert len(first[0]) == 2
+    assert await line.call(1, operation, again=True) == first
+    assert (await dead.attributes()).msgs == 1
+
+
+async def test_dedup_key_allows_one_copy_also_after_it_was_consumed(queue):
+    first = await queue.send("a", dedup_key="order-1")
+    assert await queue.send("a", dedup_key="order-1") == first
+    await (await queue.receive()).ack()
+
+    assert await queue.send("a", dedup_key="order-1") == first
+    assert await queue.send("b", dedup_key="order-2") != first
+    attributes = await queue.attributes()
+    assert (attributes.msgs, attributes.totalsent) == (1, 2)
+
+
+async def test_dedup_key_holds_among_sends_that_share_a_call(queue):
+    ids = await asyncio.gather(
+        *(queue.send(f"{i}", dedup_key=f"key-{i % 3}") for i in range(30)), queue.send("free")
+    )
+
+    assert len(set(ids[:30])) == 3
+    assert sorted(m.text for m in await queue.receive_many(40)) == ["0", "1", "2", "free"]
+
+
+async def test_dedup_key_is_free_again_when_its_window_ends(queue, raw, ns):
+    await queue.send("a", dedup_key="order-1")
+    [marker] = await raw.keys(f"{ns}:jobs:ng:dedup:*")
+    assert 290_000 < await raw.pttl(marker) <= 300_000
+    assert b"order" not in marker
+    await raw.delete(marker)  # as its TTL does
+
+    await queue.send("a", dedup_key="order-1")
+    assert (await queue.attributes()).totalsent == 2
+
+
+async def test_dedup_key_of_a_message_that_was_refused_is_still_free(rsmq):
+    queue = await rsmq.create_queue("small", maxsize=1024)
+    with pytest.raises(MessageTooLong):
+        await queue.send("x" * 2000, dedup_key="order-1")
+
+    assert await queue.send("x", dedup_key="order-1")
+    assert (await queue.attributes()).msgs == 1
+
+
+async def test_dedup_keys_of_two_queues_do_not_meet(queue, rsmq):
+    other = await rsmq.create_queue("other")
+
+    assert await queue.send("a", dedup_key="k") != await other.send("a", dedup_key="k")
+
+
+async def test_send_with_a_dedup_key_repeated_tells_the_first_id(line, keys, queue):
+    dedup = messages.Dedup("d" * 32, 60_000)
+    parts = [sending(keys, b"a"), sending(keys, b"b", dedup=dedup), sending(keys, b"c")]
+    first = await line.call(1, *parts)
+
+    assert await line.call(1, *parts, again=True) == first
+    assert (await queue.attributes()).totalsent == 3
+
+
+@pytest.mark.parametrize("key", ["", 7, b"x"])
+async def test_dedup_key_that_is_no_text_is_refused(queue, key):
+    with pytest.raises(InvalidValue, match="dedup_key"):
+        await queue.send("a", dedup_key=key)
+
+
+async def test_marker_of_another_type_is_replaced(queue, raw, ns):
+    await queue.send("a", dedup_key="k")
+    [marker] = await raw.keys(f"{ns}:jobs:ng:dedup:*")
+    await raw.delete(marker)
+    await raw.hset(marker, "f", "v")
+
+    assert await queue.send("b", dedup_key="k") == await queue.send("c", dedup_key="k")
+
+
+async def test_id_is_a_text_that_knows_its_durability(queue):
+    id = await queue.send("a")
+
+    assert isinstance(id, Sent)
+    assert id.durability == "memory"
+    assert len(id) == 32
+    assert f"{id}" == id
+
+
+async def test_memories_are_small_and_expire(queue, raw, ns):
+    for _ in range(20):
+        await queue.send("x" * 1000)
+    await queue.receive_many(20)
+
+    memories = await raw.keys(f"{ns}:jobs:ng:call:*")
+    assert len(memories) == 1
+    assert 0 < await raw.pttl(memories[0]) <= 3_600_000
+    assert await raw.strlen(memories[0]) < 20 * 40

@@ -1,0 +1,143 @@
+"""How safe a message is: the level asked for, the level reached, and what is said below it."""
+
+import asyncio
+
+import pytest
+from redis.asyncio import Redis
+
+from aiorsmq_ng import RSMQ, DurabilityUnmet, InvalidValue, Options, Unavailable
+from aiorsmq_ng.durability import Durability
+from aiorsmq_ng.testing import Replication
+
+
+def options(durability, deadline=5.0):
+    return Options(durability=durability, deadline=deadline)
+
+
+@pytest.fixture
+async def pair():
+    """A primary with one replica: the primary's url, the replica, a client of the primary."""
+    async with Replication() as group, Redis.from_url(group.master.url) as admin:
+        yield group.master.url, group.replicas[0], admin
+
+
+async def test_replicated_send_tells_how_many_replicas_have_it(pair):
+    url, _, _ = pair
+    async with RSMQ(url, options=options("replicated:1")) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        ids = await asyncio.gather(*(queue.send(f"{i}") for i in range(20)))
+
+        assert {id.durability for id in ids} == {"replicated:1"}
+        assert {id.durability for id in await queue.send_many(["a", "b"])} == {"replicated:1"}
+
+
+async def test_send_below_its_level_says_so_and_names_what_is_stored(pair):
+    url, replica, _ = pair
+    async with RSMQ(url, options=options("replicated:1", 0.5)) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        replica.pause()
+        try:
+            with pytest.raises(DurabilityUnmet, match="only 'memory'") as caught:
+                await queue.send("a")
+        finally:
+            replica.resume()
+
+        assert caught.value.reached == "memory"
+        assert [m.id for m in await queue.peek()] == list(caught.value.ids)
+
+
+async def test_more_replicas_than_there_are_cannot_be_reached(pair):
+    url, _, _ = pair
+    async with RSMQ(url, options=options("replicated:2", 0.5)) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        with pytest.raises(DurabilityUnmet) as caught:
+            await queue.send("a")
+
+    assert (caught.value.wanted, caught.value.reached) == ("replicated:2", "replicated:1")
+
+
+async def test_confirmation_lost_with_its_connection_is_asked_for_again(pair):
+    url, replica, admin = pair
+    async with RSMQ(url, options=options("replicated:1")) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        replica.pause()
+        sending = asyncio.create_task(queue.send("a"))
+        try:
+            while not (blocked := [c for c in await admin.client_list() if "b" in c["flags"]]):
+                await asyncio.sleep(0.01)
+            await admin.client_kill_filter(_id=blocked[0]["id"])
+        finally:
+            replica.resume()
+
+        assert (await sending).durability == "replicated:1"
+        assert (await queue.attributes()).totalsent == 1
+
+
+async def test_fsynced_send_is_on_disk(private_server):
+    async with RSMQ(private_server.url, options=options("fsynced")) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+
+        assert (await queue.send("a")).durability == "fsynced"
+
+
+async def test_server_without_an_append_only_file_cannot_keep_what_is_fsynced(pair):
+    url, _, _ = pair
+    with pytest.raises(DurabilityUnmet, match="append-only file is off"):
+        await RSMQ(url, options=options("fsynced")).open()
+
+
+async def test_first_call_without_open_is_refused_alike(pair):
+    url, _, _ = pair
+    rsmq = RSMQ(url, options=options("fsynced"))
+    try:
+        with pytest.raises(DurabilityUnmet):
+            await rsmq.list_queues()
+    finally:
+        await rsmq.aclose()
+
+
+@pytest.mark.parametrize("text", ["disk", "replicated", "replicated:0", "replicated:x", "", 1])
+def test_level_that_does_not_exist_is_refused(text):
+    with pytest.raises(InvalidValue, match="durability"):
+        Options(durability=text)
+
+
+@pytest.mark.parametrize("text", ["memory", "replicated:2", "fsynced"])
+def test_level_is_read_and_written_alike(text):
+    assert str(Durability.parse(text)) == text
+
+
+POLICIES = {
+    "noeviction": True,
+    "volatile-lru": True,
+    "volatile-ttl": True,
+    "allkeys-lru": False,
+    "allkeys-lfu": False,
+    "allkeys-random": False,
+}
+
+
+@pytest.mark.parametrize(("policy", "welcome"), POLICIES.items())
+async def test_server_that_evicts_queues_is_refused(private_server, admin: Redis, policy, welcome):
+    await admin.config_set("maxmemory-policy", policy)
+    rsmq = RSMQ(private_server.url)
+    try:
+        if welcome:
+            await rsmq.open()
+        else:
+            with pytest.raises(Unavailable, match=policy) as caught:
+                await rsmq.open()
+            assert not caught.value.passing
+    finally:
+        await rsmq.aclose()
+
+    async with RSMQ(private_server.url, options=Options(allow_eviction=True)) as allowed:
+        await allowed.create_queue("jobs", exist_ok=True)
+
+
+async def test_user_who_may_not_ask_is_let_in(private_server, admin: Redis):
+    await admin.execute_command(
+        "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-info", "-config"
+    )
+    async with RSMQ(f"unix://app:pw@{private_server.socket}") as rsmq:
+        assert await rsmq.list_queues() == []

@@ -1,0 +1,123 @@
+"""The long forms: ``python -m tests.storms`` plays all storms and the soak, and writes a report."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from aiorsmq_ng.embedded import find_binary
+from aiorsmq_ng.testing import FaultProxy, PrivateServer
+
+from . import faults, report
+from .scene import Fault, Load, Scene
+from .soak import Soak
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def storms(server: PrivateServer, proxy: FaultProxy) -> dict[str, list[Fault]]:
+    """Return every storm by its name."""
+    kill, cut = faults.kill_connections(server.url), faults.cut(proxy)
+    cancel, flush = faults.cancel(), faults.flush_scripts(server.url)
+    pulses = ("half_open", "black_hole", "latency", "bandwidth", "split", "reset")
+    return {
+        "calm": [],
+        "kill": [kill],
+        "cut": [cut],
+        "cancel": [cancel],
+        "flush": [flush],
+        "kill+cut": [kill, cut],
+        "kill+cancel": [kill, cancel],
+        # Faults hit for less than half of the time.
+        "all together": [
+            faults.kill_connections(server.url, 0.25), faults.cut(proxy, 0.7), cancel, flush,
+        ],
+        **{name: [faults.pulses(proxy, name)] for name in pulses},
+        "pause": [faults.pause(server)],
+        "kill -9, AOF always": [faults.restart(server)],
+    }  # fmt: skip
+
+
+async def play(name: str, seconds: float) -> dict[str, Any]:
+    """Play one storm on a server of its own and return its figures."""
+    persistence = "always" if name.startswith("kill -9") else "none"
+    async with (
+        PrivateServer(persistence=persistence) as server,
+        FaultProxy(server.url) as proxy,
+        Scene(proxy.url, load=Load(deadline=20)) as scene,
+    ):
+        await scene.play(seconds, *storms(server, proxy)[name])
+        verdict = await scene.verdict()
+        for violation in verdict.violations:
+            print(f"  {violation}")
+        ends = scene.history.of("fault over", "drained")
+        return {
+            "storm": name, "s": seconds, "sends/s": scene.rate, "faults": scene.faults,
+            "acked": verdict.acked, "unknown": verdict.unknown,
+            "delivered": verdict.delivered, "again": verdict.redelivered,
+            "refused": verdict.refused, "lost": verdict.lost,
+            "second copies": verdict.copies, "overlaps": verdict.overlaps,
+            "drift": verdict.drift, "drained in s": ends[-1].at - ends[0].at,
+            "violations": [str(v) for v in verdict.violations], "timeline": timeline(scene),
+        }  # fmt: skip
+
+
+def timeline(scene: Scene, step: float = 0.5) -> dict[str, Any]:
+    """Return rates per step, and when faults happened, in seconds since the start."""
+    result: dict[str, Any] = {}
+    steps = int((scene.ended - scene.began) / step) + 1
+    for name, kind in (("sends", "acked"), ("receives", "received")):
+        counts = [0] * steps
+        for event in scene.history.of(kind):  # type: ignore[arg-type]
+            place = int((event.at - scene.began) / step)
+            if 0 <= place < steps:
+                counts[place] += 1
+        result[name] = ([n * step for n in range(steps)], [count / step for count in counts])
+    marks = sorted({round(at - scene.began, 1) for at, _ in scene.marks})
+    return {**result, "marks": marks}
+
+
+def machine() -> str:
+    """Say where this ran."""
+    program = find_binary()
+    return (
+        f"{os.cpu_count()} shared cores, Python {platform.python_version()}, "
+        f"{program.engine} {'.'.join(map(str, program.version))}"
+    )
+
+
+def main() -> None:
+    """Run what was asked for and write the report; 1 if a rule was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.storms", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="length of each storm")
+    parser.add_argument("--soak", type=float, default=30, help="minutes of the soak, 0 for none")
+    parser.add_argument("--only", action="append", help="play this storm only")
+    parser.add_argument("--out", type=Path, default=DOCS, help="folder of the report")
+    options = parser.parse_args()
+    kept = options.out / "fault-report.json"
+    figures: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    figures["machine"] = machine()
+    played = []
+    for name in options.only or storms(PrivateServer(), FaultProxy("redis://localhost")):
+        print(f"storm: {name}", flush=True)
+        played.append(asyncio.run(play(name, options.seconds)))
+        calm = next((p["sends/s"] for p in played if p["storm"] == "calm"), played[0]["sends/s"])
+        played[-1]["of calm"] = played[-1]["sends/s"] / calm
+        print("  " + " | ".join(report.row(played[-1])), flush=True)
+    figures["storms"] = played
+    report.write(options.out, figures)
+    if options.soak:
+        print(f"soak: {options.soak:g} minutes", flush=True)
+        figures["soak"] = asyncio.run(Soak(options.soak).run())
+        report.write(options.out, figures)
+    if any(storm["violations"] for storm in played):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
