@@ -1,40 +1,51 @@
-"""Redis message queues for asyncio, wire-compatible with RSMQ."""
+"""Redis message queues for asyncio, wire-compatible with RSMQ.
 
-from .client import RSMQ
-from .codec import Codec, Compressed
-from .consumer import Consumer
-from .delivery import Delivery
-from .errors import (
-    DurabilityUnmet,
-    InvalidValue,
-    LeaseLost,
-    MessageTooLong,
-    NoAttributeSupplied,
-    QueueCorrupt,
-    QueueExists,
-    QueueFull,
-    QueueNotFound,
-    RSMQError,
-    SendToken,
-    SendUnknown,
-    Unavailable,
-)
-from .models import (
-    ConsumerInfo,
-    DoctorReport,
-    Finding,
-    Message,
-    PendingMessage,
-    QueueAttributes,
-    QueueStats,
-    Sent,
-    ServerFacts,
-)
-from .options import Options
-from .queue import Queue
-from .reliable import ReliableQueue
-from .retry import Retry
-from .worker import Worker, WorkerHealth
+A public name is imported from its module when it is first asked for, so that a program which needs
+little of this package, such as ``rsmqctl --help``, does not wait for the rest.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .client import RSMQ
+    from .codec import Codec, Compressed
+    from .consumer import Consumer
+    from .delivery import Delivery
+    from .errors import (
+        DurabilityUnmet,
+        InvalidValue,
+        LeaseLost,
+        MessageTooLong,
+        NoAttributeSupplied,
+        QueueCorrupt,
+        QueueExists,
+        QueueFull,
+        QueueNotFound,
+        RSMQError,
+        SendToken,
+        SendUnknown,
+        Unavailable,
+    )
+    from .models import (
+        ConsumerInfo,
+        DoctorReport,
+        Finding,
+        Message,
+        PendingMessage,
+        QueueAttributes,
+        QueueStats,
+        ScannedMessage,
+        Sent,
+        ServerFacts,
+    )
+    from .options import Options
+    from .queue import Queue
+    from .reliable import ReliableQueue
+    from .retry import Retry
+    from .worker import Worker, WorkerHealth
 
 __version__ = "0.1.0"
 
@@ -65,6 +76,7 @@ __all__ = [
     "RSMQError",
     "ReliableQueue",
     "Retry",
+    "ScannedMessage",
     "SendToken",
     "SendUnknown",
     "Sent",
@@ -73,3 +85,40 @@ __all__ = [
     "Worker",
     "WorkerHealth",
 ]
+
+#: Module -> the public names that it defines.
+_HOMES = {
+    "client": ("RSMQ",),
+    "codec": ("Codec", "Compressed"),
+    "consumer": ("Consumer",),
+    "delivery": ("Delivery",),
+    "errors": (
+        "DurabilityUnmet", "InvalidValue", "LeaseLost", "MessageTooLong", "NoAttributeSupplied",
+        "QueueCorrupt", "QueueExists", "QueueFull", "QueueNotFound", "RSMQError", "SendToken",
+        "SendUnknown", "Unavailable",
+    ),
+    "models": (
+        "ConsumerInfo", "DoctorReport", "Finding", "Message", "PendingMessage", "QueueAttributes",
+        "QueueStats", "ScannedMessage", "Sent", "ServerFacts",
+    ),
+    "options": ("Options",),
+    "queue": ("Queue",),
+    "reliable": ("ReliableQueue",),
+    "retry": ("Retry",),
+    "worker": ("Worker", "WorkerHealth"),
+}  # fmt: skip
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+# Hidden from type checkers, to whom it would mean that every name exists.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: object = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

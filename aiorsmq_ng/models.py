@@ -86,6 +86,23 @@ class PendingMessage(Message):
         return self.rc
 
 
+class ScannedMessage(Message):
+    """A message as ``Queue.scan`` shows it, with its place in the order of the queue.
+
+    ``visible_at`` is when it becomes or became visible, in epoch milliseconds; ``state`` is
+    ``"ready"``, ``"delayed"`` or ``"leased"``, by the server's clock at the moment of the look.
+    """
+
+    __slots__ = ("state", "visible_at")
+
+    def __init__(
+        self, id: str, body: bytes, rc: int, fr: int, *, visible_at: float, now: float
+    ) -> None:
+        super().__init__(id, body, rc, fr)
+        self.visible_at = visible_at
+        self.state = "ready" if visible_at <= now else "leased" if rc else "delayed"
+
+
 @dataclass(frozen=True, slots=True)
 class QueueAttributes:
     """What is stored on a queue, and how many messages are in which state.

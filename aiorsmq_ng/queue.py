@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from . import entropy
 from .codec import Codec, to_body
@@ -11,7 +11,7 @@ from .consumer import Consumer
 from .delivery import Delivery, Named, Origin
 from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
 from .ids import SUFFIX_LENGTH
-from .models import Message, PendingMessage, QueueAttributes, QueueStats, Sent
+from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage, Sent
 from .protocol import inspection, limits, messages, queues, recovery
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
@@ -199,6 +199,28 @@ class Queue:
             missing = -start - len(tail)
             return tail[: max(0, count - missing)]
         return await self._pending_pages(start, count)
+
+    async def scan(
+        self, start: int = 0, *, after: ScannedMessage | None = None, page: int = 1000
+    ) -> AsyncIterator[ScannedMessage]:
+        """Walk over the messages of every state, in the order in which they become visible.
+
+        Nothing is leased or changed. A negative *start* begins so many before the last ready
+        message; *after* goes on behind a message seen before, which need not be there any more.
+        *page* is how many one round trip reads, or fewer of 1 MiB together. A message that keeps
+        its visible-at meanwhile is seen exactly once, whatever happens to others. One that is
+        received, released or hidden anew may be seen twice, or, if it moved from behind the walk
+        to before it, not at all.
+        """
+        limits.check_count(page)
+        place: inspection.Place | None = (limits.check_start(start),)
+        if after is not None:
+            place = (repr(after.visible_at), after.id)
+        while place is not None:
+            found = await self.origin.transport.run(inspection.scan(self._keys, page, at=place))
+            for message in found.messages:
+                yield message
+            place = found.next
 
     async def recover(
         self, count: int, idle: Seconds, *, vt: Seconds | None = None

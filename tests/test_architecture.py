@@ -68,6 +68,7 @@ def test_missing_extra_is_said_with_the_line_to_type():
 
 
 def test_all_is_the_public_surface():
+    assert all(hasattr(aiorsmq_ng, name) for name in aiorsmq_ng.__all__)
     defined = {
         name
         for name, value in vars(aiorsmq_ng).items()
@@ -76,6 +77,25 @@ def test_all_is_the_public_surface():
 
     assert sorted(aiorsmq_ng.__all__) == sorted(set(aiorsmq_ng.__all__))
     assert defined == set(aiorsmq_ng.__all__)
+
+
+def test_a_public_name_is_imported_when_it_is_first_asked_for():
+    result = python(
+        """
+        import sys
+        import aiorsmq_ng
+        assert set(aiorsmq_ng.__all__) <= set(dir(aiorsmq_ng))
+        assert not [n for n in sys.modules if n.startswith("aiorsmq_ng.")]
+        from aiorsmq_ng import *
+        assert RSMQ is aiorsmq_ng.RSMQ is sys.modules["aiorsmq_ng.client"].RSMQ
+        try:
+            aiorsmq_ng.nonsense
+        except AttributeError as error:
+            print(error)
+        """
+    )
+
+    assert result.stdout == "module 'aiorsmq_ng' has no attribute 'nonsense'\n", result.stderr
 
 
 def test_public_names_of_the_contract_are_there():
@@ -88,7 +108,7 @@ def test_public_names_of_the_contract_are_there():
         aiorsmq_ng.Queue: (
             "send send_many receive receive_many pop pop_many delete delete_many "
             "change_visibility attributes set_attributes peek pending recover purge redrive "
-            "stats consume __aiter__"
+            "stats scan consume __aiter__"
         ),
         aiorsmq_ng.Message: "text json sent",
         aiorsmq_ng.Worker: "handler batch_handler middleware run stop pause resume health",

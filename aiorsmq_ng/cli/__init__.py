@@ -12,7 +12,7 @@ _MISSING = 'rsmqctl needs the extra "cli": pip install "aiorsmq-ng[cli]"'
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line *args* (by default the process's own) and return its exit status."""
     try:
-        from .app import run  # noqa: PLC0415 - needs click, which the extra brings
+        from .app import run  # needs click, which the extra brings
 
         return run(args)
     except ModuleNotFoundError as error:

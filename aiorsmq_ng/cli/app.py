@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from collections.abc import Sequence
 
@@ -10,22 +9,27 @@ import click
 
 import aiorsmq_ng
 
-from .doctor import doctor
-from .messages import message
-from .output import complain, emit, without_secrets
-from .queues import queue
-from .session import (
-    DEFAULT_URL,
-    Settings,
-    current_settings,
-    examples,
-    finish,
-    global_options,
-    program,
-)
-from .workers import worker
+from .groups import LazyGroup
+from .output import complain
+from .session import Settings, examples, global_options, program
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 4, 130
+
+#: Command -> ``module:function`` in this package, in the order of the help. A module is imported
+#: when its command is asked for, and imports nothing big itself until the command runs.
+COMMANDS = {
+    "queue": "queues:queue",
+    "message": "messages:message",
+    "dlq": "deadletters:dlq",
+    "worker": "workers:worker",
+    "doctor": "doctor:doctor",
+    "top": "top:top",
+    "bench": "bench:bench",
+    "ping": "basics:ping",
+    "demo": "basics:demo",
+    "server": "servers:server",
+    "completion": "completion:completion",
+}
 
 #: Exit status for every ``code`` of the library's errors.
 EXIT_STATUS = {
@@ -48,6 +52,8 @@ EXIT_STATUS = {
 
 
 @click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples(
         "$ rsmqctl demo",
@@ -64,58 +70,9 @@ EXIT_STATUS = {
 def cli() -> None:
     """Look after Redis message queues (RSMQ) from the command line.
 
-    Results are JSON on stdout, everything else goes to stderr. The options below may stand
-    before or after the command.
+    Results go to stdout, as JSON unless -o says otherwise; everything else goes to stderr. The
+    options below may stand before or after the command.
     """
-
-
-cli.add_command(queue)
-cli.add_command(message)
-cli.add_command(worker)
-cli.add_command(doctor)
-
-
-@cli.command(
-    epilog=examples(
-        "$ rsmqctl ping", '{"url": "redis://localhost:6379", "connect_ms": 2.1, "ping_ms": 0.2}'
-    )
-)
-@global_options()
-def ping() -> None:
-    """Ask the server for an answer and print how long it took."""
-    settings = current_settings()
-
-    async def measure() -> tuple[float, float]:
-        started = time.perf_counter()
-        async with settings.client() as rsmq:
-            connected = time.perf_counter()
-            await rsmq.open()
-            return connected - started, time.perf_counter() - connected
-
-    connect_s, ping_s = finish(measure)
-    emit(
-        {
-            "url": without_secrets(settings.redis_url or DEFAULT_URL),
-            "connect_ms": round(connect_s * 1000, 3),
-            "ping_ms": round(ping_s * 1000, 3),
-        }
-    )
-
-
-@cli.command(
-    epilog=examples("$ rsmqctl demo", "$ NO_COLOR=1 rsmqctl -r redis://localhost:6379 demo")
-)
-@global_options()
-def demo() -> None:
-    """See what a message queue does, in about four seconds.
-
-    Without a URL it starts a server of its own (embedded://, needs no Redis). It works in the
-    namespace "demo", on a queue that it creates and deletes.
-    """
-    from .demo import play  # noqa: PLC0415 - needs rich, which costs other commands 0.1 s
-
-    settings = current_settings()
-    finish(lambda: play(settings))
 
 
 def run(args: Sequence[str] | None = None) -> int:

@@ -7,13 +7,13 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import click
 
 import aiorsmq_ng
 
-from .output import emit, printable
+from .output import emit, printable, show_rows
 from .session import current_settings, examples, global_options, program, run, seconds
 
 #: Something is left to do.
@@ -39,20 +39,14 @@ _WIDEST = 100
     metavar="SECONDS",
     help="Take messages hidden for longer than this for stuck; --fix makes them visible.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["json", "table"]),
-    help="Default: a table on a terminal, else JSON.",
-)
 @global_options()
-def doctor(
-    queues: tuple[str, ...], fix: bool, yes: bool, horizon: float | None, output: str | None
-) -> None:
-    """Look for damage in queues, and for dangers in the server's settings.
+def doctor(queues: tuple[str, ...], fix: bool, yes: bool, horizon: float | None) -> None:
+    """Look for damage in queues, and repair it.
 
-    Looks at all queues, or at those named. Queues may be in use meanwhile, also with --fix; no
-    message is lost or doubled by it. Settings are never changed.
+    All queues, or those named, and dangers in the server's settings. Queues may be in use
+    meanwhile, also with --fix; no message is lost or doubled by it. Settings are never changed.
+    Without -o the report is a text on a terminal and JSON elsewhere; ndjson and csv have the
+    findings only.
     """
     if fix and not yes:
         _ask(queues)
@@ -61,12 +55,19 @@ def doctor(
         report = run(lambda rsmq: rsmq.doctor(*queues, fix=fix, horizon=horizon, progress=progress))
     finally:
         progress.clear()
-    if output == "json" or (output is None and not sys.stdout.isatty()):
+    _show(report, current_settings().output)
+    if not report.healthy:
+        click.get_current_context().exit(LEFT)
+
+
+def _show(report: aiorsmq_ng.DoctorReport, output: str | None) -> None:
+    if output in ("ndjson", "csv"):
+        columns = [field.name for field in fields(aiorsmq_ng.Finding)]
+        show_rows((asdict(finding) for finding in report.findings), columns)
+    elif output == "json" or (output is None and not sys.stdout.isatty()):
         emit({"healthy": report.healthy, **asdict(report)})
     else:
         click.echo("\n".join(map(printable, _table(report))))
-    if not report.healthy:
-        click.get_current_context().exit(LEFT)
 
 
 def _ask(queues: tuple[str, ...]) -> None:

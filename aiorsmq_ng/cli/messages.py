@@ -4,40 +4,50 @@ from __future__ import annotations
 
 import click
 
-from aiorsmq_ng import Message
+import aiorsmq_ng
 
-from .output import complain, emit, message_record, printable
-from .queues import name_option
+from .groups import LazyGroup
+from .options import fail_empty_option, id_option, name_option, nothing, to_option
+from .output import message_record, printable, show_record
 from .session import current_settings, examples, global_options, program, run, seconds
-
-#: Exit status for an empty queue, for scripts that ask for it.
-NOTHING_THERE = 3
-
-id_option = click.option("-i", "--id", required=True, help="The message's id.")
-fail_empty_option = click.option(
-    "--fail-empty", is_flag=True, help=f"Exit with {NOTHING_THERE} if no message is ready."
-)
 
 
 @click.group(
+    cls=LazyGroup,
+    table={
+        **{
+            verb: f"messages:{verb}"
+            for verb in ("send", "receive", "pop", "delete", "visibility", "move")
+        },
+        **{verb: f"looking:{verb}" for verb in ("peek", "pending", "tail")},
+        "export": "transfer:export_messages",
+        "import": "transfer:import_messages",
+    },
     epilog=examples(
         '$ rsmqctl message send -n jobs -m "Hello, World"',
         "$ rsmqctl message receive -n jobs",
         "$ rsmqctl message delete -n jobs -i g73zkl38qzSBNq2NcnVVlCldqwqFXRJd",
-    )
+    ),
 )
 @global_options()
 def message() -> None:
-    """Send, receive, pop, hide and delete messages."""
+    """Send, receive, look at, move and delete messages."""
 
 
-@message.command(
+@click.command(
     epilog=examples(
-        '$ rsmqctl message send -n jobs -m "Hello, World"', "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
+        '$ rsmqctl message send -n jobs -m "Hello, World"', "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd",
+        "$ jq -c '.items[]' orders.json | rsmqctl message send -n jobs --file - >ids",
     )
-)
+)  # fmt: skip
 @name_option
-@click.option("-m", "--message", "body", metavar="TEXT", required=True, help="What to send.")
+@click.option("-m", "--message", "body", metavar="TEXT", help="What to send.")
+@click.option(
+    "-f",
+    "--file",
+    metavar="FILE",
+    help="Send every line of FILE (- for stdin) as a message of its own, as it is.",
+)
 @click.option(
     "-d",
     "--delay",
@@ -45,14 +55,26 @@ def message() -> None:
     help="How long it waits before it can be received; not given: the queue's own delay.",
 )
 @global_options()
-def send(name: str, body: str, delay: float | None) -> None:
-    """Send a message and print its id."""
+def send(name: str, body: str | None, file: str | None, delay: float | None) -> None:
+    """Send a message and print its id.
+
+    With --file one for every line that is not empty, in order, with an id per line on stdout and,
+    if only stderr is a terminal, a progress bar there. The body is the line without its end: one
+    JSON document per line (NDJSON) becomes one JSON message each.
+    """
+    if (body is None) == (file is None):
+        raise click.UsageError("give either '-m' / '--message' or '-f' / '--file'")
+    if file is not None:
+        from .transfer import send_file
+
+        send_file(name, file, delay)
+        return
     # Arguments that are not text reach Python as surrogates; this gives their bytes back.
-    raw = body.encode(errors="surrogateescape")
+    raw = str(body).encode(errors="surrogateescape")
     click.echo(run(lambda rsmq: rsmq.send_message(name, raw, delay=delay)))
 
 
-@message.command(
+@click.command(
     epilog=examples(
         "$ rsmqctl message receive -n jobs",
         '{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World",',
@@ -81,7 +103,7 @@ def receive(name: str, vt: float | None, fail_empty: bool) -> None:
     _show(run(lambda rsmq: rsmq.receive_message(name, vt=vt)), name, fail_empty)
 
 
-@message.command(
+@click.command(
     epilog=examples(
         "$ rsmqctl message pop -n jobs",
         '{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World",',
@@ -100,7 +122,7 @@ def pop(name: str, fail_empty: bool) -> None:
     _show(run(lambda rsmq: rsmq.pop_message(name)), name, fail_empty)
 
 
-@message.command(
+@click.command(
     epilog=examples("$ rsmqctl message delete -n jobs -i g73zkl38qzSBNq2NcnVVlCldqwqFXRJd")
 )
 @name_option
@@ -112,7 +134,7 @@ def delete(name: str, id: str) -> None:
         raise _absent(name, id)
 
 
-@message.command(
+@click.command(
     epilog=examples(
         "$ rsmqctl message visibility -n q -i g7aoitedg36TbsB8eP2yPY8XgaLwfKN3 -t 600",
         "Message ID: g7aoitedg36TbsB8eP2yPY8XgaLwfKN3 visibility timeout set to 600s",
@@ -132,13 +154,44 @@ def visibility(name: str, id: str, vt: float) -> None:
     click.echo(printable(f"Message ID: {id} visibility timeout set to {vt}s"))
 
 
-def _show(found: Message | None, name: str, fail_empty: bool) -> None:
+@click.command(
+    epilog=examples(
+        "$ rsmqctl message move -n jobs -i g73zkl38qzSBNq2NcnVVlCldqwqFXRJd --to slow",
+        '{"moved": 1}',
+    )
+)
+@name_option
+@click.option("-i", "--id", "ids", required=True, multiple=True, help="A message's id; repeatable.")
+@to_option
+@global_options()
+def move(name: str, ids: tuple[str, ...], target: str) -> None:
+    """Move ready messages to another queue, by id.
+
+    They start anew there, with no receives. Leased and delayed ones are not moved: exit status 1
+    if any was not found ready. It looks for them from the head of the queue on.
+    """
+    wanted = set(ids)
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        return await rsmq.queue(target).redrive(
+            name, count=len(wanted), where=lambda message: message.id in wanted
+        )
+
+    moved = run(work)
+    show_record({"moved": moved})
+    if moved < len(wanted):
+        look = f"{program(current_settings().namespace)} message pending -n {name}"
+        raise click.ClickException(
+            f"{len(wanted) - moved} of {len(wanted)} messages are not ready in queue {name!r}; "
+            f"look for leased ones with: {look}"
+        )
+
+
+def _show(found: aiorsmq_ng.Message | None, name: str, fail_empty: bool) -> None:
     if found is not None:
-        emit(message_record(found))
-        return
-    complain(f"no message is ready in queue {name!r}")
-    if fail_empty:
-        click.get_current_context().exit(NOTHING_THERE)
+        show_record(message_record(found))
+    else:
+        nothing(f"no message is ready in queue {name!r}", fail=fail_empty)
 
 
 def _absent(name: str, id: str) -> click.ClickException:

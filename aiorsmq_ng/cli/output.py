@@ -1,14 +1,28 @@
-"""What users see: JSON on stdout, sentences on stderr, never a raw control character."""
+"""What users see: records on stdout, sentences on stderr, never a raw control character."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
 
-from aiorsmq_ng import Message, QueueAttributes
+import aiorsmq_ng
+
+from .session import current_settings
+
+Record = dict[str, Any]
+
+#: A cell that begins so may be taken for a formula by a spreadsheet.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: Columns that a cell of a table may have; the whole value is in the other formats.
+_CELL = 60
 
 
 def emit(value: object) -> None:
@@ -19,6 +33,91 @@ def emit(value: object) -> None:
 def complain(sentence: str) -> None:
     """Print a sentence on stderr."""
     click.echo(printable(f"rsmqctl: {sentence}"), err=True)
+
+
+def show_record(record: Record) -> None:
+    """Print one record in the format that was asked for; by default as a JSON object."""
+    match current_settings().output:
+        case "table":
+            width = max(map(len, record))
+            for name, value in record.items():
+                click.echo(f"{name:<{width}}  {printable(_text(value))}".rstrip())
+        case "csv":
+            Rows(record).csv([record])
+        case _:
+            emit(record)
+
+
+def show_rows(rows: Iterable[Record], columns: Sequence[str]) -> None:
+    """Print records in the format that was asked for; by default as a JSON list."""
+    shown = Rows(columns)
+    match current_settings().output:
+        case "table":
+            shown.table(list(rows))
+        case "csv":
+            shown.csv(rows)
+        case "ndjson":
+            for row in rows:
+                emit(row)
+        case _:
+            emit(list(rows))
+
+
+class Rows:
+    """Prints records by columns."""
+
+    def __init__(self, columns: Iterable[str]) -> None:
+        self.columns = list(columns)
+
+    def table(self, rows: Sequence[Record], *, header: bool = True) -> None:
+        """Print aligned columns; numbers stand on the right."""
+        cells = [[printable(_text(row.get(c)))[:_CELL] for c in self.columns] for row in rows]
+        numeric = [
+            bool(rows) and all(isinstance(row.get(c), int | float | None) for row in rows)
+            for c in self.columns
+        ]
+        if header:
+            cells.insert(0, [c.upper() for c in self.columns])
+        widths = [max((_width(row[i]) for row in cells), default=0) for i in range(len(numeric))]
+        for row in cells:
+            padded = (
+                " " * (width - _width(cell)) + cell
+                if right
+                else cell + " " * (width - _width(cell))
+                for cell, width, right in zip(row, widths, numeric, strict=True)
+            )
+            click.echo("  ".join(padded).rstrip())
+
+    def csv(self, rows: Iterable[Record], *, header: bool = True) -> None:
+        """Print comma-separated values; text that looks like a formula gets a quote before it."""
+        if header:
+            _csv_line(self.columns)
+        for row in rows:
+            _csv_line([_csv_cell(row.get(column)) for column in self.columns])
+
+
+def _csv_line(cells: Sequence[Any]) -> None:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(cells)
+    text = line.getvalue()
+    click.echo(printable(text) if sys.stdout.isatty() else text)
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    text = _text(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _width(text: str) -> int:
+    return len(text) + sum(unicodedata.east_asian_width(c) in "WF" for c in text)
 
 
 def as_json(value: object) -> str:
@@ -37,7 +136,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
-def message_record(message: Message) -> dict[str, object]:
+def message_record(message: aiorsmq_ng.Message) -> Record:
     r"""Return a message as it is printed; bytes that are not UTF-8 appear as ``\xff``."""
     return {
         "id": message.id,
@@ -47,7 +146,7 @@ def message_record(message: Message) -> dict[str, object]:
     }
 
 
-def attributes_record(attributes: QueueAttributes) -> dict[str, object]:
+def attributes_record(attributes: aiorsmq_ng.QueueAttributes) -> Record:
     """Return a queue as it is printed: RSMQ's nine attributes, then the three states."""
     names = (
         "vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified",

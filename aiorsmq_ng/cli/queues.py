@@ -4,27 +4,60 @@ from __future__ import annotations
 
 import click
 
-from .output import attributes_record, complain, emit
-from .session import examples, global_options, run, seconds
+import aiorsmq_ng
 
-name_option = click.option("-n", "--name", required=True, help="The queue.")
+from .groups import LazyGroup
+from .options import (
+    complete_queue,
+    confirm,
+    name_option,
+    rate_option,
+    to_option,
+    yes_option,
+)
+from .output import Record, attributes_record, complain, emit, show_record, show_rows
+from .session import current_settings, examples, global_options, run, seconds
+
+STATS_COLUMNS = (
+    "queue", "ready", "leased", "delayed", "dead", "oldest_age", "totalsent", "totalrecv",
+    "consumers",
+)  # fmt: skip
 
 
-@click.group(epilog=examples("$ rsmqctl queue create -n jobs", "$ rsmqctl queue list"))
+@click.group(
+    cls=LazyGroup,
+    table={
+        name: f"queues:{function}"
+        for name, function in {
+            "list": "list_queues", "create": "create", "describe": "describe",
+            "delete": "delete", "set": "set_attributes", "purge": "purge", "stats": "stats",
+            "move": "move",
+        }.items()
+    },
+    epilog=examples("$ rsmqctl queue create -n jobs", "$ rsmqctl queue list"),
+)  # fmt: skip
 @global_options()
 def queue() -> None:
-    """List, create, describe and delete queues."""
+    """List, create, describe, change, empty and delete queues."""
 
 
-@queue.command("list", epilog=examples("$ rsmqctl queue list", '["emails", "jobs"]'))
+@click.command("list", epilog=examples("$ rsmqctl queue list", '["emails", "jobs"]'))
 @global_options()
 def list_queues() -> None:
     """Print the names of all queues as a JSON list, sorted."""
-    emit(run(lambda rsmq: rsmq.list_queues()))
+    names = run(lambda rsmq: rsmq.list_queues())
+    match current_settings().output:
+        case "table" | "csv":
+            show_rows(({"queue": name} for name in names), ["queue"])
+        case "ndjson":
+            for name in names:
+                emit(name)
+        case _:
+            emit(names)
 
 
-@queue.command(
-    epilog=examples("$ rsmqctl queue create -n jobs", "$ rsmqctl queue create -n emails -t 60 -d 5")
+@click.command(
+    epilog=examples("$ rsmqctl queue create -n jobs", "$ rsmqctl queue create -n slow -t 60 -d 5")
 )
 @name_option
 @click.option(
@@ -54,11 +87,14 @@ def list_queues() -> None:
 )
 @global_options()
 def create(name: str, vt: float, delay: float, maxsize: int) -> None:
-    """Create a queue. Prints nothing."""
+    """Create a queue. Prints nothing.
+
+    The defaults are RSMQ's own. (An older tool of this name stored a maxsize of 65535.)
+    """
     run(lambda rsmq: rsmq.create_queue(name, vt=vt, delay=delay, maxsize=maxsize))
 
 
-@queue.command(
+@click.command(
     epilog=examples(
         "$ rsmqctl queue describe -n jobs",
         '{"vt": 30, "delay": 0, "maxsize": 65536, "totalrecv": 2, "totalsent": 3,',
@@ -75,15 +111,121 @@ def describe(name: str) -> None:
     (received and hidden); oldest_age is for how many seconds the first one has been ready, or
     null.
     """
-    attributes = run(lambda rsmq: rsmq.get_queue_attributes(name))
-    emit(attributes_record(attributes))
-    if not attributes.exact:
-        complain("so many messages are hidden that 'leased' is an upper bound, 'delayed' a lower")
+    _show_attributes(run(lambda rsmq: rsmq.get_queue_attributes(name)))
 
 
-@queue.command(epilog=examples("$ rsmqctl queue delete -n jobs"))
+@click.command(epilog=examples("$ rsmqctl queue delete -n jobs"))
 @name_option
 @global_options()
 def delete(name: str) -> None:
     """Delete a queue with all its messages, at once. Prints nothing."""
     run(lambda rsmq: rsmq.delete_queue(name))
+
+
+@click.command("set", epilog=examples("$ rsmqctl queue set -n jobs -t 120"))
+@name_option
+@click.option("-t", "--vt", type=seconds, help="Visibility timeout, whole seconds.")
+@click.option("-d", "--delay", type=seconds, help="Delay of new messages, whole seconds.")
+@click.option(
+    "-m", "--maxsize", type=int, metavar="BYTES", help="Largest message: 1024 to 65536, or -1."
+)
+@global_options()
+def set_attributes(name: str, vt: float | None, delay: float | None, maxsize: int | None) -> None:
+    """Change a queue's attributes and print it as describe does.
+
+    What is not given stays. Messages that are in the queue keep their times.
+    """
+    _show_attributes(
+        run(lambda rsmq: rsmq.queue(name).set_attributes(vt=vt, delay=delay, maxsize=maxsize))
+    )
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl queue purge -n jobs", "$ rsmqctl queue purge -n jobs --yes", '{"purged": 120}'
+    )
+)
+@name_option
+@click.option("--leased", is_flag=True, help="Remove also what consumers work on right now.")
+@yes_option
+@global_options()
+def purge(name: str, leased: bool, yes: bool) -> None:
+    """Remove ready and delayed messages, after a question.
+
+    The queue itself and its attributes stay. Messages cannot be brought back; see message export.
+    """
+    confirm(f"Remove all messages from queue {name!r}?", yes=yes)
+    show_record({"purged": run(lambda rsmq: rsmq.queue(name).purge(leased=leased))})
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl queue stats -o table",
+        "QUEUE   READY  LEASED  DELAYED  DEAD  OLDEST_AGE  TOTALSENT  TOTALRECV  ...",
+        "emails      0       2        0     0                     51         51  ...",
+        "jobs      120      48        6     3        12.4       9120       9044  ...",
+    )
+)
+@click.option("-n", "--name", help="The queue; not given: all.", shell_complete=complete_queue)
+@global_options()
+def stats(name: str | None) -> None:
+    """Print what is in one queue or in all.
+
+    dead counts the messages in <queue>-dead, consumers the clients of this library that were
+    heard of in the last half minute. For a live view see top.
+    """
+
+    async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
+        from .sampling import all_stats
+
+        found = await all_stats(rsmq, [name] if name is not None else None)
+        return [stats_record(queue, stats) for queue, stats in found.items()]
+
+    rows = run(collect)
+    if name is None:
+        show_rows(rows, STATS_COLUMNS)
+    else:
+        show_record(rows[0])
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl queue move -n jobs --to jobs-v2", '{"moved": 120}',
+        "$ rsmqctl queue move -n jobs --to jobs-v2 -c 1000 --rate 100/s",
+    )
+)  # fmt: skip
+@name_option
+@to_option
+@click.option("-c", "--count", type=int, metavar="N", help="How many at most; not given: all.")
+@rate_option
+@global_options()
+def move(name: str, target: str, count: int | None, rate: float | None) -> None:
+    """Move the ready messages of a queue to another one.
+
+    They start anew there, with no receives. Delayed and leased ones stay, and so do those that
+    arrive while it runs. Interrupted at any point, every message is in exactly one of the queues.
+    """
+    moved = run(lambda rsmq: rsmq.queue(target).redrive(name, count=count, rate=rate))
+    show_record({"moved": moved})
+
+
+def stats_record(name: str, stats: aiorsmq_ng.QueueStats) -> Record:
+    """Return the stats of a queue as they are printed."""
+    found = stats.attributes
+    return {
+        "queue": name,
+        "ready": found.ready,
+        "leased": found.leased,
+        "delayed": found.delayed,
+        "dead": stats.dead,
+        "oldest_age": found.oldest_age,
+        "totalsent": found.totalsent,
+        "totalrecv": found.totalrecv,
+        "consumers": sum(consumer.consumers for consumer in stats.consumers),
+    }
+
+
+def _show_attributes(attributes: aiorsmq_ng.QueueAttributes) -> None:
+    show_record(attributes_record(attributes))
+    if not attributes.exact:
+        complain("so many messages are hidden that 'leased' is an upper bound, 'delayed' a lower")

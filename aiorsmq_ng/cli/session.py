@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
+import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-import anyio
 import click
 
 import aiorsmq_ng
@@ -19,6 +21,7 @@ Callback = TypeVar("Callback", bound=Callable[..., Any])
 
 #: What the library takes when it is told nothing.
 DEFAULT_URL, DEFAULT_NAMESPACE = "redis://localhost:6379", "rsmq"
+FORMATS = ("json", "ndjson", "table", "csv")
 #: Somebody waits at the terminal: rather an early answer than the last chance.
 _DEADLINE_S, _CONNECT_S = 5.0, 2.0
 
@@ -30,6 +33,10 @@ class Settings:
     redis_url: str | None = None
     namespace: str | None = None
     verbose: bool = False
+    #: One of ``FORMATS``; none: what suits the command.
+    output: str | None = None
+    password_file: str | None = field(default=None, repr=False)
+    password_prompt: bool = False
     insecure_tls: bool = False
     plain_password: bool = False
 
@@ -39,7 +46,7 @@ class Settings:
         """Return a client, not open yet; the arguments stand in for options not given."""
         namespaces = (namespace if self.namespace is None else self.namespace).split(",")
         return aiorsmq_ng.RSMQ(
-            _checked(url if self.redis_url is None else self.redis_url),
+            self.full_url(url),
             ns=namespaces,
             options=aiorsmq_ng.Options(
                 deadline=_DEADLINE_S,
@@ -48,6 +55,18 @@ class Settings:
                 plain_password=self.plain_password,
             ),
         )
+
+    def full_url(self, default: str = DEFAULT_URL) -> str:
+        """Return the URL with its password, wherever that comes from."""
+        url = _checked(default if self.redis_url is None else self.redis_url)
+        if self.password_prompt:
+            if not sys.stdin.isatty():
+                raise click.UsageError("--password-prompt needs a terminal to ask on")
+            return with_password(url, click.prompt("Password", hide_input=True, err=True))
+        if self.password_file is not None:
+            return with_password(url, _read_password(self.password_file))
+        password = os.environ.get("RSMQ_PASSWORD")
+        return with_password(url, password) if password and not _has_password(url) else url
 
 
 def seconds(value: str | float) -> int | float:
@@ -73,6 +92,9 @@ def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
         common: dict[str, Any] = {"callback": _keep, "expose_value": False, "hidden": hidden}
         for option in (
             click.option("-v", "--verbose", is_flag=True, help=_VERBOSE_HELP, **common),
+            click.option("-o", "--output", type=click.Choice(FORMATS), help=_OUTPUT_HELP, **common),
+            click.option("--password-prompt", is_flag=True, help=_PROMPT_HELP, **common),
+            click.option("--password-file", metavar="FILE", help=_FILE_HELP, **common),
             click.option("--insecure-tls", is_flag=True, help=_INSECURE_HELP, **common),
             click.option("--plain-password", is_flag=True, help=_PLAIN_HELP, **common),
             click.option("--ns", "namespace", metavar="NAME", help=_NAMESPACE_HELP, **common),
@@ -90,7 +112,16 @@ _URL_HELP = (
     "The server: redis://, unix://, redis+sentinel://, redis+cluster://, with TLS rediss://, "
     "rediss+sentinel://, rediss+cluster://, or "
     f"embedded:// for one of your own. From RSMQ_URL, then REDIS_URL; else {DEFAULT_URL}. "
-    "A password is safer there than here, where other users can see it."
+    "Keep passwords out of it, other users can see command lines."
+)
+_FILE_HELP = (
+    "Take the server's password from the first line of FILE. Without it, a URL that has none gets "
+    "the one in RSMQ_PASSWORD."
+)
+_PROMPT_HELP = "Ask for the server's password on the terminal."
+_OUTPUT_HELP = (
+    "How records are printed: json, ndjson (one object per line), table, or csv (text that a "
+    "spreadsheet would take for a formula gets a ' in front).  [default: json]"
 )
 _NAMESPACE_HELP = (
     "The namespace: the prefix of all keys; several, separated by commas, are used as one.  "
@@ -118,6 +149,8 @@ def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]]) -> R:
 
 def finish(session: Callable[[], Awaitable[R]]) -> R:
     """Run a coroutine to its end; what the library does not allow is an error in usage."""
+    import anyio
+
     log = logging.StreamHandler()
     log.setLevel(logging.DEBUG if current_settings().verbose else logging.WARNING)
     logging.basicConfig(level=log.level, format="rsmqctl: %(message)s", handlers=[log])
@@ -137,6 +170,32 @@ def program(namespace: str | None) -> str:
     if namespace in (None, DEFAULT_NAMESPACE):
         return "rsmqctl"
     return f"rsmqctl --ns {shlex.quote(str(namespace))}"
+
+
+def with_password(url: str, password: str) -> str:
+    """Return *url* with *password* in it, whatever characters that has."""
+    scheme, _, rest = url.partition("://")
+    if scheme in ("embedded", "memory"):
+        return url
+    end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
+    user, _, hosts = rest[:end].rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}:{quote(password, safe='')}@{hosts}{rest[end:]}"
+
+
+def _has_password(url: str) -> bool:
+    authority = url.partition("://")[2].partition("/")[0]
+    return ":" in authority.rpartition("@")[0]
+
+
+def _read_password(file: str) -> str:
+    try:
+        lines = Path(file).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise click.UsageError(f"password file {file!r} cannot be read: {reason}") from None
+    if not lines or not lines[0]:
+        raise click.UsageError(f"password file {file!r} has no password in its first line")
+    return lines[0]
 
 
 def _checked(url: str) -> str:

@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 
-import anyio
 import click
 
 import aiorsmq_ng
@@ -15,7 +14,8 @@ import aiorsmq_ng
 from .session import current_settings, examples, global_options
 
 
-@click.group()
+@click.group(epilog=examples("$ rsmqctl worker run shop.jobs:worker"))
+@global_options()
 def worker() -> None:
     """Run workers."""
 
@@ -35,13 +35,14 @@ def run(target: str) -> None:
     gives the rest back and exits with 0. A second one does not wait for handlers. -r and RSMQ_URL
     count for a Worker that was made without a URL.
     """
+    import anyio
+
     settings = current_settings()
     logging.basicConfig(
         level=logging.DEBUG if settings.verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    if settings.redis_url is not None:
-        os.environ["RSMQ_URL"] = settings.redis_url
+    os.environ["RSMQ_URL"] = settings.full_url()
     found = load(target)
     logging.getLogger("aiorsmq_ng.worker").info("running %r", found)
     anyio.run(_run, found)

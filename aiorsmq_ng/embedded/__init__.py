@@ -2,7 +2,7 @@
 
 from .binary import ServerBinary, find_binary
 from .folder import default_folder
-from .server import EmbeddedServer, ServerStatus, status
+from .server import EmbeddedServer, ServerStatus, status, stop
 
 __all__ = [
     "EmbeddedServer",
@@ -11,4 +11,5 @@ __all__ = [
     "default_folder",
     "find_binary",
     "status",
+    "stop",
 ]

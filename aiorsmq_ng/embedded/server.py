@@ -48,7 +48,9 @@ _OPTIONS = (  # noqa: SIM905 - reads like the command line it is
 class ServerStatus:
     """A snapshot: ``binary`` ran last here, ``pid`` is known only while the server runs.
 
-    ``in_use`` is ``None`` when nobody can tell: never used, or being started or stopped.
+    ``in_use`` is ``None`` when nobody can tell: never used, or being started or stopped. ``kept``:
+    it goes on without users until it is stopped. ``users`` are the processes that hold it, where
+    the system tells (Linux).
     """
 
     folder: Path
@@ -57,6 +59,8 @@ class ServerStatus:
     in_use: bool | None
     binary: ServerBinary | None
     pid: int | None
+    kept: bool = False
+    users: tuple[int, ...] | None = None
 
 
 def _ask(address: Path, *words: bytes) -> bytes | None:
@@ -160,6 +164,11 @@ def _read_pid(folder: Path) -> int | None:
     return None
 
 
+def _keep_note(folder: Path) -> Path:
+    """Return the file that says that the server goes on without users."""
+    return folder / "keep"
+
+
 class EmbeddedServer:
     """One user's hold on the server of a data folder; the last release stops the server.
 
@@ -243,6 +252,11 @@ class EmbeddedServer:
         with gate(self.folder):
             self.binary = _bring_up(self.folder, self.socket, self._fsync, self._startup_timeout_s)
 
+    def keep(self) -> None:
+        """Let the server go on when its last user is gone, until ``stop`` is called."""
+        with gate(self.folder):
+            _keep_note(self.folder).touch(mode=0o600)
+
     def release(self) -> None:
         """Give the hold back; the last user stops the server and waits until it is gone.
 
@@ -258,7 +272,7 @@ class EmbeddedServer:
         _holds.discard(self)
         with closing(users), gate(self.folder):
             try:
-                if users.attempt(fcntl.LOCK_EX):
+                if users.attempt(fcntl.LOCK_EX) and not _keep_note(self.folder).exists():
                     _stop(self.folder, self.socket)
                     if self._remove:
                         shutil.rmtree(self.folder, ignore_errors=True)
@@ -288,11 +302,32 @@ def _release_all() -> None:
             hold.release()
 
 
+def stop(folder: Path | None = None) -> bool:
+    """Stop the server of *folder*, or let it end with its last user; tell whether it is gone.
+
+    Undoes ``EmbeddedServer.keep``. A server that somebody uses goes on until the last of them
+    releases it.
+    """
+    folder = resolve(folder)
+    if not (folder / "users.lock").exists():
+        return True
+    with gate(folder), closing(LockFile(folder / "users.lock")) as users:
+        _keep_note(folder).unlink(missing_ok=True)
+        if not users.attempt(fcntl.LOCK_EX):
+            return False
+        try:
+            _stop(folder, socket_path(folder))
+        finally:
+            users.unlock()
+    return True
+
+
 def status(folder: Path | None = None) -> ServerStatus:
     """Report on the server of *folder* without starting, stopping or creating anything."""
     folder = resolve(folder)
     address = socket_path(folder)
     running, in_use = _ask(address, b"PING") is not None, None
+    holders: tuple[int, ...] | None = None
     if (folder / "users.lock").exists():
         with (
             suppress(Unavailable),
@@ -301,6 +336,21 @@ def status(folder: Path | None = None) -> ServerStatus:
             closing(LockFile(folder / "server.lock")) as server,
         ):
             running = not server.attempt(fcntl.LOCK_EX)
+            holders = _holders(users)
             in_use = not users.attempt(fcntl.LOCK_EX)
     pid = _read_pid(folder) if running else None
-    return ServerStatus(folder, address, running, in_use, read_record(folder), pid)
+    kept = _keep_note(folder).exists()
+    return ServerStatus(folder, address, running, in_use, read_record(folder), pid, kept, holders)
+
+
+def _holders(users: LockFile) -> tuple[int, ...] | None:
+    """Return the processes that hold a lock file, or None where the system does not tell."""
+    inode = str(os.fstat(users.fd).st_ino)
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    # 1: FLOCK  ADVISORY  READ 4711 08:01:1234567 0 EOF
+    fields = (line.split() for line in lines)
+    found = {int(f[4]) for f in fields if f[1] == "FLOCK" and f[5].rpartition(":")[2] == inode}
+    return tuple(sorted(found))

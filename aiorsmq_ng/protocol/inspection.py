@@ -1,13 +1,13 @@
-"""Operations that only look: ready messages, leased ones, reasons of rejections."""
+"""Operations that only look: messages by state or all of them, reasons of rejections."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..models import Message, PendingMessage
+from ..models import Message, PendingMessage, ScannedMessage
 from .keys import QueueKeys
 from .messages import read_id, read_messages
-from .operation import Operation, Reply
+from .operation import Argument, Operation, Reply
 from .scripts import load
 
 
@@ -60,6 +60,39 @@ def pending(keys: QueueKeys, *, skip: int, count: int, at: int) -> Operation[Pen
         script=load("pending"),
         keys=(keys.zset, keys.hash, keys.deliveries),
         args=(skip, count, at),
+        parse=parse,
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
+#: A place in the order of a queue: a rank, or the score and the id of the message before it.
+Place = tuple[Argument] | tuple[Argument, Argument]
+
+
+class ScanPage(NamedTuple):
+    """One page of a walk over all messages, and where the next one starts (``None``: the end)."""
+
+    messages: list[ScannedMessage]
+    next: Place | None
+
+
+def scan(keys: QueueKeys, count: int, *, at: Place) -> Operation[ScanPage]:
+    """Read up to *count* messages of any state, in the order of their visible-at."""
+
+    def parse(reply: Reply) -> ScanPage:
+        now, score, id = reply[:3]
+        rows = iter(reply[3:])
+        messages = [
+            ScannedMessage(read_id(row[0]), *row[1:4], visible_at=float(row[4]), now=now)
+            for row in zip(*[rows] * 5, strict=True)
+        ]
+        return ScanPage(messages, (score, id) if score else None)
+
+    return Operation(
+        script=load("scan"),
+        keys=(keys.zset, keys.hash),
+        args=(count, *at),
         parse=parse,
         fail=keys.failure,
         repeatable=True,

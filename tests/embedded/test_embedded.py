@@ -23,6 +23,7 @@ from aiorsmq_ng.embedded import (
     find_binary,
     locks,
     status,
+    stop,
 )
 from aiorsmq_ng.errors import InvalidValue, Unavailable
 
@@ -648,3 +649,43 @@ def test_default_folder_refuses_a_temporary_folder_open_to_others(
 
     with pytest.raises(Unavailable, match="not a private folder of this user"):
         default_folder()
+
+
+# A server that goes on without users
+
+
+def test_keep_lets_the_server_go_on_until_it_is_stopped(folder: Path) -> None:
+    with EmbeddedServer.acquire(folder) as server:
+        server.keep()
+    between = status(folder)
+    with EmbeddedServer.acquire(folder) as again:
+        assert talk(again.socket, b"PING") == b"+PONG"
+    kept = status(folder)
+
+    assert stop(folder)
+    assert (between.running, between.in_use, between.kept) == (True, False, True)
+    assert (kept.running, kept.pid) == (True, between.pid)
+    assert not status(folder).running
+
+
+def test_stop_of_a_server_in_use_leaves_it_to_its_last_user(folder: Path) -> None:
+    with EmbeddedServer.acquire(folder) as server:
+        server.keep()
+
+        assert not stop(folder)
+        assert status(folder).running
+    assert not status(folder).running
+
+
+def test_stop_without_a_server_is_done_at_once(folder: Path) -> None:
+    assert stop(folder)
+    assert not folder.exists()
+    EmbeddedServer.acquire(folder).release()
+    assert stop(folder)
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the system does not tell")
+def test_status_names_the_processes_that_use_the_server(folder: Path) -> None:
+    with EmbeddedServer.acquire(folder):
+        assert status(folder).users == (os.getpid(),)
+    assert status(folder).users == ()

@@ -112,6 +112,16 @@ def test_damage_is_status_1_and_changes_nothing(damaged: Ctl, redis: Redis, ns: 
     assert redis.zcard(f"{ns}:jobs") == 0
 
 
+def test_findings_one_per_line(damaged: Ctl) -> None:
+    """For programs that read line by line, or columns."""
+    status, out, _ = damaged("doctor", "-o", "ndjson")
+    (finding,) = (f for f in map(json.loads, out.splitlines()) if f["queue"])
+    _, table, _ = damaged("doctor", "-o", "csv")
+
+    assert (status, finding["queue"], finding["count"]) == (1, "jobs", 1)
+    assert table.splitlines()[0].split(",") == list(finding)
+
+
 def test_fix_in_a_pipe_needs_yes(damaged: Ctl, redis: Redis, ns: str) -> None:
     """No script repairs by accident."""
     status, out, err = damaged("doctor", "--fix")

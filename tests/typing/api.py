@@ -1,5 +1,6 @@
 """Types of the public surface, read by mypy and pyright; never run."""
 
+from collections.abc import AsyncIterator
 from typing import Any, assert_type
 
 from redis.asyncio import Redis
@@ -16,6 +17,7 @@ from aiorsmq_ng import (
     QueueStats,
     ReliableQueue,
     Retry,
+    ScannedMessage,
     Sent,
     Worker,
     WorkerHealth,
@@ -40,6 +42,7 @@ async def surface(client: Redis) -> None:
         assert_type(await queue.attributes(), QueueAttributes)
         assert_type(await queue.peek(), list[Message])
         assert_type(await queue.pending(), list[PendingMessage])
+        assert_type(queue.scan(page=10), AsyncIterator[ScannedMessage])
         assert_type(await queue.purge(), int)
         assert_type(await rsmq.doctor(queue, fix=True, horizon=60), DoctorReport)
         assert_type(await queue.stats(), QueueStats)

@@ -1,0 +1,53 @@
+"""``rsmqctl ping`` and ``rsmqctl demo``: is there a server, and what is this all about."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from .output import show_record, without_secrets
+from .session import DEFAULT_URL, current_settings, examples, finish, global_options
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl ping", '{"url": "redis://localhost:6379", "connect_ms": 2.1, "ping_ms": 0.2}'
+    )
+)
+@global_options()
+def ping() -> None:
+    """Ask the server for an answer and print how long it took."""
+    settings = current_settings()
+
+    async def measure() -> tuple[float, float]:
+        started = time.perf_counter()
+        async with settings.client() as rsmq:
+            connected = time.perf_counter()
+            await rsmq.open()
+            return connected - started, time.perf_counter() - connected
+
+    connect_s, ping_s = finish(measure)
+    show_record(
+        {
+            "url": without_secrets(settings.redis_url or DEFAULT_URL),
+            "connect_ms": round(connect_s * 1000, 3),
+            "ping_ms": round(ping_s * 1000, 3),
+        }
+    )
+
+
+@click.command(
+    epilog=examples("$ rsmqctl demo", "$ NO_COLOR=1 rsmqctl -r redis://localhost:6379 demo")
+)
+@global_options()
+def demo() -> None:
+    """See what a message queue does, in about four seconds.
+
+    Without a URL it starts a server of its own (embedded://, needs no Redis). It works in the
+    namespace "demo", on a queue that it creates and deletes.
+    """
+    from .demo import play
+
+    settings = current_settings()
+    finish(lambda: play(settings))

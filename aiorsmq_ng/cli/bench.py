@@ -1,0 +1,162 @@
+"""``rsmqctl bench``: what the server at hand can do, measured on a queue of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import click
+
+import aiorsmq_ng
+
+from .output import Record, show_rows
+from .session import examples, global_options, run
+
+COLUMNS = ("test", "messages", "seconds", "per_second", "p50_ms", "p99_ms")
+#: Bodies of one send_many, and messages that the drain leases ahead.
+_BATCH, _PREFETCH = 100, 100
+#: Calls that warm up the connection, and are not measured.
+_WARM_UP = 10
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl bench -o table",
+        "TEST           MESSAGES  SECONDS  PER_SECOND  P50_MS  P99_MS",
+        "send               1000    0.214        4673   0.203   0.391",
+        "send x 64         10000    0.301       33223   1.874   3.012",
+        "send_many 100     10000    0.078      128205   0.731   1.204",
+        "receive+ack       21000    1.130       18584",
+    )
+)
+@click.option(
+    "--messages",
+    type=click.IntRange(min=1, max=10_000_000),
+    default=10_000,
+    show_default=True,
+    help="How many each test sends; one by one it is a tenth of that.",
+)
+@click.option(
+    "--senders",
+    type=click.IntRange(min=1, max=10_000),
+    default=64,
+    show_default=True,
+    help="Tasks that send at the same time.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(min=1, max=65536),
+    default=100,
+    show_default=True,
+    help="Bytes of a body.",
+)
+@global_options()
+def bench(messages: int, senders: int, size: int) -> None:
+    """Measure sending and receiving on your server.
+
+    Four tests on a queue of its own in the namespace, which is deleted at the end, also after
+    Ctrl-C: one send after the other; as many from --senders tasks at once; batches of 100; and
+    everything received and acknowledged again with a prefetch of 100. p50_ms and p99_ms are times
+    of single calls. The server is busy meanwhile.
+    """
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
+        import secrets
+
+        import anyio
+
+        name = f"bench-{secrets.token_hex(4)}"
+        queue = await rsmq.create_queue(name)
+        try:
+            return await _measure(queue, messages, senders, secrets.token_hex(size)[:size])
+        finally:
+            with anyio.CancelScope(shield=True):
+                await rsmq.delete_queue(name)
+
+    show_rows(run(work), COLUMNS)
+
+
+async def _measure(queue: aiorsmq_ng.Queue, messages: int, senders: int, body: str) -> list[Record]:
+    for _ in range(_WARM_UP):
+        await queue.send(body)
+    await queue.purge()
+    lone = max(1, messages // 10)
+    batch = [body] * _BATCH
+
+    async def send() -> None:
+        await queue.send(body)
+
+    async def send_many() -> None:
+        await queue.send_many(batch)
+
+    rows = [
+        await _timed("send", lone, lone, 1, send),
+        await _timed(f"send x {senders}", messages, messages, senders, send),
+        await _timed(
+            f"send_many {_BATCH}", max(1, messages // _BATCH) * _BATCH,
+            max(1, messages // _BATCH), 1, send_many,
+        ),
+    ]  # fmt: skip
+    rows.append(await _drain(queue, sum(row["messages"] for row in rows)))
+    return rows
+
+
+async def _timed(
+    test: str, messages: int, calls: int, tasks: int, call: Callable[[], Awaitable[None]]
+) -> Record:
+    """Make so many calls by so many tasks, and say how long each took."""
+    import time
+
+    import anyio
+
+    times: list[float] = []
+    left = calls
+
+    async def work() -> None:
+        nonlocal left
+        while left > 0:
+            left -= 1
+            began = time.perf_counter()
+            await call()
+            times.append(time.perf_counter() - began)
+
+    started = time.perf_counter()
+    async with anyio.create_task_group() as group:
+        for _ in range(min(tasks, calls)):
+            group.start_soon(work)
+    row = _row(test, messages, time.perf_counter() - started)
+    return {**row, "p50_ms": _percentile(times, 50), "p99_ms": _percentile(times, 99)}
+
+
+async def _drain(queue: aiorsmq_ng.Queue, messages: int) -> Record:
+    import asyncio
+    import time
+
+    started = time.perf_counter()
+    acks: set[asyncio.Task[None]] = set()
+    left = messages
+    async with queue.consume(prefetch=_PREFETCH) as consumer:
+        async for message in consumer:
+            acks.add(asyncio.create_task(message.ack()))
+            left -= 1
+            if len(acks) >= _PREFETCH or not left:
+                await asyncio.gather(*acks)
+                acks.clear()
+            if not left:
+                break
+    row = _row("receive+ack", messages, time.perf_counter() - started)
+    return {**row, "p50_ms": None, "p99_ms": None}
+
+
+def _row(test: str, messages: int, seconds: float) -> Record:
+    return {
+        "test": test,
+        "messages": messages,
+        "seconds": round(seconds, 3),
+        "per_second": round(messages / seconds),
+    }
+
+
+def _percentile(times: Sequence[float], percent: int) -> float:
+    """Return the time in milliseconds that so many percent of the calls did not exceed."""
+    ordered = sorted(times)
+    return round(ordered[-(-len(ordered) * percent // 100) - 1] * 1000, 3)

@@ -1,0 +1,229 @@
+"""``rsmqctl dlq``: what could not be worked on, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+import aiorsmq_ng
+
+from .filters import compile_filter
+from .groups import LazyGroup
+from .options import (
+    complete_queue,
+    confirm,
+    count_option,
+    fail_empty_option,
+    nothing,
+    rate_option,
+    start_option,
+    yes_option,
+)
+from .output import Record, message_record, show_record, show_rows
+from .session import examples, global_options, run
+
+name_option = click.option(
+    "-n",
+    "--name",
+    required=True,
+    help="The queue whose dead letters are meant.",
+    shell_complete=complete_queue,
+)
+dead_letter_option = click.option(
+    "--dead-letter",
+    metavar="NAME",
+    help="Its dead-letter queue, if that is not <queue>-dead.",
+    shell_complete=complete_queue,
+)
+Condition = Callable[["aiorsmq_ng.Message"], bool]
+
+
+@click.group(
+    cls=LazyGroup,
+    table={
+        "list": "deadletters:list_dead",
+        "show": "deadletters:show",
+        "redrive": "deadletters:redrive",
+        "purge": "deadletters:purge",
+    },
+    epilog=examples("$ rsmqctl dlq list", "$ rsmqctl dlq redrive -n jobs --rate 100/s"),
+)
+@global_options()
+def dlq() -> None:
+    """Look at dead letters, and move them back to work.
+
+    Messages that were rejected, or delivered too often, lie in an ordinary queue: by default
+    <queue>-dead. -n names the queue they come from.
+    """
+
+
+@click.command(
+    "list",
+    epilog=examples(
+        "$ rsmqctl dlq list -o table",
+        "QUEUE  DEAD_LETTER  DEAD  OLDEST_AGE",
+        "jobs   jobs-dead       3       812.5",
+    ),
+)
+@fail_empty_option
+@global_options()
+def list_dead(fail_empty: bool) -> None:
+    """Print the queues that have dead letters, and how many.
+
+    oldest_age is for how many seconds the first of them has been there. Only queues called
+    <queue>-dead are found.
+    """
+
+    async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
+        from .sampling import all_stats
+
+        found = await all_stats(rsmq)
+        return [
+            {
+                "queue": name,
+                "dead_letter": f"{name}-dead",
+                "dead": stats.dead,
+                "oldest_age": found[f"{name}-dead"].oldest_age,
+            }
+            for name, stats in found.items()
+            if stats.dead and f"{name}-dead" in found
+        ]
+
+    rows = run(collect)
+    show_rows(rows, ["queue", "dead_letter", "dead", "oldest_age"])
+    if not rows:
+        nothing("no queue has dead letters", fail=fail_empty)
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl dlq show -n jobs -c 1",
+        '[{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World",',
+        '  "rc": 5, "ts": 1645021703008, "reason": "KeyError: 7"}]     (on one line)',
+    )
+)
+@name_option
+@start_option
+@count_option
+@dead_letter_option
+@fail_empty_option
+@global_options()
+def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty: bool) -> None:
+    """Print the dead letters of a queue, with reasons.
+
+    They are only looked at. rc is how often each was delivered before it was given up; reason is
+    null if none was told, or if it is older than 14 days.
+    """
+
+    async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
+        dead = await _dead_queue(rsmq, name, dead_letter)
+        if dead is None:
+            return []
+        return [
+            {**message_record(message), "reason": await dead.reason(message.id)}
+            for message in await dead.peek(start, count)
+        ]
+
+    rows = run(collect)
+    show_rows(rows, ["id", "message", "rc", "ts", "reason"])
+    if not rows:
+        nothing(f"queue {name!r} has no dead letters there", fail=fail_empty)
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl dlq redrive -n jobs --filter \"body.type == 'invoice'\" --dry-run",
+        '{"would_redrive": 2}',
+        "$ rsmqctl dlq redrive -n jobs --rate 100/s --yes",
+        '{"redriven": 3}',
+    )
+)
+@name_option
+@click.option(
+    "--filter",
+    "condition",
+    type=compile_filter,
+    metavar="CONDITION",
+    help="Only those for which it holds. It compares id, rc, fr, sent (ms), size (bytes), text and "
+    "body (decoded JSON: body.user.name, body['a-b'], body[0]) by ==, !=, <, >, in, and, or, not.",
+)
+@click.option("-c", "--count", type=int, metavar="N", help="How many at most; not given: all.")
+@rate_option
+@click.option("--dry-run", is_flag=True, help="Move nothing, only count.")
+@dead_letter_option
+@yes_option
+@global_options()
+def redrive(**how: object) -> None:
+    """Move dead letters back to their queue, where they start anew.
+
+    Without --filter and -c it means all of them, and asks first. What arrives while it runs is
+    left for the next time. Interrupted at any point, every message is in exactly one queue.
+    """
+    show_record(_redrive(**how))  # type: ignore[arg-type]
+
+
+def _redrive(
+    *,
+    name: str,
+    condition: Condition | None,
+    count: int | None,
+    rate: float | None,
+    dry_run: bool,
+    dead_letter: str | None,
+    yes: bool,
+) -> Record:
+    if not (dry_run or condition or count is not None):
+        confirm(f"Move all dead letters of queue {name!r} back to it?", yes=yes)
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> Record:
+        dead = await _dead_queue(rsmq, name, dead_letter)
+        if dry_run:
+            return {"would_redrive": await _matching(dead, condition, count) if dead else 0}
+        if dead is None:
+            return {"redriven": 0}
+        moved = await rsmq.queue(name).redrive(dead, count=count, where=condition, rate=rate)
+        return {"redriven": moved}
+
+    return run(work)
+
+
+@click.command(epilog=examples("$ rsmqctl dlq purge -n jobs --yes", '{"purged": 3}'))
+@name_option
+@dead_letter_option
+@yes_option
+@global_options()
+def purge(name: str, dead_letter: str | None, yes: bool) -> None:
+    """Remove the dead letters of a queue for good, after a question."""
+    confirm(f"Remove all dead letters of queue {name!r} for good?", yes=yes)
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        dead = await _dead_queue(rsmq, name, dead_letter)
+        return await dead.purge() if dead else 0
+
+    show_record({"purged": run(work)})
+
+
+async def _dead_queue(
+    rsmq: aiorsmq_ng.RSMQ, name: str, dead_letter: str | None
+) -> aiorsmq_ng.Queue | None:
+    """Return the dead-letter queue of a queue that exists; none if nothing ever came into it."""
+    source = rsmq.queue(name, dead_letter=dead_letter)
+    await source.attributes()
+    dead = rsmq.queue(source.dead_letter)
+    try:
+        await dead.attributes()
+    except aiorsmq_ng.QueueNotFound:
+        if dead_letter is not None:
+            raise
+        return None
+    return dead
+
+
+async def _matching(dead: aiorsmq_ng.Queue, condition: Condition | None, count: int | None) -> int:
+    found = 0
+    async for message in dead.scan():
+        if message.state != "ready" or found == count:
+            break
+        found += condition is None or condition(message)
+    return found

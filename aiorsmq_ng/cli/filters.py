@@ -1,0 +1,127 @@
+"""The language of ``--filter``: a condition on one message, checked before it is used.
+
+It is the part of Python's expressions that compares values: nothing in it can call, assign or
+import, so a filter can do nothing but answer yes or no.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+import aiorsmq_ng
+
+#: What a filter may speak of, and what that is.
+NAMES: dict[str, Callable[[aiorsmq_ng.Message], Any]] = {
+    "id": lambda message: message.id,
+    "rc": lambda message: message.rc,
+    "fr": lambda message: message.fr,
+    "sent": lambda message: message.sent,
+    "size": lambda message: len(message.body),
+    "text": lambda message: message.body.decode(errors="backslashreplace"),
+    "body": lambda message: _json(message.body),
+}
+_WORDS = {"true": True, "false": False, "null": None}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda value, container: value in container,
+    ast.NotIn: lambda value, container: value not in container,
+}
+
+Value = Callable[[Any], Any]
+
+
+def compile_filter(text: str) -> Callable[[aiorsmq_ng.Message], bool]:
+    """Return the condition *text* as a function of a message."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise click.BadParameter(f"{text!r} cannot be read; {_HINT}") from None
+    value = _build(tree.body)
+    return lambda message: bool(value(message))
+
+
+_HINT = "write it like: body.type == 'invoice' and rc > 3"
+
+
+def _build(node: ast.expr) -> Value:
+    match node:
+        case ast.Constant(value=value) if isinstance(value, str | int | float | None):
+            return lambda _: value
+        case ast.Name(id=name) if name in _WORDS:
+            return lambda _: _WORDS[name]
+        case ast.Name(id=name) if name in NAMES:
+            return NAMES[name]
+        case ast.Name(id=name):
+            known = ", ".join(NAMES)
+            raise click.BadParameter(f"a filter cannot speak of {name!r}; it knows {known}")
+        case ast.Attribute(value=inner, attr=key):
+            return _get(_build(inner), lambda _: key)
+        case ast.Subscript(value=inner, slice=key):
+            return _get(_build(inner), _build(key))
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            built = [_build(item) for item in items]
+            return lambda message: [item(message) for item in built]
+        case _:
+            return _build_logic(node)
+
+
+def _build_logic(node: ast.expr) -> Value:
+    match node:
+        case ast.BoolOp(op=ast.And(), values=values):
+            parts = [_build(value) for value in values]
+            return lambda message: all(part(message) for part in parts)
+        case ast.BoolOp(values=values):
+            parts = [_build(value) for value in values]
+            return lambda message: any(part(message) for part in parts)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _build(operand)
+            return lambda message: not inner(message)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return lambda _: -number
+        case ast.Compare(left=left, ops=ops, comparators=rights) if all(
+            type(op) in _COMPARE for op in ops
+        ):
+            sides = [_build(side) for side in (left, *rights)]
+            return _compare(sides, [_COMPARE[type(op)] for op in ops])
+    raise click.BadParameter(f"a filter cannot hold {ast.unparse(node)!r}; {_HINT}")
+
+
+def _compare(values: list[Value], tests: list[Callable[[Any, Any], bool]]) -> Value:
+    def holds(message: aiorsmq_ng.Message) -> bool:
+        found = [value(message) for value in values]
+        try:
+            return all(test(a, b) for test, a, b in zip(tests, found, found[1:], strict=False))
+        except TypeError:
+            return False  # a text is neither more nor less than a number
+
+    return holds
+
+
+def _get(value: Value, key: Value) -> Value:
+    """Return the value under a key or a number; null if there is none."""
+
+    def get(message: aiorsmq_ng.Message) -> Any:
+        try:
+            return value(message)[key(message)]
+        except (KeyError, IndexError, TypeError):
+            return None
+
+    return get
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None

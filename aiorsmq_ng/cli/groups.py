@@ -1,0 +1,31 @@
+"""Groups of commands that are imported when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, cast
+
+import click
+
+
+class LazyGroup(click.Group):
+    """A group whose *table* names its commands as ``module:function`` in this package.
+
+    Commands that were added to it in the usual way come after those.
+    """
+
+    def __init__(self, *, table: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the order of the table."""
+        return [*self._table, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command *cmd_name*, if there is one."""
+        if cmd_name not in self._table:
+            return super().get_command(ctx, cmd_name)
+        module, _, function = self._table[cmd_name].partition(":")
+        return cast(click.Command, getattr(import_module(f".{module}", __package__), function))

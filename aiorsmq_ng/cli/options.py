@@ -1,0 +1,101 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from .output import complain
+
+#: Exit status for an empty result, for scripts that ask for it.
+NOTHING_THERE = 3
+
+_PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def complete_queue(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Complete the name of a queue by asking the server; without an answer there is none."""
+    from .session import run
+
+    try:
+        with context.scope():
+            names = run(lambda rsmq: rsmq.list_queues())
+    except Exception:
+        return []  # the shell shows what a completion prints, so it prints nothing
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def rate(value: str | float) -> float:
+    """Read messages per second: ``100``, ``100/s``, ``6000/m`` or ``1/h``."""
+    number, slash, unit = str(value).partition("/")
+    try:
+        found = float(number) / _PER[unit if slash else "s"]
+    except (ValueError, KeyError):
+        raise click.BadParameter(f"{value!r} is not a rate such as 100/s, 6000/m or 1/h") from None
+    if not 0 < found < float("inf"):
+        raise click.BadParameter(f"{value!r} is not more than 0 messages per second")
+    return found
+
+
+def positive(value: str | float) -> int | float:
+    """Read a number of seconds that is more than 0."""
+    from .session import seconds
+
+    found = seconds(value)
+    if not 0 < found < float("inf"):
+        raise click.BadParameter(f"{value!r} is not more than 0 seconds")
+    return found
+
+
+name_option = click.option(
+    "-n", "--name", required=True, help="The queue.", shell_complete=complete_queue
+)
+to_option = click.option(
+    "--to", "target", required=True, help="The queue to move to.", shell_complete=complete_queue
+)
+id_option = click.option("-i", "--id", required=True, help="The message's id.")
+count_option = click.option(
+    "-c",
+    "--count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="How many at most.",
+)
+start_option = click.option(
+    "-s",
+    "--start",
+    type=int,
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="Where to begin; a negative number counts from the end.",
+)
+rate_option = click.option("--rate", type=rate, help="At most so many per second, as in 100/s.")
+yes_option = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked."
+)
+fail_empty_option = click.option(
+    "--fail-empty", is_flag=True, help=f"Exit with {NOTHING_THERE} if there is nothing."
+)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on only with the user's consent; where nobody can be asked, that is ``--yes``."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("nobody can be asked here; give --yes to do it without a question")
+    if not click.confirm(question, err=True):
+        raise click.ClickException("nothing was changed")
+
+
+def nothing(sentence: str, *, fail: bool) -> None:
+    """Say on stderr that there is nothing; exit with 3 if the caller wanted that."""
+    complain(sentence)
+    if fail:
+        click.get_current_context().exit(NOTHING_THERE)

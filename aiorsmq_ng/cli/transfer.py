@@ -1,0 +1,231 @@
+"""``rsmqctl message export`` and ``import``, and ``send --file``: messages by the line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+import click
+
+import aiorsmq_ng
+
+from .options import name_option
+from .output import complain, printable, show_record
+from .session import examples, global_options, run
+
+#: What becomes of a line: a body, and a delay if it has one of its own.
+Entry = tuple[bytes, float | None]
+Reader = Callable[[bytes, int], Entry]
+Show = Callable[[Sequence[str]], None]
+
+#: Messages and bytes of bodies that one call sends at most.
+_PAGE, _PAGE_BYTES = 1000, 1 << 20
+
+
+@click.command(
+    "export",
+    epilog=examples(
+        "$ rsmqctl message export -n jobs -f jobs.ndjson",
+        "$ rsmqctl message export -n jobs | gzip >jobs.ndjson.gz",
+        '{"id":"g73zkl38qzSBNq2NcnVVlCldqwqFXRJd","body":"Hello, World",',
+        ' "sent":1645020200667,"rc":0,"fr":0,"visible_at":1645020200667}',
+    ),
+)
+@name_option
+@click.option(
+    "-f", "--file", metavar="FILE", default="-", show_default=True, help="Where to; - for stdout."
+)
+@global_options()
+def export_messages(name: str, file: str) -> None:
+    """Write all messages of a queue to a file.
+
+    One JSON object per line: ready, delayed and leased messages, in the order in which they become
+    visible. They are only looked at. A body that is not
+    UTF-8 text is in body_base64 instead of body. sent, fr (first receive) and visible_at are epoch
+    milliseconds. A FILE is whole or as it was before.
+
+    The queue may be in use. A message that is received, given back or hidden anew meanwhile may be
+    written twice, or left out if it was given back; one that stays as it is, is written once.
+    """
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        from .ndjson import encode
+        from .progress import progress
+        from .streams import sink
+
+        queue = rsmq.queue(name)
+        total = (await queue.attributes()).msgs
+        done = 0
+        seen = file == "-" and sys.stdout.isatty()
+        bar = sys.stderr.isatty() and not seen
+        with sink(file) as out, progress("exporting", total, bar) as advance:
+            async for page in _pages(queue.scan()):
+                lines = encode(page)
+                out.write(_harmless(lines) if seen else lines)
+                done += len(page)
+                advance(len(page))
+        return done
+
+    done = run(work)
+    if file != "-":
+        show_record({"exported": done})
+
+
+@click.command(
+    "import",
+    epilog=examples(
+        "$ rsmqctl message import -n jobs -f jobs.ndjson", '{"imported": 120}',
+        "$ zcat jobs.ndjson.gz | rsmqctl message import -n jobs-copy",
+    ),
+)  # fmt: skip
+@name_option
+@click.option(
+    "-f", "--file", metavar="FILE", default="-", show_default=True, help="Where from; - for stdin."
+)
+@click.option(
+    "--skip", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out so many lines."
+)
+@click.option("--now", is_flag=True, help="Make all ready at once, whatever visible_at says.")
+@global_options()
+def import_messages(name: str, file: str, skip: int, now: bool) -> None:
+    """Send the messages of an export to a queue, in order.
+
+    Each line is a JSON object with body (text) or body_base64; of the rest only visible_at counts:
+    if that lies in the future, the message is delayed until then. Messages start anew, with ids of
+    their own and no receives. A line that cannot be read ends the import; a failure says after how
+    many lines, to go on with --skip.
+    """
+    from .ndjson import decode
+
+    def read(line: bytes, number: int) -> Entry:
+        return decode(line, number, ready=now)
+
+    sent = _pump(name, file, read, skip=skip, label="importing")
+    show_record({"imported": sent})
+
+
+def send_file(name: str, file: str, delay: float | None) -> None:
+    """Send every line of *file* as a message and print the ids."""
+
+    def read(line: bytes, number: int) -> Entry:
+        return line, delay
+
+    def show(ids: Sequence[str]) -> None:
+        click.echo("\n".join(ids))
+
+    _pump(name, file, read, label="sending", show=show)
+
+
+def _pump(
+    name: str,
+    file: str,
+    read: Reader,
+    *,
+    label: str,
+    skip: int = 0,
+    show: Show | None = None,
+) -> int:
+    """Send what *read* makes of the lines of *file*; return how many messages were sent."""
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        from .progress import progress
+        from .streams import Source
+
+        queue = rsmq.queue(name)
+        await queue.attributes()  # a missing queue is told before anything is read
+        # Ids on the terminal are progress enough, and a bar would stand between them.
+        bar = sys.stderr.isatty() and not (show is not None and sys.stdout.isatty())
+        pump = _Pump(queue, read, skip, show)
+        with Source(file) as source, progress(label, source.count() if bar else 0, bar) as advance:
+            try:
+                async for lines in source.blocks():
+                    await pump.feed(lines)
+                    advance(len(lines))
+            except BaseException:
+                if pump.done > skip:
+                    complain(f"the first {pump.done} lines are done; to go on: --skip {pump.done}")
+                raise
+        return pump.sent
+
+    return run(work)
+
+
+class _Pump:
+    """Sends lines as messages, page by page and in order."""
+
+    def __init__(self, queue: aiorsmq_ng.Queue, read: Reader, skip: int, show: Show | None) -> None:
+        self._queue = queue
+        self._read = read
+        self._skip = skip
+        self._show = show
+        self._number = 0
+        #: Lines that need no second try, and messages sent.
+        self.done = self.sent = 0
+
+    async def feed(self, lines: list[bytes]) -> None:
+        """Send *lines*; those before one that cannot be read are sent, too."""
+        entries: list[tuple[int, Entry]] = []
+        failure: click.ClickException | None = None
+        for line in lines:
+            self._number += 1
+            if self._number > self._skip and line.strip():
+                try:
+                    entries.append((self._number, self._read(line, self._number)))
+                except click.ClickException as error:
+                    failure = error
+                    break
+        for page in _cut(entries):
+            sending = asyncio.ensure_future(self._send(page))
+            try:
+                await asyncio.shield(sending)
+            except asyncio.CancelledError:
+                # What goes on the wire arrives; wait, so as to tell truly how far it came.
+                await asyncio.wait([sending])
+                raise
+        if failure is not None:
+            raise failure
+        self.done = self._number
+
+    async def _send(self, page: Sequence[tuple[int, Entry]]) -> None:
+        by_delay: dict[float | None, list[bytes]] = {}
+        for _, (body, delay) in page:
+            by_delay.setdefault(delay, []).append(body)
+        calls = (self._queue.send_many(bodies, delay=d) for d, bodies in by_delay.items())
+        ids = await asyncio.gather(*calls)
+        self.done = page[-1][0]
+        self.sent += len(page)
+        if self._show is not None:
+            self._show([id for some in ids for id in some])
+
+
+def _cut(entries: Sequence[tuple[int, Entry]]) -> Iterator[Sequence[tuple[int, Entry]]]:
+    """Cut entries into pages that one call can carry."""
+    start = size = 0
+    for at, (_, (body, _)) in enumerate(entries):
+        if at - start == _PAGE or (size and size + len(body) > _PAGE_BYTES):
+            yield entries[start:at]
+            start, size = at, 0
+        size += len(body)
+    if start < len(entries):
+        yield entries[start:]
+
+
+def _harmless(lines: bytes) -> bytes:
+    """Return lines for a terminal, which JSON alone does not keep from being steered."""
+    return "".join(f"{printable(line)}\n" for line in lines.decode().split("\n")[:-1]).encode()
+
+
+async def _pages(
+    messages: AsyncIterator[aiorsmq_ng.ScannedMessage],
+) -> AsyncIterator[list[aiorsmq_ng.ScannedMessage]]:
+    page: list[aiorsmq_ng.ScannedMessage] = []
+    size = 0
+    async for message in messages:
+        page.append(message)
+        size += len(message.body)
+        if len(page) == _PAGE or size >= _PAGE_BYTES:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page

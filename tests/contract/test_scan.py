@@ -1,0 +1,125 @@
+"""Queue.scan: all messages, in order, while the queue is in use."""
+
+import itertools
+
+import pytest
+
+from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound
+
+
+async def scanned(queue, **how):
+    return [message async for message in queue.scan(**how)]
+
+
+async def test_scan_shows_every_state_in_order_and_changes_nothing(queue):
+    ids = await queue.send_many(["leased", "ready", b"\xff"])
+    await queue.send("delayed", delay=600)
+    await queue.receive(vt=60)
+    before = await queue.attributes()
+
+    found = await scanned(queue)
+
+    assert [(m.body, m.state, m.rc) for m in found] == [
+        (b"ready", "ready", 0),
+        (b"\xff", "ready", 0),
+        (b"leased", "leased", 1),
+        (b"delayed", "delayed", 0),
+    ]
+    assert found[2].id == ids[0]
+    assert [m.visible_at for m in found] == sorted(m.visible_at for m in found)
+    after = await queue.attributes()
+    assert (after.ready, after.leased, after.totalrecv) == (before.ready, before.leased, 1)
+
+
+@pytest.mark.parametrize("page", [1, 2, 99, 100, 101, 250, 1000])
+async def test_scan_by_any_page_shows_each_once(queue, page):
+    # One call stores all with the same visible-at, so pages end among equals.
+    ids = await queue.send_many([str(i) for i in range(250)])
+
+    assert [m.id for m in await scanned(queue, page=page)] == ids
+
+
+async def test_scan_goes_on_behind_messages_that_are_removed_meanwhile(queue):
+    ids = await queue.send_many([str(i) for i in range(300)])
+    seen = []
+    async for message in queue.scan(page=10):
+        seen.append(message.id)
+        # Everything up to and including the last one seen, so that ranks shift by a page.
+        if len(seen) % 10 == 0:
+            assert await queue.delete_many(seen[-10:]) == seen[-10:]
+
+    assert seen == ids
+
+
+async def test_scan_during_receives_misses_none(queue):
+    ids = await queue.send_many([str(i) for i in range(300)])
+    seen = []
+    async for message in queue.scan(page=10):
+        seen.append(message.id)
+        if len(seen) % 10 == 0:
+            await queue.receive_many(7, vt=60)
+
+    assert set(seen) == set(ids)
+
+
+async def test_scan_after_a_message_goes_on_there(queue):
+    ids = await queue.send_many([str(i) for i in range(5)])
+    found = await scanned(queue)
+    await queue.delete(ids[2])
+
+    assert [m.id for m in await scanned(queue, after=found[2])] == ids[3:]
+    assert await scanned(queue, after=found[-1]) == []
+
+
+@pytest.mark.parametrize(("start", "first"), [(0, 0), (2, 2), (-2, 3), (-9, 0), (6, 6)])
+async def test_scan_from_a_start_counts_as_peek_does(queue, start, first):
+    ids = await queue.send_many([str(i) for i in range(5)])
+    ids += [await queue.send("delayed", delay=60)]
+
+    assert [m.id for m in await scanned(queue, start=start)] == ids[first:]
+
+
+async def test_scan_of_large_bodies_reads_them_in_bounded_pages(queue, monkeypatch):
+    await queue.send_many(["x" * 60_000] * 300)
+    run, pages = queue.origin.transport.run, []
+
+    async def watched(operation):
+        pages.append(await run(operation))
+        return pages[-1]
+
+    monkeypatch.setattr(queue.origin.transport, "run", watched)
+
+    assert len(await scanned(queue, page=100_000)) == 300
+    # A hundred of them are more than 1 MiB, so no page has more.
+    assert [len(page.messages) for page in pages] == [100, 100, 100, 0]
+
+
+async def test_scan_passes_over_ids_without_a_body(queue, raw, ns):
+    await raw.zadd(f"{ns}:jobs", {f"{n:032}": n for n in range(250)})
+    (id,) = await queue.send_many(["x"])
+
+    assert [m.id for m in await scanned(queue, page=100)] == [id]
+
+
+async def test_scan_orders_equal_scores_by_bytes(queue, raw, ns):
+    names = ["".join(pair) * 16 for pair in itertools.product("aAzZ09", repeat=2)]
+    await raw.zadd(f"{ns}:jobs", dict.fromkeys(names, 5))
+    await raw.hset(f"{ns}:jobs:Q", mapping=dict.fromkeys(names, "x"))
+
+    assert [m.id for m in await scanned(queue, page=1)] == sorted(names)
+
+
+async def test_scan_of_an_empty_or_a_missing_queue(queue, rsmq):
+    assert await scanned(queue) == []
+    with pytest.raises(QueueNotFound):
+        await scanned(rsmq.queue("absent"))
+    with pytest.raises(InvalidValue):
+        await scanned(queue, page=0)
+
+
+async def test_scan_works_in_memory():
+    async with RSMQ("memory://") as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        ids = await queue.send_many(["a", "b", "c"])
+
+        assert [m.id for m in await scanned(queue, page=2)] == ids
