@@ -51,6 +51,8 @@ class Settings:
             options=aiorsmq_ng.Options(
                 deadline=_DEADLINE_S,
                 connect_timeout=_CONNECT_S,
+                # An operator must be able to look at a server that is set up badly; doctor says so.
+                allow_eviction=True,
                 insecure_tls=self.insecure_tls,
                 plain_password=self.plain_password,
             ),

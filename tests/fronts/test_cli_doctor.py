@@ -115,7 +115,7 @@ def test_damage_is_status_1_and_changes_nothing(damaged: Ctl, redis: Redis, ns: 
 def test_findings_one_per_line(damaged: Ctl) -> None:
     """For programs that read line by line, or columns."""
     status, out, _ = damaged("doctor", "-o", "ndjson")
-    (finding,) = (f for f in map(json.loads, out.splitlines()) if f["queue"])
+    (finding,) = (f for f in map(json.loads, out.splitlines()) if f["queue"] == "jobs")
     _, table, _ = damaged("doctor", "-o", "csv")
 
     assert (status, finding["queue"], finding["count"]) == (1, "jobs", 1)
@@ -251,3 +251,15 @@ def test_a_damaged_queue_points_to_the_doctor(ctl: Ctl, redis: Redis, ns: str) -
 
     assert status == 1
     assert err.rstrip().endswith("look closer with: rsmqctl doctor jobs")
+
+
+def test_server_that_evicts_queues_can_be_looked_at_and_is_an_error(ctl: Ctl, redis: Redis) -> None:
+    """A client would refuse it; whoever has to mend it must get in."""
+    redis.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        status, out, _ = ctl("doctor")
+    finally:
+        redis.config_set("maxmemory-policy", "noeviction")
+
+    assert status == 1
+    assert "eviction" in [f["kind"] for f in json.loads(out)["findings"]]
