@@ -32,9 +32,9 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests, on a real server; arguments go to pytest."""
+    """All tests, on real servers, in two processes; arguments go to pytest."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "-n", "2", *session.posargs)
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])

@@ -23,6 +23,17 @@ def server_url(pytestconfig: pytest.Config) -> Iterator[str]:
         yield url
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # one of several processes that share the tests
+        session.config.workeroutput["server"] = session.config.stash.get(_used, None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error) -> None:
+    if used := getattr(node, "workeroutput", {}).get("server"):
+        node.config.stash[_used] = used
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
