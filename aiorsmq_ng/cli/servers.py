@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import click
 
 from .groups import LazyGroup
 from .output import Record, complain, show_record
-from .session import examples, global_options
+from .session import current_settings, examples, global_options
 
 folder_option = click.option(
     "--folder",
     metavar="FOLDER",
-    help="Its data; not given: AIORSMQ_DATA_DIR, or aiorsmq-ng/default in ~/.local/state.",
+    help="Its data; not given: the folder of an embedded:// URL, or AIORSMQ_DATA_DIR, or "
+    "aiorsmq-ng/default in ~/.local/state.",
 )
 
 
@@ -92,7 +93,10 @@ def status(folder: str | None) -> None:
 
 
 def _path(folder: str | None) -> Path | None:
-    return None if folder is None else Path(folder)
+    url = current_settings().redis_url or ""
+    if folder is None and url.startswith("embedded://"):
+        folder = unquote(url.removeprefix("embedded://"))
+    return Path(folder).expanduser() if folder else None
 
 
 def _record(folder: str | None) -> Record:

@@ -351,6 +351,13 @@ def test_server_status_of_a_folder_that_is_not_there_creates_nothing(
     assert not (tmp_path / "new").exists()
 
 
+def test_server_status_follows_the_url_of_an_embedded_server(call: Ctl, tmp_path: Path) -> None:
+    """The same -r names the same server everywhere."""
+    shown = call("-r", f"embedded://{tmp_path / 'new'}", "server", "status")
+
+    assert json.loads(shown.out)["folder"] == str(tmp_path / "new")
+
+
 # bench
 
 
