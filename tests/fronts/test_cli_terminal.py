@@ -35,10 +35,12 @@ def terminal(server_url: str, ns: str) -> Iterator[Terminal]:
             # The shell must outlive Ctrl-C to tell what came after.
             line = f'trap : INT; "$@" {redirect}; {after}' if after else f'exec "$@" {redirect}'
             command = ["sh", "-c", line, "sh", *command]
+        # The terminal tells its size; who runs the tests may have set these for another one.
+        outer = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
         child = pexpect.spawn(
             command[0],
             command[1:],
-            env={**os.environ, "TERM": "xterm-256color", **env},
+            env={**outer, "TERM": "xterm-256color", **env},
             dimensions=(30, 100),
             timeout=PATIENCE_S,
             encoding="utf-8",
