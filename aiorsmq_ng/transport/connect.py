@@ -17,8 +17,9 @@ from redis.backoff import NoBackoff
 from ..embedded import EmbeddedServer
 from ..errors import InvalidValue
 from ..options import Options
-from .adapter import ClusterDriver, PoolDriver
+from .adapter import PoolDriver
 from .base import Driver
+from .cluster import ClusterDriver
 
 SCHEMES = (
     "redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "embedded", "memory"
@@ -48,8 +49,7 @@ async def connect(url: str, options: Options) -> Driver:
 def adopt(client: CallerClient) -> Driver:
     """Return a driver on a caller's client.
 
-    Its connections are shared, its retries are not. A cluster client cannot be kept from retrying
-    here: its maker passes ``retry=Retry(NoBackoff(), 0)``.
+    Its connections are shared, its retries are not.
     """
     if isinstance(client, RedisCluster):
         return ClusterDriver(client, own=False)
@@ -179,7 +179,8 @@ def _sentinel(url: str, options: Options) -> PoolDriver:
 def _cluster(url: str, options: Options) -> ClusterDriver:
     """Understand ``redis+cluster://[user:password@]host[:port][,...]``."""
     settings = _settings(options) | _login(url)
-    # A socket timeout is needed here: the cluster client waits for one node to try another.
+    # A socket timeout is needed here: when it looks for the nodes, the cluster client waits for
+    # one of them before it asks another.
     settings["socket_timeout"] = options.deadline / 2
     nodes = [ClusterNode(host, port) for host, port in _hosts(url, 6379)]
     return ClusterDriver(RedisCluster(startup_nodes=nodes, **settings), own=True)
