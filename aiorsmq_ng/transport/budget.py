@@ -10,7 +10,7 @@ import threading
 import time
 
 #: Second tries that need no turn, and how many per second follow.
-BURST = 40
+BURST = 30
 PER_SECOND = 200.0
 
 
