@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import anyio
-
 from ..backoff import Backoff
 from ..durability import Durability
 from ..errors import RSMQError
 from ..protocol.operation import Argument, Reply
 from .base import Command, Driver, NotExecuted, ReplyLost, ScriptMissing
-from .budget import RETRIES
+from .budget import RETRIES, rest
 from .calls import Call
 
 RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
@@ -120,7 +118,7 @@ class Attempts:
         if not call.may_repeat or loop.time() + pause_s + self._patience_s > deadline:
             return False
         call.in_doubt = True
-        await anyio.sleep(pause_s)
+        await rest(pause_s)
         return True
 
 
@@ -133,4 +131,4 @@ async def _pause(backoff: Backoff, deadline: float, error: Exception) -> None:
     pause_s = max(backoff.next_s(), RETRIES.reserve())
     if asyncio.get_running_loop().time() + pause_s >= deadline:
         raise error
-    await anyio.sleep(pause_s)
+    await rest(pause_s)

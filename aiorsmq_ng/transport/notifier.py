@@ -14,7 +14,7 @@ import anyio
 from ..backoff import Backoff
 from ..errors import RSMQError
 from .base import Listener, NotExecuted
-from .budget import RETRIES
+from .budget import RETRIES, rest
 from .coalescing import Transport
 
 logger = logging.getLogger("aiorsmq_ng.notifier")
@@ -75,7 +75,7 @@ class Notifier:
                     backoff.reset()
                 if self._wake:
                     # Every client of the process may have lost its connection.
-                    await anyio.sleep(max(backoff.next_s(), RETRIES.reserve()))
+                    await rest(max(backoff.next_s(), RETRIES.reserve()))
         finally:
             self._running = False
 
