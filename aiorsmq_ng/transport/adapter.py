@@ -8,9 +8,8 @@ from typing import NoReturn
 import anyio
 from hiredis import pack_command
 from redis import exceptions as driver_errors
-from redis.asyncio import ConnectionPool, RedisCluster
+from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
-from redis.client import NEVER_DECODE
 
 from ..errors import QueueFull, RSMQError, Unavailable
 from ..protocol.operation import Argument, Reply
@@ -32,8 +31,6 @@ _TRY_LATER_WORDS = (
 # Words of servers, and of the cluster client, for keys that lie on different nodes.
 _ACROSS_SLOTS = ("CROSSSLOT", "same slot", "same key slot", "non local")
 _NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
-# Commands without a key: any node of a cluster will do.
-_WITHOUT_KEY = ("PING", "INFO", "CONFIG", "WAITAOF")
 #: Seconds of silence after which a wake-up connection is pinged, and then given up.
 _SILENCE_S = 10.0
 
@@ -73,7 +70,7 @@ class PoolDriver:
             await connection.send_packed_command(packed, check_health=False)
             reply = await connection.read_response(disable_decoding=True)
             if command.then is not None:
-                command.confirmation = await _confirm(connection, command.then)
+                command.confirmation = await confirm(connection, command.then)
         except driver_errors.ResponseError as error:
             if isinstance(error, driver_errors.ReadOnlyError) or "READONLY" in str(error):
                 # It became a replica; whoever answers to its address next may be the primary.
@@ -84,9 +81,11 @@ class PoolDriver:
         except BaseException as error:
             await self._discard(connection)
             if not isinstance(error, Exception):
+                # Given up for its silence; the connections that wait lead to the same peer.
+                await self._distrust()
                 raise
             # redis-py lets AttributeError and the like escape from a connection that dies.
-            raise ReplyLost(_sentence(error)) from error
+            raise ReplyLost(sentence(error)) from error
         await self._put_back(connection)
         return reply
 
@@ -108,7 +107,7 @@ class PoolDriver:
         while self._idle:
             connection = self._idle.pop()
             try:
-                if await _usable(connection):
+                if self._leads_to_master(connection) and await usable(connection):
                     return connection
             except BaseException:
                 await self._discard(connection)
@@ -118,10 +117,10 @@ class PoolDriver:
             fresh: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
             return fresh
         except (driver_errors.RedisError, OSError, RSMQError) as error:
-            _refused_at_connect(error)
+            refused_at_connect(error)
             if self._revive is not None:
                 await self._revive()
-            raise NotExecuted(_sentence(error)) from error
+            raise NotExecuted(sentence(error)) from error
 
     async def _put_back(self, connection: AbstractConnection) -> None:
         if self._keep:
@@ -129,79 +128,27 @@ class PoolDriver:
         else:
             await self._pool.release(connection)
 
+    def _leads_to_master(self, connection: AbstractConnection) -> bool:
+        """Tell whether it still does, if sentinels were asked meanwhile for another connection.
+
+        The former master may be alive, and take itself for the master for a while.
+        """
+        master = getattr(self._pool, "master_address", None)
+        return master is None or master == (
+            getattr(connection, "host", None),
+            getattr(connection, "port", None),
+        )
+
+    async def _distrust(self) -> None:
+        while self._idle:
+            await self._discard(self._idle.pop())
+
     async def _discard(self, connection: AbstractConnection) -> None:
         with anyio.CancelScope(shield=True):
             try:
                 await connection.disconnect(nowait=True)
             finally:
                 await self._pool.release(connection)
-
-
-class ClusterDriver:
-    """Runs commands on a Redis Cluster; its client finds the node and follows redirections."""
-
-    def __init__(self, client: RedisCluster, *, own: bool) -> None:
-        self._client = client
-        self._own = own
-
-    async def execute(self, command: Command) -> Reply:
-        """Run *command* on the node that holds its keys."""
-        try:
-            await self._client.initialize()
-        except Exception as error:  # its own exceptions are no RedisErrors
-            _refused_at_connect(error)
-            raise NotExecuted(_sentence(error)) from error
-        command.written = True
-        try:
-            if command.then is not None:
-                return await self._execute_and_confirm(command)
-            if command.words[0] in _WITHOUT_KEY:
-                any_node = self._client.get_random_node()
-                return await any_node.execute_command(*command.words)
-            return await self._client.execute_command(*command.words, **{NEVER_DECODE: []})
-        except driver_errors.ResponseError as error:
-            explain(error)
-        except Exception as error:
-            if "same key slot" in str(error):
-                explain(error)
-            if (sentence := tls.fault(error)) is not None:
-                raise Unavailable(sentence) from None
-            raise ReplyLost(_sentence(error)) from error
-
-    async def _execute_and_confirm(self, command: Command) -> Reply:
-        """Run both commands on one connection to the node; it must hold the keys by now."""
-        key = command.words[3]
-        slot = self._client.keyslot(key if isinstance(key, str | bytes) else str(key))
-        node = self._client.nodes_manager.get_node_from_slot(slot)
-        connection = node.acquire_connection()
-        try:
-            await connection.connect()  # type: ignore[no-untyped-call]
-            packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
-            await connection.send_packed_command(packed, check_health=False)
-            reply = await connection.read_response(disable_decoding=True)
-            command.confirmation = await _confirm(connection, command.then or ())
-        except driver_errors.ResponseError as error:
-            if isinstance(error, driver_errors.MovedError | driver_errors.AskError):
-                # The client learns where the keys are now when it is opened again.
-                await self._client.aclose()
-                raise NotExecuted("the keys are being moved to another node") from error
-            raise
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        finally:
-            node.release(connection)
-        return reply
-
-    def listener(self) -> ConnectionListener:
-        """Return a listener; publications reach every node of a cluster."""
-        node = self._client.get_random_node()
-        return ConnectionListener(lambda: node.connection_class(**node.connection_kwargs))
-
-    async def aclose(self) -> None:
-        """Close the client if it is ours."""
-        if self._own:
-            await self._client.aclose()
 
 
 class ConnectionListener:
@@ -271,9 +218,9 @@ class mapped_errors:  # noqa: N801 - reads as a statement
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, driver_errors.RedisError):
-            _refused_at_connect(error)
+            refused_at_connect(error)
         if isinstance(error, Exception) and not isinstance(error, NotExecuted | RSMQError):
-            raise NotExecuted(_sentence(error)) from error
+            raise NotExecuted(sentence(error)) from error
 
 
 def explain(error: Exception) -> NoReturn:
@@ -321,7 +268,7 @@ def _denied(error: Exception, word: str, text: str) -> bool:
     )
 
 
-def _refused_at_connect(error: Exception) -> None:
+def refused_at_connect(error: Exception) -> None:
     """Raise if the server answered, but with a refusal; redis-py wraps that as an outage."""
     if isinstance(error, RSMQError):
         raise error
@@ -332,7 +279,7 @@ def _refused_at_connect(error: Exception) -> None:
             explain(cause)
 
 
-async def _confirm(connection: AbstractConnection, words: Sequence[Argument]) -> Reply:
+async def confirm(connection: AbstractConnection, words: Sequence[Argument]) -> Reply:
     """Ask what WAIT and WAITAOF tell: how far the last write of this connection has got."""
     packed = pack_command(tuple(words))  # type: ignore[arg-type]
     await connection.send_packed_command(packed, check_health=False)
@@ -342,7 +289,7 @@ async def _confirm(connection: AbstractConnection, words: Sequence[Argument]) ->
         return str(error)
 
 
-async def _usable(connection: AbstractConnection) -> bool:
+async def usable(connection: AbstractConnection) -> bool:
     """Tell whether a kept connection is alive and in step (no unread reply, not closed)."""
     try:
         if not connection.is_connected or await connection.can_read():
@@ -353,7 +300,7 @@ async def _usable(connection: AbstractConnection) -> bool:
     return True
 
 
-def _sentence(error: Exception) -> str:
+def sentence(error: Exception) -> str:
     """Return a driver's error as text for ours; its repr would not say anything."""
     # After a colon in spaces the sentinel client lists its connections.
     return str(error).split(" : ", 1)[0].rstrip(".") or type(error).__name__

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import anyio
-
 from ..backoff import Backoff
 from ..durability import Durability
 from ..errors import RSMQError
 from ..protocol.operation import Argument, Reply
 from .base import Command, Driver, NotExecuted, ReplyLost, ScriptMissing
-from .budget import RETRIES
+from .budget import RETRIES, rest
 from .calls import Call
 
 RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
 #: The part of a call's time after which one attempt is given up for another, if it may be repeated.
 PATIENCE = 1 / 3
-#: The part of the time left in which replicas or the disk must confirm.
+#: The part of an attempt's time in which replicas or the disk must confirm.
 CONFIRM = 0.8
 
 
@@ -82,16 +80,18 @@ class Attempts:
         while True:
             call.began_at = loop.time()
             left_s = deadline - call.began_at
+            if call.may_repeat:
+                left_s = min(left_s, self._patience_s)
             command = Command((*how, *call.words(recall=recall)))
             if call.first.graded is not None:
                 command.then = self.durability.question(max(1, int(left_s * CONFIRM * 1000)))
-            if call.may_repeat and command.then is None:
-                left_s = min(left_s, self._patience_s)
             try:
                 reply = await self.attempt(command, left_s)
-                if self.durability.replicas or self.durability.fsync:
-                    call.confirmed(self.durability, command.confirmation)
-                return reply
+                if self._confirmed(call, command):
+                    return reply
+                backoff = backoff or _backoff()
+                if not await self._ask_again(call, backoff, deadline):
+                    return reply
             except ScriptMissing:
                 how = ("EVAL", script.source)
                 continue
@@ -105,6 +105,26 @@ class Attempts:
                 backoff = backoff or _backoff()
                 await _pause(backoff, deadline, error)
 
+    def _confirmed(self, call: Call, command: Command) -> bool:
+        """Take note of how safe the call's effect is; tell whether that is safe enough."""
+        if self.durability.replicas or self.durability.fsync:
+            call.confirmed(self.durability, command.confirmation)
+        return command.then is None or self.durability.met(command.confirmation)
+
+    async def _ask_again(self, call: Call, backoff: Backoff, deadline: float) -> bool:
+        """Wait before a call is repeated that was not confirmed; tell whether there is time.
+
+        The server may have broken off the waiting because it is no longer the primary, and another
+        one may confirm. Without enough time the answer that is known is better than none.
+        """
+        pause_s = max(backoff.next_s(), RETRIES.reserve())
+        loop = asyncio.get_running_loop()
+        if not call.may_repeat or loop.time() + pause_s + self._patience_s > deadline:
+            return False
+        call.in_doubt = True
+        await rest(pause_s)
+        return True
+
 
 def _backoff() -> Backoff:
     return Backoff(RETRY_BASE_S, RETRY_CAP_S, least=0.0)
@@ -115,4 +135,4 @@ async def _pause(backoff: Backoff, deadline: float, error: Exception) -> None:
     pause_s = max(backoff.next_s(), RETRIES.reserve())
     if asyncio.get_running_loop().time() + pause_s >= deadline:
         raise error
-    await anyio.sleep(pause_s)
+    await rest(pause_s)

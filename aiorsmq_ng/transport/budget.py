@@ -6,12 +6,16 @@ backoff, and then for its turn here, so that a server that comes back is not run
 
 from __future__ import annotations
 
+import asyncio
+import random
 import threading
 import time
 
 #: Second tries that need no turn, and how many per second follow.
-BURST = 40
+BURST = 20
 PER_SECOND = 200.0
+#: An event loop that is so late has stood still: all whose turn came meanwhile go on at once.
+LATE_S = 0.05
 
 
 class RetryBudget:
@@ -34,3 +38,13 @@ class RetryBudget:
 
 #: The one of this process.
 RETRIES = RetryBudget()
+
+
+async def rest(pause_s: float) -> None:
+    """Sleep for *pause_s*; turns that a busy event loop has heaped up are spread again."""
+    loop = asyncio.get_running_loop()
+    due = loop.time() + pause_s
+    await asyncio.sleep(pause_s)
+    late_s = loop.time() - due
+    if late_s > LATE_S:
+        await asyncio.sleep(random.uniform(0, late_s))  # noqa: S311 - jitter, not a secret

@@ -18,8 +18,9 @@ from ..embedded import EmbeddedServer
 from ..errors import InvalidValue, Unavailable
 from ..options import Options
 from . import tls
-from .adapter import ClusterDriver, PoolDriver
+from .adapter import PoolDriver
 from .base import Driver
+from .cluster import ClusterDriver
 from .urls import Address, read
 
 #: What a caller may hand over instead of a URL.
@@ -51,8 +52,7 @@ async def connect(address: Address | str, options: Options) -> Driver:
 def adopt(client: CallerClient) -> Driver:
     """Return a driver on a caller's client.
 
-    Its connections are shared, its retries are not. A cluster client cannot be kept from retrying
-    here: its maker passes ``retry=Retry(NoBackoff(), 0)``.
+    Its connections are shared, its retries are not.
     """
     if isinstance(client, RedisCluster):
         return ClusterDriver(client, own=False)
@@ -172,7 +172,8 @@ def _sentinel(address: Address, options: Options) -> PoolDriver:
 
 def _cluster(address: Address, options: Options) -> ClusterDriver:
     settings = _settings(options) | address.login | _with_tls(address.tls)
-    # A socket timeout is needed here: the cluster client waits for one node to try another.
+    # A socket timeout is needed here: when it looks for the nodes, the cluster client waits for
+    # one of them before it asks another.
     settings["socket_timeout"] = options.deadline / 2
     nodes = [ClusterNode(host, port) for host, port in address.hosts]
     guard = partial(_guard, address, options)

@@ -14,6 +14,7 @@ import anyio
 from ..backoff import Backoff
 from ..errors import RSMQError
 from .base import Listener, NotExecuted
+from .budget import RETRIES, rest
 from .coalescing import Transport
 
 logger = logging.getLogger("aiorsmq_ng.notifier")
@@ -73,7 +74,8 @@ class Notifier:
                 if anyio.current_time() - started > RECONNECT_CAP_S:
                     backoff.reset()
                 if self._wake:
-                    await anyio.sleep(backoff.next_s())
+                    # Every client of the process may have lost its connection.
+                    await rest(max(backoff.next_s(), RETRIES.reserve()))
         finally:
             self._running = False
 

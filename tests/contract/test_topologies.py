@@ -57,6 +57,21 @@ async def test_sentinel_leads_to_the_master():
             await RSMQ(group.url.replace(group.service, "nobody")).open()
 
 
+async def test_connections_to_a_former_master_are_not_used_again():
+    """It may be alive and take what is sent, which is lost when it learns of its successor."""
+    async with SentinelGroup(replicas=0, sentinels=1) as group, RSMQ(group.url) as rsmq:
+        await rsmq.list_queues()
+        before = (await group.master.info("stats"))["total_connections_received"]
+        # As if another connection had been led to another master meanwhile.
+        rsmq._transport._driver._pool.master_address = ("127.0.0.1", 1)
+        await rsmq.list_queues()
+        after = (await group.master.info("stats"))["total_connections_received"]
+
+        # One is that of the second question itself.
+        assert int(after) - int(before) >= 2
+        assert rsmq._transport._driver._pool.master_address == ("127.0.0.1", group.master.port)
+
+
 async def test_tcp_with_a_password_and_a_database():
     async with PrivateServer(password="s3cret:@/") as server:
         url = f"redis://:s3cret%3A%40%2F@127.0.0.1:{server.port}/3"

@@ -285,3 +285,25 @@ async def test_part_of_a_reply_of_the_wrong_shape_fails_its_caller_only():
 
     assert isinstance(bad, Exception)
     assert good == [ID.decode()]
+
+
+async def test_silence_on_one_connection_is_not_met_again_on_the_others(server_url, ns):
+    """All that were kept lead to the same silent peer; a new one may lead elsewhere."""
+    async with (
+        FaultProxy(server_url) as proxy,
+        RSMQ(proxy.url, ns=ns, options=Options(deadline=6)) as rsmq,
+    ):
+        queues = [await rsmq.create_queue(f"jobs-{n}") for n in range(8)]
+        held = [proxy.hold_request(operation("send")) for _ in queues]
+        sends = [asyncio.create_task(queue.send("a")) for queue in queues]
+        for trap in held:
+            await trap.caught()
+        for trap in held:
+            await trap.release()
+        await asyncio.gather(*sends)
+        assert len(proxy.connections) >= len(queues)
+        for connection in proxy.connections:
+            connection.mute()
+
+        await queues[0].send("b")
+        assert (await queues[0].attributes()).totalsent == 2

@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, DurabilityUnmet, InvalidValue, Options, Unavailable
 from aiorsmq_ng.durability import Durability
-from aiorsmq_ng.testing import Replication
+from aiorsmq_ng.testing import FaultProxy, Replication
 
 
 def options(durability, deadline=5.0):
@@ -33,7 +33,7 @@ async def test_replicated_send_tells_how_many_replicas_have_it(pair):
 
 async def test_send_below_its_level_says_so_and_names_what_is_stored(pair):
     url, replica, _ = pair
-    async with RSMQ(url, options=options("replicated:1", 0.5)) as rsmq:
+    async with RSMQ(url, options=options("replicated:1", 2)) as rsmq:
         queue = await rsmq.create_queue("jobs")
         replica.pause()
         try:
@@ -48,7 +48,7 @@ async def test_send_below_its_level_says_so_and_names_what_is_stored(pair):
 
 async def test_more_replicas_than_there_are_cannot_be_reached(pair):
     url, _, _ = pair
-    async with RSMQ(url, options=options("replicated:2", 0.5)) as rsmq:
+    async with RSMQ(url, options=options("replicated:2", 2)) as rsmq:
         queue = await rsmq.create_queue("jobs")
         with pytest.raises(DurabilityUnmet) as caught:
             await queue.send("a")
@@ -70,6 +70,39 @@ async def test_confirmation_lost_with_its_connection_is_asked_for_again(pair):
             replica.resume()
 
         assert (await sending).durability == "replicated:1"
+        assert (await queue.attributes()).totalsent == 1
+
+
+async def test_confirmation_that_the_server_breaks_off_is_asked_for_again(pair):
+    """As a primary does that becomes a replica."""
+    url, replica, admin = pair
+    async with RSMQ(url, options=options("replicated:1")) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        replica.pause()
+        sending = asyncio.create_task(queue.send("a"))
+        try:
+            while not (blocked := [c for c in await admin.client_list() if "b" in c["flags"]]):
+                await asyncio.sleep(0.01)
+            await admin.client_unblock(blocked[0]["id"], error=True)
+            await asyncio.sleep(0.1)
+        finally:
+            replica.resume()
+
+        assert (await sending).durability == "replicated:1"
+        assert (await queue.attributes()).totalsent == 1
+
+
+async def test_silent_connection_does_not_use_up_the_time_of_a_replicated_send(pair):
+    url, _, _ = pair
+    async with (
+        FaultProxy(url) as proxy,
+        RSMQ(proxy.url, options=options("replicated:1", 3)) as rsmq,
+    ):
+        queue = await rsmq.create_queue("jobs")
+        for connection in proxy.connections:
+            connection.mute()
+
+        assert (await queue.send("a")).durability == "replicated:1"
         assert (await queue.attributes()).totalsent == 1
 
 

@@ -231,11 +231,12 @@ def test_scripts_are_constants():
     ]
     files = {path.stem for path in SCRIPTS.glob("*.lua") if not path.name.startswith("_")}
 
-    # The simulation recognizes scripts by their text; it sends none of its own.
+    # The simulation and the cluster's driver only recognize script calls.
     assert sorted(makers) == [
         "protocol/scripts/__init__.py",
         "testing/simulation.py",
         "transport/attempts.py",
+        "transport/cluster.py",
     ]
     assert set(scripts.names()) == files
     shas = {name: scripts.load(name).sha for name in files}

@@ -7,6 +7,7 @@ import pytest
 from aiorsmq_ng import RSMQ, Options
 from aiorsmq_ng.testing import FaultProxy
 from aiorsmq_ng.transport.adapter import ConnectionListener
+from aiorsmq_ng.transport.budget import RetryBudget
 
 #: Nobody looks by himself within a test: a waiter is told, or it is not served.
 RARELY = Options(poll_base=60, poll_cap=60, deadline=2, connect_timeout=0.3)
@@ -291,3 +292,26 @@ async def test_storm_on_the_wake_up_connection_leaks_nothing_and_ends_well(
         assert len([c for c in clients if int(c["sub"]) > 0]) == 1
         assert len(clients) <= before + 17
         assert len(driver._pool._in_use_connections) == len(driver._idle)
+
+
+async def test_wake_up_connections_that_are_lost_wait_for_their_turn(patient, raw, ns, monkeypatch):
+    """All clients of a process lose theirs at once; the server must not be run over."""
+    turns = []
+    reserve = RetryBudget.reserve
+
+    def counted(self):
+        turns.append(self)
+        return reserve(self)
+
+    monkeypatch.setattr(RetryBudget, "reserve", counted)
+    queue = await patient.create_queue("jobs")
+    waiting = asyncio.create_task(queue.receive(wait=60))
+    await listening(raw, ns, "jobs")
+    await kill(raw)
+    await until(lambda: _true(turns))
+    await listening(raw, ns, "jobs")
+    await leave(waiting)
+
+
+async def _true(value):
+    return bool(value)

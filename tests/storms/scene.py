@@ -26,6 +26,9 @@ class Load:
     #: Messages per second of all producers together; none: as fast as they can.
     rate: float | None = None
     deadline: float = 10.0
+    durability: str = "memory"
+    #: How long a receive waits for a message.
+    wait: float = 0.5
 
 
 @dataclass
@@ -43,7 +46,7 @@ class Scene:
         self.marks: list[tuple[float, str]] = []
         #: Calls under way, for whoever cancels them.
         self.calls: set[asyncio.Task[Any]] = set()
-        self.options = Options(deadline=self.load.deadline)
+        self.options = Options(deadline=self.load.deadline, durability=self.load.durability)
         self.rsmq = RSMQ(self.url, ns=self.ns, options=self.options)
         await self.rsmq.open()
         self.queue: Queue = await self.rsmq.create_queue("jobs", exist_ok=True)
@@ -65,13 +68,23 @@ class Scene:
 
     async def play(self, seconds: float, *faults: Fault) -> None:
         """Let everybody work for *seconds* under *faults*, then drain the queue."""
+
+        async def all_faults(_: Scene) -> None:
+            trouble = [asyncio.create_task(fault(self)) for fault in faults]
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                await _end(trouble)
+
+        await self.play_through(all_faults)
+
+    async def play_through(self, fault: Fault) -> None:
+        """Let everybody work until *fault* ends by itself, then drain the queue."""
         self.began = self.history.clock()
         consumers = [asyncio.create_task(self._consume(n)) for n in range(self.load.consumers)]
         producers = [asyncio.create_task(self._produce(n)) for n in range(self.load.producers)]
-        trouble = [asyncio.create_task(fault(self)) for fault in faults]
         try:
-            await asyncio.sleep(seconds)
-            await _end(trouble)
+            await fault(self)
             self.ended = self.history.clock()
             self._stopping = True
             await asyncio.gather(*producers)
@@ -79,9 +92,9 @@ class Scene:
             await self._until_empty()
             self.history.drained()
         finally:
-            for task in (*producers, *consumers, *trouble):
+            for task in (*producers, *consumers):
                 task.cancel()
-            await asyncio.gather(*producers, *consumers, *trouble, return_exceptions=True)
+            await asyncio.gather(*producers, *consumers, return_exceptions=True)
 
     async def verdict(self, **rules: Any) -> Verdict:
         """Judge; everybody has gone home."""
@@ -108,7 +121,7 @@ class Scene:
     async def _consume(self, number: int) -> None:
         recorded = RecordedQueue(self.queue, self.history, f"consumer-{number}")
         while True:
-            message = await self._call(recorded.receive(vt=self.load.vt, wait=0.5))
+            message = await self._call(recorded.receive(vt=self.load.vt, wait=self.load.wait))
             if isinstance(message, Delivery):
                 await asyncio.sleep(self.chance.random() * 0.002)
                 # An ack that was cancelled is made again: its holder is still there.

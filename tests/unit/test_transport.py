@@ -1,6 +1,7 @@
 """The transport joins operations, keeps their fates apart, and survives its callers."""
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -19,6 +20,7 @@ from aiorsmq_ng.protocol import messages, queues
 from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.protocol.messages import Intake, Receipt
 from aiorsmq_ng.protocol.scripts import load
+from aiorsmq_ng.transport import budget
 from aiorsmq_ng.transport.base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from aiorsmq_ng.transport.tickets import TicketBook
 
@@ -546,3 +548,20 @@ async def test_client_that_could_not_be_opened_may_be_opened_later():
         assert driver.closed
         failures.clear()
         await transport.ping(0.05)
+
+
+async def test_turns_that_a_busy_loop_heaped_up_are_spread_over_as_long(monkeypatch):
+    spread = []
+
+    def uniform(least, most):
+        spread.append((least, most))
+        return 0.0
+
+    monkeypatch.setattr(budget.random, "uniform", uniform)
+    resting = [asyncio.create_task(budget.rest(0.01)) for _ in range(3)]
+    await asyncio.sleep(0)
+    time.sleep(0.3)  # noqa: ASYNC251 - the loop stands still
+    await asyncio.gather(*resting)
+
+    assert len(spread) == 3
+    assert all(least == 0 and most > 0.2 for least, most in spread)
