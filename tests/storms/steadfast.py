@@ -14,10 +14,11 @@ from .scene import Scene
 
 
 class SteadfastScene(Scene):
-    """Producers resend what is unknown; how long every call took is watched."""
+    """Producers resend what is unknown; how long every send and resend took is watched."""
 
-    #: The longest call in seconds, without the time that a receive was told to wait.
     longest_s = 0.0
+    #: Those that took longer than their deadline and half a second.
+    overdue = 0
     #: Sends that ended as SendUnknown, how often they were asked for again, and how they ended.
     unknown = resent = resolved = unmet = 0
 
@@ -45,7 +46,8 @@ class SteadfastScene(Scene):
             "below their level": self.unmet,
             "faults": self.faults,
             "gap s": round(self.gap_s, 2),
-            "longest call s": round(self.longest_s, 2),
+            "longest send s": round(self.longest_s, 2),
+            "overdue": self.overdue,
             "escaped": [e.detail for e in self.history.of("escaped")],
         }
 
@@ -97,12 +99,11 @@ class SteadfastScene(Scene):
             await self.send(self.queue, f"{self.ns}-{number}-{n}")
             await asyncio.sleep(pause)
 
-    async def _call(self, call: Awaitable[Any]) -> Any:
-        return await super()._call(self._timed(call))
-
     async def _timed(self, call: Awaitable[Any]) -> Any:
         begun = self.history.clock()
         try:
             return await call
         finally:
-            self.longest_s = max(self.longest_s, self.history.clock() - begun)
+            took = self.history.clock() - begun
+            self.longest_s = max(self.longest_s, took)
+            self.overdue += took > self.load.deadline + 0.5

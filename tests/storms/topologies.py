@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -26,11 +27,17 @@ NOT_KEPT_BY_FAILOVER = ("O2", "O3", "O4")
 
 
 async def sentinel_failover(
-    seconds: float, how: How = "kill", durability: str = "replicated:1"
+    seconds: float,
+    how: How = "kill",
+    durability: str = "replicated:1",
+    deadline_s: float = LOAD.deadline,
 ) -> Figures:
-    """Test 11: the master is killed, stopped or cut off, and its replica takes over."""
+    """Test 11: the master is killed, stopped or cut off, and its replica takes over.
+
+    With a deadline shorter than the failover, sends end as SendUnknown and are resumed.
+    """
     group = PartitionedGroup() if how == "partition" else SentinelGroup()
-    load = Load(**{**vars(LOAD), "durability": durability})
+    load = replace(LOAD, durability=durability, deadline=deadline_s)
     async with group, SteadfastScene(group.url, load=load) as scene:
         await scene.play_through(partial(_failovers, group, how, seconds))
         verdict = await _after_failover(scene)
@@ -166,7 +173,7 @@ async def _migrations(cluster: Cluster, seconds: float, pause_s: float, scene: S
 
 async def cluster_failover(seconds: float, durability: str = "replicated:1") -> Figures:
     """Test 12: the master of the queue's slot is killed; its replica takes over."""
-    load = Load(**{**vars(LOAD), "durability": durability})
+    load = replace(LOAD, durability=durability)
     async with (
         Cluster(replicas=1) as cluster,
         SteadfastScene(cluster.url, "{storm}", load) as scene,
