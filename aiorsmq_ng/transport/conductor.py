@@ -19,9 +19,10 @@ from .tickets import TicketBook
 
 logger = logging.getLogger("aiorsmq_ng.transport")
 
-#: Calls with an unknown outcome that are being recalled: how many at most, and how long each takes.
+#: Calls with an unknown outcome that are recalled at the same time, each for another deadline.
 MAX_RECALLS = 64
-RECALL_S = 2.0
+#: How long closing may take to make the server forget.
+FORGET_S = 2.0
 #: Memories that are taken away when the client is closed; more are left to expire.
 MAX_MEMORIES = 10_000
 #: How long the token of a send can be used; the server remembers it for an hour.
@@ -89,7 +90,7 @@ class Conductor:
         for memory in self._memories - self._doubtful:
             by_queue.setdefault(memory.rpartition(":")[0], []).append(memory)
         self._memories.clear()
-        deadline = asyncio.get_running_loop().time() + RECALL_S
+        deadline = asyncio.get_running_loop().time() + FORGET_S
         with suppress(RSMQError, WrongLayout, NotExecuted, ReplyLost):
             for memories in by_queue.values():
                 await self._attempts.command("UNLINK", *memories, deadline=deadline)
@@ -124,7 +125,7 @@ class Conductor:
     async def _recall(self, call: Call) -> None:
         """Give back what a call took whose callers were told that its outcome is not known."""
         try:
-            within = asyncio.get_running_loop().time() + RECALL_S
+            within = asyncio.get_running_loop().time() + self._deadline_s
             reply = await self._attempts.make(call, within, recall=True)
         except (RSMQError, WrongLayout, NotExecuted, ReplyLost) as error:
             logger.debug(
