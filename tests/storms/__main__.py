@@ -7,15 +7,20 @@ import asyncio
 import json
 import os
 import platform
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 from aiorsmq_ng.embedded import find_binary
-from aiorsmq_ng.testing import FaultProxy, PrivateServer
+from aiorsmq_ng.testing import FaultProxy, PrivateServer, Verdict
 
-from . import faults, report
+from ..interop import drivers
+from . import clock, faults, herd, losses, report, topologies, volume
 from .scene import Fault, Load, Scene
 from .soak import Soak
+
+#: What a scene returns: its figures, and the verdict on it if there is one.
+Figures = tuple[dict[str, Any], Verdict | None]
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -82,6 +87,70 @@ def timeline(scene: Scene, step: float = 0.5) -> dict[str, Any]:
     return {**result, "marks": marks}
 
 
+def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]:
+    """Return what is played besides the storms, as the tables of the report."""
+    return {
+        "Sentinel failover": {
+            f"{how}, {level}": topologies.sentinel_failover(seconds, how, level)  # type: ignore[arg-type]
+            for how in ("kill", "pause", "partition")
+            for level in ("replicated:1", "memory")
+        },
+        "Cluster": {
+            "live migration of the slot": topologies.cluster_migration(seconds),
+            "kill -9 of a master": topologies.cluster_failover(seconds),
+        },
+        "Clock of the server": {
+            "60 s ahead": clock.clock_forward(seconds),
+            "1 h back": clock.clock_back(seconds),
+            "steps of 100 ms": clock.clock_steps(seconds),
+        },
+        "Durability": {"kill -9 and lost replicas": losses.durability_matrix(seconds / 4)},
+        "Forgetful and silent servers": {
+            "restarts without persistence": losses.forgetful_restarts(seconds),
+            "7 s of silence, deadline 5 s": losses.paused_receives(seconds),
+        },
+        "Herds": {
+            "300 clients, 3 s without a server": herd.outage(3),
+            "100 waiters, 50 messages": herd.few_for_many(seconds),
+        },
+        "Volume": {
+            "1 000 000 messages waiting": volume.backlog(seconds),
+            "three kinds of clients on one queue": volume.neighbours(seconds),
+        },
+    }
+
+
+def play_scenes(seconds: float) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """Play them all; return the tables, and what went against the rules."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    wrong: list[str] = []
+    for title, rows in scenes(seconds).items():
+        for name, scene in rows.items():
+            print(f"{title}: {name}", flush=True)
+            try:
+                figures, verdict = asyncio.run(_awaited(scene))
+            except (clock.NoClock, drivers.NotInstalled) as reason:
+                figures, verdict = {"not here": str(reason)}, None
+            if verdict is not None:
+                wrong += [f"{name}: {violation}" for violation in verdict.violations]
+            tables.setdefault(title, []).append(
+                {
+                    "scene": name,
+                    "figures": ", ".join(f"{k}: {_short(v)}" for k, v in figures.items()),
+                }
+            )
+            print(f"  {tables[title][-1]['figures']}", flush=True)
+    return tables, wrong
+
+
+async def _awaited(scene: Coroutine[Any, Any, Figures]) -> Figures:
+    return await scene
+
+
+def _short(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
 def machine() -> str:
     """Say where this ran."""
     program = find_binary()
@@ -111,12 +180,17 @@ def main() -> None:
         print("  " + " | ".join(report.row(played[-1])), flush=True)
     figures["storms"] = played
     report.write(options.out, figures)
+    wrong = [violation for storm in played for violation in storm["violations"]]
+    if not options.only:
+        figures["tables"], more = play_scenes(min(options.seconds, 20))
+        wrong += more
+        report.write(options.out, figures)
     if options.soak:
         print(f"soak: {options.soak:g} minutes", flush=True)
         figures["soak"] = asyncio.run(Soak(options.soak).run())
         report.write(options.out, figures)
-    if any(storm["violations"] for storm in played):
-        raise SystemExit(1)
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
 if __name__ == "__main__":
