@@ -5,7 +5,7 @@ from __future__ import annotations
 import nox
 
 nox.needs_version = ">=2025.2.9"
-nox.options.sessions = ["lint", "types", "tests"]
+nox.options.sessions = ["lint", "types", "tests", "spark"]
 nox.options.default_venv_backend = "venv"
 nox.options.download_python = "never"
 nox.options.reuse_existing_virtualenvs = True
@@ -35,6 +35,13 @@ def tests(session: nox.Session) -> None:
     """All tests, on a real server; arguments go to pytest."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
     session.run("pytest", *session.posargs)
+
+
+@nox.session
+def spark(session: nox.Session) -> None:
+    """Test the Spark front on a real Spark (needs Java); arguments go to pytest."""
+    session.install("-e", ".[all,spark]", *GROUPS(PROJECT, "test"))
+    session.run("pytest", *(session.posargs or ["tests/spark"]))
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])
