@@ -12,6 +12,7 @@ import aiorsmq_ng
 
 from .messages import message
 from .output import complain, emit, without_secrets
+from .pipeline import pipeline
 from .queues import queue
 from .session import (
     DEFAULT_URL,
@@ -71,6 +72,7 @@ def cli() -> None:
 cli.add_command(queue)
 cli.add_command(message)
 cli.add_command(worker)
+cli.add_command(pipeline)
 
 
 @cli.command(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..errors import MessageTooLong, RSMQError
@@ -31,12 +32,39 @@ class SnapshotGone(RSMQError):
     code = "snapshotGone"
 
 
-class Row(NamedTuple):
-    """One message to be: an id (or the 22 random characters of one), delay in ms or -1, body."""
+@dataclass(slots=True)
+class Rows:
+    """Messages to be, column by column: there may be millions of them."""
 
-    id: bytes
-    delay_ms: int
-    body: bytes
+    #: Ids, or the 22 random characters of ids to be made.
+    ids: list[bytes]
+    #: Delays in milliseconds; -1 for the queue's.
+    delays_ms: list[int]
+    bodies: list[bytes]
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.bodies)
+
+    def extend(self, more: Rows) -> None:
+        """Add *more* at the end."""
+        self.ids += more.ids
+        self.delays_ms += more.delays_ms
+        self.bodies += more.bodies
+
+    def split(self, count: int) -> tuple[Rows, Rows]:
+        """Return the first *count* rows, and the others."""
+        return (
+            Rows(self.ids[:count], self.delays_ms[:count], self.bodies[:count]),
+            Rows(self.ids[count:], self.delays_ms[count:], self.bodies[count:]),
+        )
+
+    def flat(self) -> list[Argument]:
+        """Return id, delay and body of each in turn."""
+        flat: list[Argument] = [b""] * (3 * self.count)
+        flat[0::3], flat[1::3], flat[2::3] = self.ids, self.delays_ms, self.bodies
+        return flat
 
 
 class Place(NamedTuple):
@@ -90,7 +118,7 @@ class SnapshotPage(NamedTuple):
 
 def send(
     keys: QueueKeys,
-    rows: Sequence[Row],
+    rows: Rows,
     place: Place,
     *,
     ttl_s: int,
@@ -115,16 +143,16 @@ def send(
     return Operation(
         script=load("bulk_send"),
         keys=(keys.zset, keys.hash, keys.marks(job)),
-        args=(keys.wake, partition, start, digest, ttl_s, oversize, *_flat(rows)),
+        args=(keys.wake, partition, start, digest, ttl_s, oversize, *rows.flat()),
         parse=parse,
         fail=fail,
-        weight=len(rows),
+        weight=rows.count,
         repeatable=True,
     )
 
 
 def stage(
-    keys: QueueKeys, id: str, rows: Sequence[Row], *, before: int, ttl_s: int, oversize: Oversize
+    keys: QueueKeys, id: str, rows: Rows, *, before: int, ttl_s: int, oversize: Oversize
 ) -> Operation[Staged]:
     """Set rows aside under *id*; *before* is how many the calls before set aside."""
 
@@ -135,10 +163,10 @@ def stage(
     return Operation(
         script=load("stage"),
         keys=(keys.hash, keys.staged(id)),
-        args=(before, ttl_s, oversize, *_flat(rows)),
+        args=(before, ttl_s, oversize, *rows.flat()),
         parse=parse,
         fail=keys.failure,
-        weight=len(rows),
+        weight=rows.count,
         repeatable=True,
     )
 
@@ -236,13 +264,6 @@ def read_noted(
         fail=fail,
         repeatable=True,
     )
-
-
-def _flat(rows: Sequence[Row]) -> list[Argument]:
-    flat: list[Argument] = []
-    for row in rows:
-        flat += row
-    return flat
 
 
 def _check_size(keys: QueueKeys, reply: Reply) -> None:

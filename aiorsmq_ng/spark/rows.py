@@ -36,11 +36,11 @@ _TYPES: dict[str, tuple[Any, ...]] = {
     "first_received_at": (TimestampType,),
     "receive_count": (LongType,),
 }
-_DIGIT = np.full(256, -1, dtype=np.int64)
+_DIGIT: Any = np.full(256, -1, dtype=np.int64)
 _DIGIT[np.frombuffer(b"0123456789", dtype=np.uint8)] = np.arange(10)
 _DIGIT[np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)] = np.arange(10, 36)
 _DIGIT[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", dtype=np.uint8)] = np.arange(10, 36)
-_POWERS = 36 ** np.arange(9, -1, -1, dtype=np.int64)
+_POWERS: Any = 36 ** np.arange(9, -1, -1, dtype=np.int64)
 _TIME = pa.timestamp("us", tz="UTC")
 #: What codecs raise for a body that they do not understand.
 _UNDECODABLE = (ValueError, EOFError, OSError, zlib.error, msgspec.MsgspecError)

@@ -142,7 +142,7 @@ class _Lot(NamedTuple):
 
     keys: QueueKeys
     start: int
-    rows: list[bulk.Row]
+    rows: bulk.Rows
     digest: bytes
 
 
@@ -207,40 +207,52 @@ def _stager(
 
 def _lots(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[_Lot]:
     """Divide rows by queue into lots of *send_size*; the last ones are smaller."""
-    waiting: dict[str, list[tuple[str | None, int, bytes]]] = {}
+    waiting: dict[str, bulk.Rows] = {}
     starts: dict[str, int] = {}
     digests: dict[str, Any] = {}
 
-    def lot(queue: str, taken: list[tuple[str | None, int, bytes]]) -> _Lot:
+    def lot(queue: str, rows: bulk.Rows) -> _Lot:
         start = starts.get(queue, 0)
-        starts[queue] = start + len(taken)
+        starts[queue] = start + rows.count
         digest = digests.setdefault(queue, blake2b(digest_size=8))
-        digest.update(b"\0".join([body for _, _, body in taken]))
-        random = suffixes(entropy.take(SUFFIX_LENGTH * len(taken)))
-        rows = [
-            bulk.Row(fresh if id is None else id.encode(), delay_ms, body)
-            for fresh, (id, delay_ms, body) in zip(random, taken, strict=True)
-        ]
+        digest.update(b"\0".join(rows.bodies))
         return _Lot(options.keys_of(queue), start, rows, digest.hexdigest().encode())
 
     for batch in batches:
-        for queue, row in _rows(options, batch):
-            rows = waiting.setdefault(queue, [])
-            rows.append(row)
-            if len(rows) == options.send_size:
-                yield lot(queue, rows)
-                waiting[queue] = []
+        for queue, rows in _by_queue(options, batch):
+            waiting.setdefault(queue, bulk.Rows([], [], [])).extend(rows)
+            while waiting[queue].count >= options.send_size:
+                full, waiting[queue] = waiting[queue].split(options.send_size)
+                yield lot(queue, full)
     for queue, rows in waiting.items():
-        if rows:
+        if rows.count:
             yield lot(queue, rows)
 
 
-def _rows(
-    options: WriteOptions, batch: pa.RecordBatch
-) -> Iterator[tuple[str, tuple[str | None, int, bytes]]]:
+def _by_queue(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[str, bulk.Rows]]:
+    rows = _rows(options, batch)
+    if "queue" not in batch.schema.names:
+        yield options.queue, rows
+        return
+    places: dict[str, list[int]] = {}
+    for at, queue in enumerate(batch.column("queue").to_pylist()):
+        places.setdefault(queue or options.queue, []).append(at)
+    for queue, chosen in places.items():
+        yield (
+            queue,
+            bulk.Rows(
+                [rows.ids[at] for at in chosen],
+                [rows.delays_ms[at] for at in chosen],
+                [rows.bodies[at] for at in chosen],
+            ),
+        )
+
+
+def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk.Rows:
+    """Return the rows of a batch, checked."""
     size, names = batch.num_rows, batch.schema.names
     bodies = batch.column("body").cast(pa.binary()).to_pylist()
-    if None in bodies:
+    if batch.column("body").null_count:
         raise InvalidValue("a row has no body; filter such rows out: df.where('body IS NOT NULL')")
     encode = ENCODERS[options.codec]
     if encode is not None:
@@ -248,13 +260,17 @@ def _rows(
             bodies = [encode(body) for body in bodies]
         except msgspec.MsgspecError as error:
             raise InvalidValue(f"a body is not JSON: {error}") from None
-    targets = batch.column("queue").to_pylist() if "queue" in names else [None] * size
-    ids = batch.column("id").to_pylist() if "id" in names else [None] * size
-    delays = batch.column("delay").to_pylist() if "delay" in names else [None] * size
-    for queue, id, delay, body in zip(targets, ids, delays, bodies, strict=True):
-        if id is not None:
-            limits.check_id(id)
-        yield queue or options.queue, (id, limits.optional_ms("delay", delay), body)
+    ids = suffixes(entropy.take(SUFFIX_LENGTH * size))
+    if "id" in names:
+        given = batch.column("id").to_pylist()
+        ids = [
+            fresh if id is None else limits.check_id(id).encode()
+            for fresh, id in zip(ids, given, strict=True)
+        ]
+    delays = [-1] * size
+    if "delay" in names:
+        delays = [limits.optional_ms("delay", d) for d in batch.column("delay").to_pylist()]
+    return bulk.Rows(ids, delays, bodies)
 
 
 def _commit(

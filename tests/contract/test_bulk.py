@@ -32,9 +32,9 @@ def redis(server_url):
         yield client
 
 
-def rows(*bodies: bytes, delay_ms: int = -1) -> list[bulk.Row]:
+def rows(*bodies: bytes, delay_ms: int = -1) -> bulk.Rows:
     fresh = suffixes(os.urandom(22 * len(bodies)))
-    return [bulk.Row(suffix, delay_ms, body) for suffix, body in zip(fresh, bodies, strict=True)]
+    return bulk.Rows(fresh, [delay_ms] * len(bodies), list(bodies))
 
 
 def send(keys, lot, digest=b"d", job="load", partition="0", oversize="fail"):
@@ -106,10 +106,9 @@ def test_row_too_long_is_dropped_if_asked(run, keys):
 
 def test_row_with_an_id_keeps_it_and_does_not_replace(run, keys):
     id = "ho7va6opma" + "k" * 22
-    lot = [bulk.Row(id.encode(), -1, b"mine")]
 
-    assert run(send(keys, lot)).stored == 1
-    assert run(send(keys, [bulk.Row(id.encode(), -1, b"other")], job="again")).existing == 1
+    assert run(send(keys, bulk.Rows([id.encode()], [-1], [b"mine"]))).stored == 1
+    assert run(send(keys, bulk.Rows([id.encode()], [-1], [b"other"]), job="again")).existing == 1
     (message,) = run(messages.receive(messages.Intake(keys), 5, vt_ms=1000)).messages
     assert (message.id, message.body) == (id, b"mine")
 

@@ -45,8 +45,7 @@ def send_once(keys):
 
 
 def bulk_send(keys):
-    (suffix,) = suffixes(os.urandom(22))
-    rows = [bulk.Row(suffix, -1, b"marked")]
+    rows = bulk.Rows(suffixes(os.urandom(22)), [-1], [b"marked"])
     return bulk.send(keys, rows, bulk.Place("j", "0"), ttl_s=60, oversize="fail")
 
 

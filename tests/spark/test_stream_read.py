@@ -22,7 +22,7 @@ def drain(spark, bench, tmp_path):
 
     def run(name="c", **options):
         query = start(name, **options)
-        assert query.awaitTermination(100)
+        assert query.awaitTermination(300)
         return query
 
     run.start = start
@@ -33,7 +33,7 @@ def drain(spark, bench, tmp_path):
     return run
 
 
-def eventually(condition, seconds=60):
+def eventually(condition, seconds=300):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
@@ -161,7 +161,7 @@ def test_message_that_others_deleted_does_not_block_a_batch(spark, bench, tmp_pa
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(300)
 
     assert seen == [15]
     assert bench.size == 0
@@ -185,7 +185,7 @@ def test_leases_are_renewed_while_a_batch_runs(spark, bench, tmp_path):
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(300)
 
     assert (stolen, bench.size) == ([], 0)
 
@@ -199,7 +199,7 @@ def test_query_of_a_fenced_run_fails_and_deletes_nothing(drain, bench):
     drain("new", ledger="etl")
     bench.fill_numbers(10, start=10)
     with pytest.raises(Exception, match=r"ledger is gone|another run took its place"):
-        query.awaitTermination(60)
+        query.awaitTermination(300)
         query.processAllAvailable()
 
     drain("new", ledger="etl")
@@ -254,14 +254,14 @@ def test_messages_lost_to_others_while_down_fail_the_query_unless_told(spark, dr
     bench.fill(*[b"%d" % n for n in range(10, 15)], b"\xff")
     failing = drain.start()
     with pytest.raises(Exception, match="does not decode"):
-        failing.awaitTermination(60)
+        failing.awaitTermination(300)
     for id in bench.redis.zrange(bench.keys.zset, 0, -1):
         bench.redis.zadd(bench.keys.zset, {id: 1})
     taken = bench.receive(2)
 
     failing = drain.start()
     with pytest.raises(Exception, match=r"2 messages of queue 'jobs' .* received by others"):
-        failing.awaitTermination(60)
+        failing.awaitTermination(300)
 
     drain(failOnDataLoss="false", onDecodeError="drop")
     assert len(drain.rows()) + len(taken) >= 15
@@ -271,7 +271,7 @@ def test_messages_lost_to_others_while_down_fail_the_query_unless_told(spark, dr
 def test_wrong_option_reaches_the_user_as_one_sentence(spark, bench):
     with pytest.raises(Exception, match="'claimMode' = 'move' needs a name in option 'ledger'"):
         query = bench.stream(spark, claimMode="move").writeStream.format("noop").start()
-        query.awaitTermination(60)
+        query.awaitTermination(300)
 
 
 def test_checkpoint_of_another_queue_is_refused(drain, bench, other):
@@ -281,7 +281,7 @@ def test_checkpoint_of_another_queue_is_refused(drain, bench, other):
 
     query = drain.start(queue="out")
     with pytest.raises(Exception, match="the checkpoint belongs to queue 'jobs'"):
-        query.awaitTermination(60)
+        query.awaitTermination(300)
     assert other.size == 3
 
 
@@ -292,4 +292,4 @@ def test_deleted_queue_ends_the_query_with_its_name(drain, bench):
     bench.redis.delete(bench.keys.hash, bench.keys.zset)
 
     with pytest.raises(Exception, match="queue 'jobs' does not exist"):
-        query.awaitTermination(60)
+        query.awaitTermination(300)

@@ -25,7 +25,7 @@ def copy(spark, bench, other, tmp_path):
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(100)
+        assert query.awaitTermination(300)
         return query
 
     return run
@@ -48,10 +48,10 @@ def sink(other):
 
 
 def staged(other, attempt, *bodies):
-    rows = [bulk.Row(b"%-22d" % n, -1, body) for n, body in enumerate(bodies)]
-    rows = [bulk.Row(row.id.replace(b" ", b"x"), *row[1:]) for row in rows]
+    ids = [b"%022d" % n for n in range(len(bodies))]
+    rows = bulk.Rows(ids, [-1] * len(bodies), list(bodies))
     other.run(bulk.stage(other.keys, attempt, rows, before=0, ttl_s=60, oversize="fail"))
-    return Outcome("query", {"out": len(rows)}, {"out": attempt})
+    return Outcome("query", {"out": rows.count}, {"out": attempt})
 
 
 def test_epoch_committed_twice_is_sent_once(sink, other):
@@ -103,6 +103,6 @@ def test_rows_for_several_queues_are_committed_together(spark, bench, other, tmp
 
     query = frame.writeStream.format("rsmq").options(**other.options)
     query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(300)
 
     assert (bench.bodies(), other.bodies()) == ([b"b"], [b"a"])
