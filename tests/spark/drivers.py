@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from aiorsmq_ng.spark import RSMQDataSource
-from aiorsmq_ng.spark.options import WriteOptions, parse
-from aiorsmq_ng.spark.sink import BatchSink
+from aiorsmq_ng.spark import RSMQDataSource, jobs
+from aiorsmq_ng.spark.options import StreamReadOptions, WriteOptions, parse
+from aiorsmq_ng.spark.sink import BatchSink, StreamSink
+from aiorsmq_ng.spark.stream import ClaimReader
+from aiorsmq_ng.transport.blocking import BlockingRunner
 
 GIVEN = json.loads(os.environ["DRIVER"])
 FOLDER = Path(GIVEN["folder"])
@@ -60,6 +63,141 @@ def retry() -> None:
     frame = spark.range(0, 3000, 1, 2).selectExpr("cast(id AS string) AS body")
     options = {**GIVEN["options"], "sendSize": "100", "flag": str(FOLDER / "failed")}
     frame.write.format("stumbling").options(**options).mode("append").save()
+
+
+class Doom:
+    """The point at which a process takes the JVM and itself down, by SIGKILL."""
+
+    def __init__(self, point: str, jvm: int, folder: str) -> None:
+        self.point, self.jvm, self.folder = point, jvm, folder
+
+    def reached(self, point: str) -> None:
+        if point == self.point:
+            (Path(self.folder) / point).touch()
+            os.kill(self.jvm, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def after_call(self, script: str, point: str, times: int = 1) -> None:
+        """Reach *point* after the script was called so often in this process."""
+        real, calls = BlockingRunner.run, []
+
+        def run(runner, operation):
+            result = real(runner, operation)
+            if operation.script.name == script:
+                calls.append(script)
+                if len(calls) == times:
+                    self.reached(point)
+            return result
+
+        BlockingRunner.run = run
+
+
+class DoomedReader(ClaimReader):
+    """Dies in the middle of what a reader does."""
+
+    armed = False
+
+    def latestOffset(self, start, limit):
+        if not self.armed:
+            self.armed = True
+            self.doom.after_call("claim", "claim_half", times=2)
+            self.doom.after_call("claim_ack", "ack_half")
+        if start["claim"]:
+            self.doom.reached("before_ack")
+        offset = super().latestOffset(start, limit)
+        if offset != start:
+            self.doom.reached("claim_done")
+        return offset
+
+    def partitions(self, start, end):
+        parts = super().partitions(start, end)
+        self.doom.reached("planned")
+        return parts
+
+    def read(self, partition):
+        for batch in super().read(partition):
+            yield batch
+            self.doom.reached("read_half")
+
+
+class DoomedSink(StreamSink):
+    """Dies in the middle of what a writer does."""
+
+    def write(self, iterator):
+        self.doom.after_call("stage", "stage_half")
+        return super().write(iterator)
+
+    def commit(self, messages, batchId):
+        self.doom.reached("before_commit")
+        self.doom.after_call("stage_move", "commit_half")
+        super().commit(messages, batchId)
+        self.doom.reached("after_commit")
+
+
+class DoomedSource(RSMQDataSource):
+    """The source with reader and writer that die where they are told to."""
+
+    @classmethod
+    def name(cls):
+        return "doomed"
+
+    def streamReader(self, schema):
+        return self._doomed(DoomedReader, StreamReadOptions, schema)
+
+    def streamWriter(self, schema, overwrite):
+        return self._doomed(DoomedSink, WriteOptions, schema, overwrite)
+
+    def _doomed(self, kind, options, *rest):
+        given = dict(self.options)
+        doom = Doom(given.pop("point"), int(given.pop("jvm")), given.pop("folder"))
+        made = kind(parse(options, given), *rest)
+        made.doom = doom
+        return made
+
+
+def crash() -> None:
+    """Run the queries named, of which one dies where it is told to."""
+    spark = session()
+    spark.dataSource.register(DoomedSource)
+    pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    doom = {"point": GIVEN["point"], "jvm": str(pid), "folder": str(FOLDER)}
+    for name in GIVEN["queries"]:
+        queue = GIVEN["options"] | {"queue": name}
+        source = {"maxMessagesPerTrigger": "1200", "fetchSize": "300", "ledger": "etl"}
+        source["claimMode"] = "move" if name == "moved" else "lease"
+        reader = spark.readStream.format("doomed").options(**queue, **source, **doom).load()
+        if name == "copied":
+            sink = {"queue": "out", "sendSize": "400"}
+            writer = reader.select("body").writeStream.format("doomed")
+            writer = writer.options(**GIVEN["options"] | sink, **doom)
+        else:
+            writer = reader.writeStream.format("parquet")
+            writer = writer.option("path", str(FOLDER / f"{name}.parquet"))
+        writer = writer.option("checkpointLocation", str(FOLDER / f"{name}.checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+    if GIVEN["point"] == "none":
+        for name in ("leased", "moved"):
+            rows = spark.read.parquet(str(FOLDER / f"{name}.parquet")).select("body").collect()
+            (FOLDER / f"{name}.rows").write_text("\n".join(row.body for row in rows))
+
+
+def cluster() -> None:
+    """Write, look, archive; the master is the one that spark-submit was given."""
+    spark = SparkSession.builder.getOrCreate()
+    options = GIVEN["options"]
+    rows = spark.range(0, 2000, 1, 4).selectExpr("cast(id AS string) AS body")
+    rows.write.format("rsmq").options(**options).mode("append").save()
+    seen = spark.read.format("rsmq").options(**options, numPartitions="4").load()
+    hosts = seen.sparkSession.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    server = {name: options[name] for name in ("url", "namespace")}
+    target = str(FOLDER / "lake")
+    result = {
+        "seen": seen.count(),
+        "executors": len(hosts) - 1,  # the driver counts itself
+        "archived": jobs.archive(spark, [options["queue"]], target, options=server)["rows"],
+        "bodies": sorted(int(r.body) for r in jobs.read_archive(spark, target).collect()),
+    }
+    (FOLDER / "result.json").write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ DRIVERS = Path(__file__).parent / "drivers.py"
 
 
 def run_driver(
-    name: str, bench: Bench, folder: Path, **settings: str
+    name: str, bench: Bench, folder: Path, **settings: object
 ) -> subprocess.CompletedProcess[str]:
     """Run the driver *name* of ``drivers.py`` and wait for its end."""
     return subprocess.run(
@@ -31,6 +31,6 @@ def run_driver(
         },
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=600,
         check=False,
     )
