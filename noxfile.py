@@ -57,3 +57,10 @@ def bench(session: nox.Session) -> None:
     session.install("-e", ".[all]")
     session.run("python", "benchmarks/send_rate.py", *session.posargs)
     session.run("python", "benchmarks/idle_and_wake.py")
+
+
+@nox.session
+def bench_spark(session: nox.Session) -> None:
+    """Benchmark source and sink of Spark, on a server of their own."""
+    session.install("-e", ".[all,spark]")
+    session.run("python", "benchmarks/spark.py", *session.posargs)

@@ -19,7 +19,7 @@ from .options import StreamReadOptions
 logger = logging.getLogger("aiorsmq_ng.spark")
 
 #: Messages that are acknowledged, given back or renewed by one call.
-CHUNK = 500
+CHUNK = 1000
 
 
 @dataclass(frozen=True, slots=True)

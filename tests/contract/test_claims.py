@@ -100,6 +100,15 @@ def test_claim_grows_by_chunks_up_to_its_limit(desk, ledger):
     assert len(desk.receive(10)) == 3
 
 
+def test_complete_claim_never_grows(desk, ledger):
+    desk.send(3)
+    desk.claim(ledger)
+    desk.send(2)
+
+    assert desk.claim(ledger) == (3, True)
+    assert len(desk.receive(5)) == 2
+
+
 def test_claim_of_an_empty_queue_leaves_nothing_behind(desk, ledger):
     assert desk.claim(ledger) == (0, True)
     assert desk.side_keys() == []
@@ -246,6 +255,19 @@ def test_release_gives_messages_back_in_their_order(desk, mode):
     assert given == [(3, 2), (2, 0)]
     assert [m.id.encode() for m in desk.receive(10)] == before
     assert desk.run(claims.take_over(desk.keys, "spark")).live == []
+
+
+def test_released_messages_are_ready_since_they_were_sent(desk, ledger):
+    """A reader that takes only what was there when it began finds them."""
+    desk.send(3)
+    began = desk.run(claims.backlog(desk.keys)).now_ms
+    desk.claim(ledger)
+    while desk.run(claims.backlog(desk.keys)).now_ms <= began:
+        pass
+
+    desk.run(claims.release(ledger, 1, count=10))
+
+    assert desk.claim(ledger, 2, latest_ms=began).messages == 3
 
 
 def test_release_leaves_what_others_received_since(desk, ledger):

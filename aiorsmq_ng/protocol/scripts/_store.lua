@@ -3,16 +3,17 @@
 -- Reads: zset, hash, now, queue_delay_ms, sent, id_prefix. Defines: store(rows, from, upto, channel)
 --   -> number stored, number that the queue had already. rows: flat list, three values per row.
 local function store(rows, from, upto, channel)
-  local scores, bodies, stored, existing = {}, {}, 0, 0
+  local scores, bodies, size, stored, existing = {}, {}, 0, 0, 0
+  local delay, score
   local function flush()
-    if #scores > 0 then
-      redis.call('ZADD', zset, unpack(scores))
-      redis.call('HSET', hash, unpack(bodies))
-      scores, bodies = {}, {}
+    if size > 0 then
+      redis.call('ZADD', zset, unpack(scores, 1, size))
+      redis.call('HSET', hash, unpack(bodies, 1, size))
+      size = 0
     end
   end
   for at = from, upto, 3 do
-    local id, delay_ms, known = rows[at], tonumber(rows[at + 1]), false
+    local id, known = rows[at], false
     if #id == 22 then
       id = id_prefix() .. id
     else
@@ -21,13 +22,18 @@ local function store(rows, from, upto, channel)
     if known then
       existing = existing + 1
     else
-      if delay_ms < 0 then delay_ms = queue_delay_ms end
-      local size = #scores
-      scores[size + 1], scores[size + 2] = string.format('%.0f', now + delay_ms), id
+      -- Most rows of a job have the same delay.
+      if rows[at + 1] ~= delay then
+        delay = rows[at + 1]
+        local delay_ms = tonumber(delay)
+        if delay_ms < 0 then delay_ms = queue_delay_ms end
+        score = string.format('%.0f', now + delay_ms)
+      end
+      scores[size + 1], scores[size + 2] = score, id
       bodies[size + 1], bodies[size + 2] = id, rows[at + 2]
-      stored = stored + 1
+      size, stored = size + 2, stored + 1
       -- unpack() has room for some 7900 values.
-      if size >= 3998 then flush() end
+      if size >= 4000 then flush() end
     end
   end
   flush()

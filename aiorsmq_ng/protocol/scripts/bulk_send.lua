@@ -20,17 +20,10 @@ if mark >= from + count then
   return {count, 0, 0, 0}
 end
 local skipped = math.max(0, mark - from)
-local rows, dropped = {}, 0
-for at = 7 + 3 * skipped, #ARGV, 3 do
-  if maxsize >= 0 and #ARGV[at + 2] > maxsize then
-    if ARGV[6] == 'fail' then return {'messageTooLong', #ARGV[at + 2], maxsize} end
-    dropped = dropped + 1
-  else
-    local size = #rows
-    rows[size + 1], rows[size + 2], rows[size + 3] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  end
-end
+-- @include fitting
+local rows, from_row, upto_row, dropped = fitting(ARGV, 7 + 3 * skipped, ARGV[6] == 'drop')
+if not rows then return from_row end
 redis.call('HSET', marks, partition, string.format('%.0f %s', from + count, ARGV[4]))
 redis.call('EXPIRE', marks, ARGV[5])
-local stored, existing = store(rows, 1, #rows, channel)
+local stored, existing = store(rows, from_row, upto_row, channel)
 return {skipped, stored, dropped, existing}

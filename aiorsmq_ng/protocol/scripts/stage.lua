@@ -5,18 +5,12 @@
 -- Errors: queueNotFound, queueCorrupt. Cost: O(rows), at most 2000 rows.
 local hash, staged, before = KEYS[1], KEYS[2], tonumber(ARGV[1])
 -- @include queue
-local rows, dropped = {}, 0
-for at = 4, #ARGV, 3 do
-  if maxsize >= 0 and #ARGV[at + 2] > maxsize then
-    if ARGV[3] == 'fail' then return {'messageTooLong', #ARGV[at + 2], maxsize} end
-    dropped = dropped + 1
-  else
-    local size = #rows
-    rows[size + 1], rows[size + 2], rows[size + 3] = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  end
-end
-if #rows > 0 and redis.call('LLEN', staged) == 3 * before then
-  redis.call('RPUSH', staged, unpack(rows))
+-- @include fitting
+local rows, first, last, dropped = fitting(ARGV, 4, ARGV[3] == 'drop')
+if not rows then return first end
+local count = (last - first + 1) / 3
+if count > 0 and redis.call('LLEN', staged) == 3 * before then
+  redis.call('RPUSH', staged, unpack(rows, first, last))
   redis.call('EXPIRE', staged, ARGV[2])
 end
-return {before + #rows / 3, dropped}
+return {before + count, dropped}

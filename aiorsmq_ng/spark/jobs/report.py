@@ -63,16 +63,19 @@ def _queues(frame: DataFrame) -> list[dict[str, Any]]:
     waited = f.col("first_received_at").cast("double") - f.col("sent_at").cast("double")
     kept = f.col("archived_at").cast("double") - f.col("sent_at").cast("double")
 
-    def percentile(of: Any, share: float) -> Any:
-        return f.round(f.percentile_approx(of, f.lit(share)), 3)
+    def percentile(of: Any, share: int, digits: int) -> Any:
+        return f.round(f.percentile_approx(of, f.lit(share / 100)), digits)
+
+    def minute(of: Any) -> Any:
+        return f.date_format(of, "yyyy-MM-dd HH:mm")
 
     table = frame.groupBy("queue").agg(
         f.count("*").alias("messages"),
         f.sum(f.octet_length("body")).alias("bytes"),
-        f.min("sent_at").cast("string").alias("first_sent"),
-        f.max("sent_at").cast("string").alias("last_sent"),
-        *(percentile(waited, p / 100).alias(f"waited_p{p}") for p in (50, 95, 99)),
-        *(percentile(kept, p / 100).alias(f"kept_p{p}") for p in (50, 95, 99)),
+        minute(f.min("sent_at")).alias("first_sent"),
+        minute(f.max("sent_at")).alias("last_sent"),
+        *(percentile(waited, p, 3).alias(f"waited_p{p}") for p in (50, 95, 99)),
+        *(percentile(kept, p, 1).alias(f"kept_p{p}") for p in (50, 95, 99)),
         f.sum((f.col("receive_count") > 1).cast("int")).alias("received_again"),
         f.max("receive_count").alias("most_receives"),
     )
@@ -128,6 +131,7 @@ def _plot_waits(rows: Sequence[dict[str, Any]]) -> str:
         axes.bar(places, heights, 0.22, label=f"p{share}", color=_colour(number))
     axes.set_xticks(range(len(rows)), [row["queue"] for row in rows])
     axes.set_yscale("symlog", linthresh=0.01)
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylabel("seconds")
     axes.legend()
     return _image(figure, "waiting time percentiles per queue")
@@ -143,6 +147,7 @@ def _plot_receives(rows: Sequence[dict[str, Any]]) -> str:
         color=_colour(0),
     )
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("receives")
     axes.set_ylabel("messages")
     return _image(figure, "messages by number of receives")
@@ -193,11 +198,12 @@ _NOTHING = "<p>nothing</p>"
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Queue traffic</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; color: #222; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem; color: #222; }}
 h1, h2 {{ font-weight: 600; }} h2 {{ margin-top: 2rem; font-size: 1.15rem; }}
 div {{ overflow-x: auto; }} img {{ max-width: 100%; }}
-table {{ border-collapse: collapse; font-size: 13px; }}
-th, td {{ padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: right; }}
+table {{ border-collapse: collapse; font-size: 12px; }}
+th, td {{ padding: .3rem .5rem; text-align: right; white-space: nowrap; }}
+th, td {{ border-bottom: 1px solid #ddd; }}
 th:first-child, td:first-child {{ text-align: left; }} th {{ background: #f4f4f4; }}
 </style></head><body>
 <h1>Queue traffic</h1>
