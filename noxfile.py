@@ -5,7 +5,7 @@ from __future__ import annotations
 import nox
 
 nox.needs_version = ">=2025.2.9"
-nox.options.sessions = ["lint", "types", "tests"]
+nox.options.sessions = ["lint", "types", "tests", "spark"]
 nox.options.default_venv_backend = "venv"
 nox.options.download_python = "never"
 nox.options.reuse_existing_virtualenvs = True
@@ -35,6 +35,13 @@ def tests(session: nox.Session) -> None:
     """All tests, on real servers, in two processes; arguments go to pytest."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
     session.run("pytest", "-n", "2", *session.posargs)
+
+
+@nox.session
+def spark(session: nox.Session) -> None:
+    """Test the Spark front on a real Spark (needs Java); arguments go to pytest."""
+    session.install("-e", ".[all,spark]", *GROUPS(PROJECT, "test"))
+    session.run("pytest", *(session.posargs or ["tests/spark"]))
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])
@@ -76,3 +83,10 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/send_rate.py", *session.posargs)
     session.run("python", "benchmarks/idle_and_wake.py")
     session.run("python", "benchmarks/numbered_calls.py")
+
+
+@nox.session
+def bench_spark(session: nox.Session) -> None:
+    """Benchmark source and sink of Spark, on a server of their own."""
+    session.install("-e", ".[all,spark]")
+    session.run("python", "benchmarks/spark.py", *session.posargs)

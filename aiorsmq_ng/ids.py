@@ -10,7 +10,7 @@ _TABLE = bytes(_ALPHABET[value % 62] for value in range(256))
 SUFFIX_LENGTH = 22
 ID_LENGTH = 32
 # Send times outside these years mean that an id was not built by RSMQ's rule.
-_PLAUSIBLE_US = range(1_000_000_000_000_000, 36**10)
+PLAUSIBLE_US = range(1_000_000_000_000_000, 36**10)
 
 
 def suffixes(entropy: bytes) -> list[bytes]:
@@ -24,4 +24,4 @@ def sent_ms(id: str) -> float | None:
     if len(id) != ID_LENGTH or not (id.isascii() and id[:10].isalnum()):
         return None
     microseconds = int(id[:10], 36)
-    return microseconds / 1000 if microseconds in _PLAUSIBLE_US else None
+    return microseconds / 1000 if microseconds in PLAUSIBLE_US else None

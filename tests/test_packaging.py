@@ -33,10 +33,10 @@ def test_wheel_holds_every_script_and_the_typing_marker(wheel):
     assert "aiorsmq_ng/py.typed" in names
 
 
-def test_wheel_holds_the_package_only(wheel):
+def test_wheel_holds_the_package_and_what_spark_looks_for_only(wheel):
     top = {name.split("/")[0] for name in wheel.namelist()}
 
-    assert {t for t in top if not t.endswith(".dist-info")} == {"aiorsmq_ng"}
+    assert {t for t in top if not t.endswith(".dist-info")} == {"aiorsmq_ng", "pyspark_rsmq.py"}
 
 
 def test_core_depends_on_little(wheel):

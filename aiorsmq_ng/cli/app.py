@@ -22,6 +22,7 @@ COMMANDS = {
     "message": "messages:message",
     "dlq": "deadletters:dlq",
     "worker": "workers:worker",
+    "pipeline": "pipeline:pipeline",
     "doctor": "doctor:doctor",
     "top": "top:top",
     "bench": "bench:bench",

@@ -79,6 +79,34 @@ class QueueKeys:
         """Key with a TTL: why the message was rejected into this queue."""
         return f"{self.namespace.name}:{self.queue}:ng:reason:{id}"
 
+    def ledger(self, ledger: str) -> str:
+        """Hash: one reader's claims, what it acknowledged, the fence that keeps old ones out."""
+        return f"{self.namespace.name}:{self.queue}:ng:ledger:{ledger}"
+
+    def claim(self, ledger: str, number: int) -> str:
+        """List: the messages of one claim in order, three values each (moved ones: four)."""
+        return f"{self.namespace.name}:{self.queue}:ng:claim:{ledger}:{number}"
+
+    def group(self, name: str) -> str:
+        """Key: which ledger stands for a named reader now."""
+        return f"{self.namespace.name}:{self.queue}:ng:group:{name}"
+
+    def snapshot(self, id: str) -> str:
+        """Sorted set with a TTL: what the queue held when a reader looked."""
+        return f"{self.namespace.name}:{self.queue}:ng:snapshot:{id}"
+
+    def marks(self, job: str) -> str:
+        """Hash with a TTL: partition of a bulk job -> how many of its rows are sent."""
+        return f"{self.namespace.name}:{self.queue}:ng:marks:{job}"
+
+    def staged(self, id: str) -> str:
+        """List with a TTL: rows of one attempt that wait for the commit, three values each."""
+        return f"{self.namespace.name}:{self.queue}:ng:staged:{id}"
+
+    def epochs(self, job: str) -> str:
+        """Hash with a TTL: which epoch of a job was committed, and which is being committed."""
+        return f"{self.namespace.name}:{self.queue}:ng:epochs:{job}"
+
     def failure(self, code: str) -> RSMQError:
         """Return the error that a script's code word means for this queue."""
         if code == QueueNotFound.code:

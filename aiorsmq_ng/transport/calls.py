@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from ..durability import Durability
@@ -15,9 +16,11 @@ from .tickets import Ticket
 class Call:
     """The call that a batch of operations shares. Repeating it never makes a second effect."""
 
-    def __init__(self, batch: list[Waiting], ticket: Ticket | None) -> None:
-        first = batch[0].operation
-        self.batch = batch
+    def __init__(self, operations: Sequence[Operation[Any]], ticket: Ticket | None) -> None:
+        first = operations[0]
+        self.operations = operations
+        #: Who waits for them, in the same order; nobody where calls are made one at a time.
+        self.callers: list[Waiting] = []
         self.ticket = ticket
         #: The key under which the server remembers this call.
         self.memory = first.memory(ticket.series) if ticket and first.memory else None
@@ -33,7 +36,7 @@ class Call:
     @property
     def first(self) -> Operation[Any]:
         """The operation that stands for all: they have script, keys and head in common."""
-        return self.batch[0].operation
+        return self.operations[0]
 
     @property
     def may_repeat(self) -> bool:
@@ -49,9 +52,9 @@ class Call:
             attempt = "recall" if recall else "again" if self.in_doubt else "first"
             args += (self.ticket.number, attempt)
         args += first.head
-        for waiting in self.batch:
-            keys += waiting.operation.own_keys
-            args += waiting.operation.args
+        for operation in self.operations:
+            keys += operation.own_keys
+            args += operation.args
         if self.memory is not None:
             keys.append(self.memory)
         return [len(keys), *keys, *args]

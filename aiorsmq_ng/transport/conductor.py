@@ -55,7 +55,9 @@ class Conductor:
 
     async def run(self, batch: list[Waiting]) -> None:
         """Make the call that *batch* shares, and hand every caller its result or error."""
-        call = Call(batch, self._tickets.take() if batch[0].operation.memory else None)
+        ticket = self._tickets.take() if batch[0].operation.memory else None
+        call = Call([waiting.operation for waiting in batch], ticket)
+        call.callers = batch
         try:
             reply = await self._attempts.make(call, min(w.deadline for w in batch))
             self._settled(call)
@@ -106,7 +108,7 @@ class Conductor:
 
     def _leave_open(self, call: Call, text: str) -> None:
         """Tell the callers of a call whose outcome is not known; its series stays parked."""
-        for place, waiting in enumerate(call.batch):
+        for place, waiting in enumerate(call.callers):
             waiting.fail(self._unknown(call, place, text))
         if call.ticket and call.first.undo and self._recalls < MAX_RECALLS:
             with suppress(Unavailable):  # the client is being closed
@@ -116,7 +118,7 @@ class Conductor:
     def _unknown(
         self, call: Call, place: int, text: str, token: SendToken | None = None
     ) -> Unavailable:
-        error = call.batch[place].operation.lost(text, executed=None, passing=True)
+        error = call.callers[place].operation.lost(text, executed=None, passing=True)
         if isinstance(error, SendUnknown) and call.ticket is not None:
             expires_at = asyncio.get_running_loop().time() + TOKEN_S
             error.token = token or CallToken(self, call, place, expires_at)
@@ -155,7 +157,7 @@ class Conductor:
             outcome.set_result(reply)
 
     def _settle_all(self, call: Call, reply: Reply) -> None:
-        batch = call.batch
+        batch = call.callers
         if isinstance(reply, bytes):
             code = reply.decode()
             self._fail_all(batch, lambda operation: operation.fail(code))
@@ -201,7 +203,7 @@ class Conductor:
             reply = await asyncio.shield(call.outcome)
         except ReplyLost as error:
             raise self._unknown(call, token.place, str(error), token) from None
-        waiting = call.batch[token.place]
+        waiting = call.callers[token.place]
         if isinstance(reply, bytes):
             raise waiting.operation.fail(reply.decode())
         return call.result_of(waiting.operation, reply[token.place])

@@ -10,7 +10,6 @@ from aiorsmq_ng.protocol import messages, queues, recovery
 from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.protocol.messages import Intake
 from aiorsmq_ng.transport.calls import Call
-from aiorsmq_ng.transport.lanes import Waiting
 from aiorsmq_ng.transport.tickets import Ticket
 
 from ..support.clock import pass_time, server_ms
@@ -25,9 +24,7 @@ class Line:
 
     async def call(self, number, *operations, again=False, recall=False):
         """Send a call and return the result of every operation."""
-        loop = asyncio.get_running_loop()
-        batch = [Waiting(op, loop.create_future(), 0) for op in operations]
-        call = Call(batch, Ticket(self.name, number) if operations[0].memory else None)
+        call = Call(operations, Ticket(self.name, number) if operations[0].memory else None)
         call.in_doubt = again
         reply = await self.raw.execute_command(
             "EVAL", operations[0].script.source, *call.words(recall=recall)

@@ -413,6 +413,17 @@ def test_exit_status_of_every_error_of_the_library_is_decided() -> None:
     assert set(EXIT_STATUS) == codes
 
 
+def test_pipeline_without_the_extra_prints_the_pip_line() -> None:
+    """A missing extra is one sentence with the line that brings it."""
+    done = python(
+        "import sys; sys.modules['pyspark'] = None; from aiorsmq_ng.cli import main; "
+        "sys.exit(main(['pipeline', 'report', '--from', 'nowhere']))"
+    )
+
+    sentence = 'pipelines need the extra "spark": pip install "aiorsmq-ng[cli,spark]"\n'
+    assert done == Outcome(1, "", f"rsmqctl: {sentence}")
+
+
 @pytest.mark.parametrize("missing", ["click", "rich"])
 def test_demo_without_the_extra_prints_the_pip_line(missing: str) -> None:
     """A missing extra is one sentence with the line that brings it."""

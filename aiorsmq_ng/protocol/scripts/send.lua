@@ -10,12 +10,12 @@
 local zset, hash, memory, channel = KEYS[1], KEYS[2], KEYS[#KEYS], ARGV[3]
 -- @include queue
 -- @include clock
+-- @include id
 
 -- Asked before anything is written, so that a key of the wrong type changes nothing.
 local present = redis.call('ZCARD', zset)
 -- The memory holds all that the reply depends on besides the arguments: the time and the limit. Written
 -- and read in one step, because every send pays for it.
-local next_us = seconds * 1000000 + micros
 local known = redis.call('SET', memory, ARGV[1] .. ' ' .. time[1] .. ' ' .. time[2] .. ' ' .. stored[3],
   'PX', 3600000, 'GET')
 local repeated = false
@@ -28,28 +28,6 @@ if known then
     local s, us, limit = string.match(known, '^%d+ (%d+) (%d+) (.*)$')
     repeated, next_us, maxsize = true, s * 1000000 + us, tonumber(limit)
   end
-end
-
--- An id starts with the send time in microseconds as ten base36 digits. Messages of one call get
--- consecutive microseconds, so ids sort in send order; the upper eight digits change once in 1296.
-local DIGITS = '0123456789abcdefghijklmnopqrstuvwxyz'
-local upper, upper_text = -1, ''
-local function id_prefix()
-  local us = next_us
-  next_us = us + 1
-  local low = us % 1296
-  local high = (us - low) / 1296
-  if high ~= upper then
-    upper, upper_text = high, ''
-    for _ = 1, 8 do
-      local digit = high % 36
-      upper_text = string.sub(DIGITS, digit + 1, digit + 1) .. upper_text
-      high = (high - digit) / 36
-    end
-  end
-  local last = low % 36
-  local second = (low - last) / 36
-  return upper_text .. string.sub(DIGITS, second + 1, second + 1) .. string.sub(DIGITS, last + 1, last + 1)
 end
 
 local scores, bodies = {}, {}

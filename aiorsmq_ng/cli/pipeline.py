@@ -1,0 +1,230 @@
+"""``rsmqctl pipeline``: jobs that run on Spark."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+import aiorsmq_ng
+
+from .output import complain, emit
+from .session import current_settings, examples, global_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession  # pyright: ignore[reportMissingImports]
+
+Callback = TypeVar("Callback", bound=Callable[..., Any])
+
+_MISSING = 'pipelines need the extra "spark": pip install "aiorsmq-ng[cli,spark]"'
+
+
+@click.group(
+    epilog=examples(
+        "$ rsmqctl pipeline archive -n jobs --to lake/messages",
+        "$ rsmqctl pipeline triage -n jobs-dead",
+    )
+)
+@global_options()
+def pipeline() -> None:
+    """Move messages between queues and files, on Spark.
+
+    Runs on this machine unless --master names a cluster. Needs Java 17 or later. Prints a
+    summary as JSON; progress goes to stderr.
+    """
+
+
+def _common(function: Callback) -> Callback:
+    for option in (
+        click.option("--master", metavar="URL", help="Spark's master.  [default: local[*]]"),
+        click.option(
+            "--conf",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A setting of Spark; may be repeated.",
+        ),
+        click.option(
+            "--option",
+            "options",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="An option of the queue as source or sink; may be repeated.",
+        ),
+        global_options(),
+    ):
+        function = option(function)
+    return function
+
+
+@pipeline.command(
+    epilog=examples(
+        "$ rsmqctl pipeline archive -n jobs -n mails --to lake/messages",
+        '{"target": "lake/messages", "rows": 1200, "queues": {"jobs": 1000, ...}}',
+    )
+)
+@click.option("-n", "--name", "names", multiple=True, required=True, help="A queue; repeatable.")
+@click.option("--to", "target", required=True, metavar="PATH", help="Where the files go.")
+@click.option("--checkpoint", metavar="PATH", help="[default: _checkpoints in that place]")
+@click.option("--every", metavar="TIME", help="Go on for ever, e.g. every '1 minute'.")
+@_common
+def archive(
+    names: tuple[str, ...], target: str, checkpoint: str, every: str, **common: Any
+) -> None:
+    """Drain queues into Parquet, each message once, by queue and day.
+
+    Run it again from the same place, also after a crash, and it goes on where it was.
+    """
+    with _running(**common) as (jobs, spark, options):
+        emit(
+            jobs.archive(
+                spark,
+                names,
+                target,
+                options=options,
+                checkpoint=checkpoint,
+                every=every,
+                progress=lambda queue, batch, rows: complain(
+                    f"{queue}: batch {batch}, {rows} messages"
+                ),
+            )
+        )
+
+
+@pipeline.command(
+    epilog=examples(
+        "$ rsmqctl pipeline replay --from lake/messages --where \"date = '2026-11-16'\""
+    )
+)
+@click.option("--from", "source", required=True, metavar="PATH", help="An archive, or a table.")
+@click.option("-n", "--name", help="Send to this queue.  [default: where each came from]")
+@click.option("--where", metavar="SQL", help="Only rows for which this holds.")
+@click.option("--rate", type=float, default=0.0, help="Messages per second become visible.")
+@click.option("--spread", type=int, default=0, help="Spread them over so many seconds.")
+@click.option("--keep-ids", is_flag=True, help="Keep the ids; skip what the queue still has.")
+@_common
+def replay(
+    source: str, name: str, where: str, rate: float, spread: int, keep_ids: bool, **common: Any
+) -> None:
+    """Send archived messages again, all or none."""
+    with _running(**common) as (jobs, spark, options):
+        emit(
+            jobs.replay(
+                spark,
+                source,
+                queue=name,
+                where=where,
+                pace=jobs.Pace(rate=rate, spread=spread),
+                keep_ids=keep_ids,
+                options=options,
+            )
+        )
+
+
+@pipeline.command(epilog=examples("$ rsmqctl pipeline load --from orders.csv --format csv -n jobs"))
+@click.option("--from", "source", required=True, metavar="PATH", help="Files, or a table.")
+@click.option("-n", "--name", required=True, help="The queue.")
+@click.option("--format", "kind", default="parquet", show_default=True, help="As Spark calls it.")
+@click.option("--body", metavar="SQL", help="What is sent.  [default: the row as JSON]")
+@click.option("--rate", type=float, default=0.0, help="Messages per second become visible.")
+@click.option("--read", multiple=True, metavar="NAME=VALUE", help="An option for reading.")
+@_common
+def load(
+    source: str, name: str, kind: str, body: str, rate: float, read: tuple[str, ...], **common: Any
+) -> None:
+    """Send rows of files, tables or databases, all or none."""
+    with _running(**common) as (jobs, spark, options):
+        emit(
+            jobs.load(
+                jobs.open_table(spark, source, kind, _pairs(read)),
+                name,
+                body=body,
+                pace=jobs.Pace(rate=rate),
+                options=options,
+            )
+        )
+
+
+@pipeline.command(
+    epilog=examples("$ rsmqctl pipeline report --from lake/messages --page traffic.html")
+)
+@click.option("--from", "source", required=True, metavar="PATH", help="An archive.")
+@click.option("--page", metavar="FILE", help="Write an HTML page with plots.")
+@_common
+def report(source: str, page: str, **common: Any) -> None:
+    """Tell about traffic: arrivals, waiting times, retries, poison."""
+    with _running(**common) as (jobs, spark, _):
+        emit(jobs.report(spark, source, page))
+
+
+@pipeline.command(
+    epilog=examples(
+        "$ rsmqctl pipeline triage -n jobs-dead",
+        "$ rsmqctl pipeline triage -n jobs-dead",
+        "$ rsmqctl pipeline triage -n jobs-dead --where \"type = 'mail'\" \\",
+        "      --redrive-to jobs",
+    )
+)
+@click.option("-n", "--name", required=True, help="The dead-letter queue.")
+@click.option("--where", metavar="SQL", help="Only messages for which this holds.")
+@click.option("--redrive-to", metavar="QUEUE", help="Move these messages to that queue.")
+@click.option("--type", "kind", default="$.type", show_default=True, help="JSON path of the type.")
+@_common
+def triage(name: str, where: str, redrive_to: str, kind: str, **common: Any) -> None:
+    """Group dead letters by reason, type and age, and redrive them."""
+    with _running(**common) as (jobs, spark, options):
+        emit(
+            jobs.triage(spark, name, where=where, redrive_to=redrive_to, kind=kind, options=options)
+        )
+
+
+@contextmanager
+def _running(
+    master: str | None, conf: tuple[str, ...], options: tuple[str, ...]
+) -> Iterator[tuple[Any, SparkSession, dict[str, str]]]:
+    """Yield the jobs, a session and the options; say what is wrong with them in one sentence."""
+    settings = current_settings()
+    try:
+        from aiorsmq_ng.spark import jobs
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("pyspark", "pyarrow", "numpy", "matplotlib"):
+            raise
+        raise click.ClickException(_MISSING) from None
+    given = _pairs(options)
+    if settings.namespace is not None:
+        given.setdefault("namespace", settings.namespace)
+    if settings.redis_url is not None:
+        # Spark's plans do not show the values of options whose names hold "url".
+        given.setdefault("url", settings.redis_url)
+    quiet = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    spark = jobs.session(master, {**quiet, **_pairs(conf)})
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        yield jobs, spark, given
+    except aiorsmq_ng.InvalidValue as error:
+        raise click.UsageError(str(error), click.get_current_context()) from error
+    except Exception as error:
+        if isinstance(error, aiorsmq_ng.RSMQError | click.ClickException):
+            raise
+        raise click.ClickException(_sentence(error)) from error
+    finally:
+        spark.stop()
+
+
+def _sentence(error: Exception) -> str:
+    """Return what this library said, out of what Spark made of it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    ours = [
+        line.split(": ", 1)[1] for line in lines if line.startswith("aiorsmq_ng.") and ": " in line
+    ]
+    return ours[-1] if ours else lines[0] if lines else type(error).__name__
+
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            raise click.UsageError(f"{name!r} is not of the form NAME=VALUE")
+    return {name: value for name, _, value in pairs}

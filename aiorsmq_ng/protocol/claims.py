@@ -1,0 +1,321 @@
+"""Operations of a reader that must be able to read the same messages again: claims in a ledger.
+
+A *claim* is a numbered list of messages that a reader holds, by leases that it renews or by having
+moved them out of the queue. A *ledger* knows the claims of one reader. Every process that takes a
+ledger over raises its *fence*, after which the process before it changes nothing any more.
+
+All of these may be repeated: a claim goes on where it stands, the rest comes to the same end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
+
+from ..errors import RSMQError
+from .keys import QueueKeys
+from .operation import Operation, Reply
+from .scripts import load
+
+Mode = Literal["lease", "move"]
+
+#: Messages that one call may handle, so that other clients go on.
+MAX_CHUNK = 1000
+#: Messages that one call may read: what a script can pass on at once.
+MAX_FETCH = 7000
+
+
+class ClaimLost(RSMQError):
+    """Raised when a reader may not go on with its claims.
+
+    ``cause`` is the script's code word: ``fenced``, ``ledgerGone`` or ``claimGone``.
+    """
+
+    code = "claimLost"
+
+    _CAUSES: ClassVar[dict[str, str]] = {
+        "fenced": "another run took its place",
+        "ledgerGone": "its ledger is gone: it expired, was released, or redis lost it",
+        "claimGone": "a claim of it is gone: it was acknowledged or released, or redis lost it",
+    }
+
+    def __init__(self, queue: str, ledger: str, cause: str) -> None:
+        super().__init__(f"reader {ledger!r} of queue {queue!r}: {self._CAUSES.get(cause, cause)}")
+        self.queue = queue
+        self.ledger = ledger
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A reader's ledger as its keys are named and as its holder knows it."""
+
+    keys: QueueKeys
+    id: str
+    mode: Mode
+    #: What the holder's calls carry; older holders have smaller ones.
+    fence: int = 1
+    #: Claims up to this number are acknowledged.
+    acked: int = 0
+    #: Claim that is being made, or 0.
+    open: int = 0
+    #: Complete claims that are not acknowledged: number -> messages.
+    sealed: dict[int, int] = field(default_factory=dict)
+    #: Name of the reader, if it has one.
+    group: str = ""
+
+    @property
+    def key(self) -> str:
+        """The ledger's key."""
+        return self.keys.ledger(self.id)
+
+    @property
+    def group_key(self) -> str:
+        """The key that names the reader's ledger; the ledger's own stands in where none is."""
+        return self.keys.group(self.group) if self.group else self.key
+
+    @property
+    def live(self) -> list[int]:
+        """Numbers of the claims that still hold messages."""
+        return sorted({*self.sealed, *([self.open] if self.open else [])})
+
+    def failure(self, code: str) -> RSMQError:
+        """Return the error that a script's code word means for this ledger."""
+        if code in ("fenced", "ledgerGone", "claimGone"):
+            return ClaimLost(self.keys.queue, self.id, code)
+        return self.keys.failure(code)
+
+
+class Terms(NamedTuple):
+    """How messages are claimed."""
+
+    #: Messages in the whole claim, and by one call, at most.
+    limit: int
+    chunk: int
+    lease_ms: int
+    #: How long the ledger is kept when nobody uses it.
+    ttl_s: int
+    #: Only messages that were visible at this time; ``None``: that are visible now.
+    latest_ms: int | None = None
+
+
+class Claimed(NamedTuple):
+    """A claim as far as it is made."""
+
+    messages: int
+    #: Whether it will not grow any more.
+    complete: bool
+
+
+class ClaimPage(NamedTuple):
+    """Messages of a claim, column by column, as bytes."""
+
+    #: Messages that others received since, and messages that were deleted; neither are listed.
+    taken: int
+    gone: int
+    ids: list[bytes]
+    counts: list[bytes]
+    firsts: list[bytes]
+    bodies: list[bytes]
+
+
+class Renewed(NamedTuple):
+    """Leases lengthened; ``next`` is the message to go on with, -1 at the end."""
+
+    next: int
+    taken: int
+    gone: int
+
+
+class Backlog(NamedTuple):
+    """What waits in a queue, and the server's time in milliseconds."""
+
+    now_ms: int
+    visible: int
+    hidden: int
+
+
+def claim(ledger: Ledger, number: int, terms: Terms, *, create: bool) -> Operation[Claimed]:
+    """Add ready messages to a claim; the ledger is made if need be and *create* allows it."""
+    keys = ledger.keys
+    return Operation(
+        script=load("claim"),
+        keys=(
+            keys.zset,
+            keys.hash,
+            keys.deliveries,
+            ledger.key,
+            keys.claim(ledger.id, number),
+            ledger.group_key,
+        ),
+        args=(
+            ledger.fence,
+            number,
+            terms.limit,
+            terms.chunk,
+            terms.lease_ms,
+            "" if terms.latest_ms is None else terms.latest_ms,
+            terms.ttl_s,
+            ledger.mode,
+            int(create),
+        ),
+        parse=lambda reply: Claimed(reply[0], reply[1] == 1),
+        fail=ledger.failure,
+        weight=terms.chunk,
+        repeatable=True,
+    )
+
+
+def take_over(keys: QueueKeys, id: str, group: str = "") -> Operation[Ledger]:
+    """Become the only one who may use a ledger; a *group* must still name it."""
+    unknown = Ledger(keys, id, "lease", group=group)
+
+    def parse(reply: Reply) -> Ledger:
+        pairs = iter(reply)
+        fields = {name.decode(): value for name, value in zip(pairs, pairs, strict=True)}
+        return Ledger(
+            keys,
+            id,
+            "move" if fields.get("mode") == b"move" else "lease",
+            fence=int(fields["fence"]),
+            acked=int(fields.get("acked", 0)),
+            open=int(fields.get("open", 0)),
+            sealed={
+                int(name.removeprefix("sealed:")): int(value)
+                for name, value in fields.items()
+                if name.startswith("sealed:")
+            },
+            group=group,
+        )
+
+    return Operation(
+        script=load("claim_open"),
+        keys=(unknown.key, unknown.group_key),
+        args=(id, int(bool(group))),
+        parse=parse,
+        fail=unknown.failure,
+        repeatable=True,
+    )
+
+
+def stand_for(ledger: Ledger, *, expected: str, ttl_s: int) -> Operation[str | None]:
+    """Make *ledger* the one of its group; ``None``, or the id of the one that is in the way."""
+    return Operation(
+        script=load("claim_group"),
+        keys=(ledger.group_key, ledger.key),
+        args=(expected, ledger.id, ledger.mode, ttl_s),
+        parse=lambda reply: None if reply[0] == 1 else reply[1].decode(),
+        fail=ledger.failure,
+        repeatable=True,
+    )
+
+
+def stands_for(keys: QueueKeys, group: str) -> Operation[str]:
+    """Tell which ledger stands for a named reader; empty if there is none."""
+    return Operation(
+        script=load("claim_group"),
+        keys=(keys.group(group), keys.ledger("")),
+        args=("?", "", "lease", 0),
+        parse=lambda reply: "" if reply[0] == 1 else reply[1].decode(),
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
+def read(
+    ledger: Ledger, number: int, start: int, stop: int, *, bodies: bool
+) -> Operation[ClaimPage]:
+    """Read the messages from *start* up to *stop* of a claim, those that are still held."""
+    keys = ledger.keys
+    return Operation(
+        script=load("claim_read"),
+        keys=(keys.hash, keys.claim(ledger.id, number)),
+        args=(start, stop, int(bodies), ledger.mode),
+        parse=lambda reply: ClaimPage(*reply),
+        fail=ledger.failure,
+        repeatable=True,
+    )
+
+
+def renew(
+    ledger: Ledger, number: int, start: int, *, count: int, lease_ms: int, ttl_s: int
+) -> Operation[Renewed]:
+    """Lengthen the leases of *count* messages of a claim."""
+    keys = ledger.keys
+    return Operation(
+        script=load("claim_renew"),
+        keys=(
+            keys.zset,
+            keys.hash,
+            ledger.key,
+            keys.claim(ledger.id, number),
+            ledger.group_key,
+        ),
+        args=(ledger.fence, start, count, lease_ms, ttl_s, ledger.mode),
+        parse=lambda reply: Renewed(*reply),
+        fail=ledger.failure,
+        repeatable=True,
+    )
+
+
+def acknowledge(ledger: Ledger, number: int, *, count: int) -> Operation[int]:
+    """Delete the next *count* messages of a claim; the result is how many are left."""
+    keys = ledger.keys
+    return Operation(
+        script=load("claim_ack"),
+        keys=(
+            keys.zset,
+            keys.hash,
+            keys.deliveries,
+            ledger.key,
+            keys.claim(ledger.id, number),
+        ),
+        args=(ledger.fence, number, count),
+        parse=int,
+        fail=ledger.failure,
+        repeatable=True,
+    )
+
+
+class Released(NamedTuple):
+    """Messages given back, and messages of the claim that are left."""
+
+    given: int
+    left: int
+
+
+def release(ledger: Ledger, number: int, *, count: int) -> Operation[Released]:
+    """Give the next *count* messages of a claim back."""
+    keys = ledger.keys
+    return Operation(
+        script=load("claim_release"),
+        keys=(keys.zset, keys.hash, ledger.key, keys.claim(ledger.id, number)),
+        args=(keys.wake, ledger.fence, number, count),
+        parse=lambda reply: Released(*reply),
+        fail=ledger.failure,
+        repeatable=True,
+    )
+
+
+def forget(ledger: Ledger) -> Operation[int]:
+    """Remove a ledger whose claims are all acknowledged or given back."""
+    return Operation(
+        script=load("discard"),
+        keys=(ledger.key,),
+        args=(),
+        parse=int,
+        fail=ledger.failure,
+        repeatable=True,
+    )
+
+
+def backlog(keys: QueueKeys) -> Operation[Backlog]:
+    """Count what waits."""
+    return Operation(
+        script=load("backlog"),
+        keys=(keys.zset, keys.hash),
+        args=(),
+        parse=lambda reply: Backlog(*reply),
+        fail=keys.failure,
+        repeatable=True,
+    )

@@ -1,0 +1,85 @@
+"""What is left to do for a query that does not run: acknowledge its last batch, or let go of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ..errors import InvalidValue
+from ..protocol import claims
+from . import options as choices
+from .claimant import Offset, acknowledge, retire
+
+
+def finalize(checkpoint: str | Path, **options: Any) -> int:
+    """Acknowledge what the query of *checkpoint* has finished; the result is how many claims.
+
+    Spark tells a source that a batch is done when it asks for the next one. A query that was
+    stopped in between, or ran with ``trigger(once=True)``, leaves its last batch in the queue, and
+    would find it done when it is started again. Call this only while the query does not run:
+    it takes the ledger over. *options* are those of the source without ``queue`` (``url`` ...).
+    """
+    folder = _local(checkpoint)
+    done = [int(f.name) for f in (folder / "commits").glob("*") if f.name.isdecimal()]
+    if not done:
+        return 0
+    finished = 0
+    for offset in _offsets(folder / "offsets" / str(max(done))):
+        given = {"queue": offset.queue, "namespace": offset.namespace, **_texts(options)}
+        parsed = choices.parse(choices.StreamReadOptions, given)
+        runner = parsed.runner(own=True)
+        try:
+            ledger = runner.run(claims.take_over(parsed.keys, offset.ledger))
+            for number in range(ledger.acked + 1, offset.claim + 1):
+                acknowledge(runner, ledger, number)
+                finished += 1
+        finally:
+            runner.close()
+    return finished
+
+
+def release(queue: str, ledger: str, **options: Any) -> int:
+    """Give back what the reader *ledger* of *queue* holds; the result is how many messages.
+
+    *ledger* is the name of a named reader, or the id from a checkpoint. A query that still runs
+    with it fails at its next step. For messages that were moved out of the queue this is the way
+    back, should the query never be started again.
+    """
+    parsed = choices.parse(choices.StreamReadOptions, {"queue": queue, **_texts(options)})
+    runner = parsed.runner(own=True)
+    try:
+        named = runner.run(claims.stands_for(parsed.keys, ledger))
+        return retire(runner, parsed.keys, named or ledger)
+    finally:
+        runner.close()
+
+
+def _local(checkpoint: str | Path) -> Path:
+    text = str(checkpoint)
+    parts = urlsplit(text)
+    if parts.scheme not in ("", "file"):
+        raise InvalidValue(f"the checkpoint must be on a local or mounted path, not {text!r}")
+    return Path(unquote(parts.path) if parts.scheme else text)
+
+
+def _offsets(log: Path) -> Iterator[Offset]:
+    """Read one entry of Spark's offset log: a version, metadata, then a line per source."""
+    for line in log.read_text().splitlines()[2:]:
+        try:
+            known = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(known, dict) and {"queue", "ledger", "claim"} <= set(known):
+            offset = Offset.of(known)
+            if offset.ledger:
+                yield offset
+
+
+def _texts(options: dict[str, Any]) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }

@@ -1,0 +1,22 @@
+"""Ready jobs around queues: archive, replay, load, report, triage.
+
+Functions that return a summary as a ``dict``; ``rsmqctl pipeline`` runs them from the command line.
+"""
+
+from .archive import archive, read_archive
+from .report import report
+from .sending import Pace, load, open_table, replay
+from .session import session
+from .triage import triage
+
+__all__ = [
+    "Pace",
+    "archive",
+    "load",
+    "open_table",
+    "read_archive",
+    "replay",
+    "report",
+    "session",
+    "triage",
+]

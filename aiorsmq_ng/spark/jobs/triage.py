@@ -1,0 +1,105 @@
+"""Dead letters: what they are, and some of them back to work."""
+
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ...protocol import inspection, messages
+from ..options import ReadOptions, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Reasons are read one by one; of more dead letters than this only the first ones are.
+MAX_REASONS = 20_000
+_CHUNK = 100
+
+
+def triage(
+    spark: SparkSession,
+    queue: str,
+    *,
+    where: str | None = None,
+    redrive_to: str | None = None,
+    kind: str = "$.type",
+    options: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Group the messages of the dead-letter queue *queue* by reason, type and age.
+
+    *kind* is the path of the type in bodies that are JSON. *where* chooses by a condition in SQL
+    over the columns of a queue and ``reason``, ``type``, ``age_hours``; with *redrive_to* the
+    chosen ones that nobody holds are moved to that queue, where they start anew.
+    """
+    given = {**(options or {}), "queue": queue}
+    letters = dead_letters(spark, queue, kind=kind, options=options)
+    if where:
+        letters = letters.where(where)
+    letters = letters.persist()
+    try:
+        groups = (
+            letters.groupBy("reason", "type", "age_hours")
+            .count()
+            .orderBy("count", ascending=False)
+            .collect()
+        )
+        result: dict[str, Any] = {
+            "queue": queue,
+            "messages": sum(row["count"] for row in groups),
+            "groups": [row.asDict() for row in groups],
+        }
+        if redrive_to is not None:
+            parsed = parse(ReadOptions, given)
+            runner, target = parsed.runner(), parsed.keys_of(redrive_to)
+            moved = 0
+            ids = (row.id for row in letters.select("id").toLocalIterator())
+            for lot in _lots(ids):
+                moved += len(
+                    runner.run(
+                        messages.redrive(
+                            parsed.keys, target, len(lot), ids=lot, channel=target.wake
+                        )
+                    )
+                )
+            result["redriven"] = moved
+    finally:
+        letters.unpersist()
+    return result
+
+
+def dead_letters(
+    spark: SparkSession,
+    queue: str,
+    *,
+    kind: str = "$.type",
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return a dead-letter queue as a table, with ``reason``, ``type`` and ``age_hours``."""
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
+    given = {"onDecodeError": "null", **(options or {}), "queue": queue}
+    frame = spark.read.format("rsmq").options(**given).load()
+    parsed = parse(ReadOptions, given)
+    runner = parsed.runner()
+    rows = frame.select("id").limit(MAX_REASONS).collect()
+    reasons = [(row.id, runner.run(inspection.reason(parsed.keys, row.id))) for row in rows]
+    known = spark.createDataFrame(
+        [pair for pair in reasons if pair[1] is not None], "id string, reason string"
+    )
+    age = (f.unix_timestamp(f.current_timestamp()) - f.unix_timestamp("sent_at")) / 3600
+    return frame.join(f.broadcast(known), "id", "left").withColumns(
+        {
+            "reason": f.coalesce("reason", f.lit("unknown")),
+            "type": f.coalesce(f.get_json_object("body", kind), f.lit("unknown")),
+            "age_hours": f.floor(age),
+        }
+    )
+
+
+def _lots(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Divide *ids* into lots that one script call may move."""
+    rest = iter(ids)
+    while lot := list(islice(rest, _CHUNK)):
+        yield lot

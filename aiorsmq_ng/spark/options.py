@@ -1,0 +1,250 @@
+"""The options of the data source: names, types, defaults, and errors that help."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, ClassVar, TypeVar
+
+from ..errors import InvalidValue
+from ..protocol import limits
+from ..protocol.bulk import MAX_ROWS
+from ..protocol.claims import MAX_CHUNK, MAX_FETCH
+from ..protocol.keys import Namespace, QueueKeys
+from ..transport.blocking import BlockingRunner, shared_runner
+
+O = TypeVar("O", bound="CommonOptions")  # noqa: E741 - options
+
+DEFAULT_URL = "redis://localhost:6379"
+DAY_MS = 86_400_000
+
+#: Other names for options: those of Spark's own, and those that users of Kafka's source know.
+ALIASES = {
+    "path": "queue",
+    "ns": "namespace",
+    "groupid": "ledger",
+    "maxoffsetspertrigger": "maxmessagespertrigger",
+}
+#: What Spark passes on to every source and sink.
+_OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode", "mergeschema"})
+
+
+def _number(default: int, low: int, high: int = 2**53) -> Any:
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+def _one_of(default: str, *others: str) -> Any:
+    return field(default=default, metadata={"choices": (default, *others)})
+
+
+def _time() -> Any:
+    return field(default=None, metadata={"time": True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonOptions:
+    """What reading and writing have in common."""
+
+    #: Which way of using the source takes these options, for error messages.
+    USE: ClassVar[str] = ""
+
+    queue: str = ""
+    url: str = ""
+    url_env: str = ""
+    password_env: str = ""
+    namespace: str = "rsmq"
+    #: How long one call to Redis may take, outages included.
+    timeout_ms: int = _number(60_000, 100)
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The keys of the queue."""
+        return self.keys_of(self.queue)
+
+    def keys_of(self, queue: str) -> QueueKeys:
+        """Return the keys of another queue in the same namespace."""
+        return Namespace(self.namespace).queue(limits.check_name(queue))
+
+    def runner(self, *, own: bool = False) -> BlockingRunner:
+        """Return this process's way to the server, or one that nobody else uses."""
+        make = BlockingRunner if own else shared_runner
+        return make(
+            self._url(), deadline_s=self.timeout_ms / 1000, password=_from(self.password_env)
+        )
+
+    def _url(self) -> str:
+        return (
+            self.url
+            or _from(self.url_env)
+            or os.environ.get("RSMQ_URL")
+            or os.environ.get("REDIS_URL")
+            or DEFAULT_URL
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading(CommonOptions):
+    body_type: str = _one_of("string", "binary")
+    codec: str = _one_of("plain", "json", "base64", "gzip")
+    on_decode_error: str = _one_of("fail", "null", "drop")
+    fetch_size: int = _number(5000, 1, MAX_FETCH)
+    max_records_per_partition: int = _number(25_000, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(_Reading):
+    """Options of ``spark.read``."""
+
+    USE: ClassVar[str] = "read"
+
+    visibility: str = _one_of("all", "visible", "hidden")
+    #: Only messages sent at or after this, and before that (epoch microseconds).
+    sent_after: int | None = _time()
+    sent_before: int | None = _time()
+    #: 0: by the number of messages.
+    num_partitions: int = _number(0, 0, 100_000)
+    snapshot_ttl_ms: int = _number(3_600_000, 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReadOptions(_Reading):
+    """Options of ``spark.readStream``."""
+
+    USE: ClassVar[str] = "readStream"
+
+    ledger: str = ""
+    claim_mode: str = _one_of("lease", "move")
+    lease_ms: int = _number(600_000, 1000, 1000 * limits.MAX_SECONDS)
+    max_messages_per_trigger: int = _number(50_000, 1)
+    min_partitions: int = _number(1, 1, 100_000)
+    claim_chunk: int = _number(500, 1, MAX_CHUNK)
+    ack_on: str = _one_of("start", "commit")
+    fail_on_data_loss: bool = True
+    ledger_ttl_ms: int = _number(7 * DAY_MS, 60_000)
+
+    def __post_init__(self) -> None:
+        if self.ledger and not re.fullmatch(r"[\w.-]{1,100}", self.ledger):
+            raise InvalidValue(
+                f"option 'ledger' is a name of letters, digits, '.', '-' and '_', not "
+                f"{self.ledger!r}"
+            )
+        if self.claim_mode == "move" and not self.ledger:
+            raise InvalidValue(
+                "option 'claimMode' = 'move' needs a name in option 'ledger', by which its "
+                "messages can be found again if the checkpoint is lost"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions(CommonOptions):
+    """Options of ``df.write`` and ``df.writeStream``."""
+
+    USE: ClassVar[str] = "write"
+
+    codec: str = _one_of("plain", "json", "base64", "gzip")
+    #: Empty: direct for a batch, staged for a stream.
+    delivery: str = _one_of("", "direct", "staged")
+    job_id: str = ""
+    send_size: int = _number(1000, 1, MAX_ROWS)
+    on_oversize: str = _one_of("fail", "drop")
+    create_queue: bool = False
+    #: How long marks and rows of attempts that came to nothing are kept ...
+    mark_ttl_ms: int = _number(DAY_MS, 60_000)
+    #: ... and what a commit wrote down, which a query that is started again may need.
+    commit_ttl_ms: int = _number(30 * DAY_MS, 60_000)
+
+    def __post_init__(self) -> None:
+        if self.job_id and not re.fullmatch(r"[\w.-]{1,100}", self.job_id):
+            raise InvalidValue(
+                f"option 'jobId' is a name of letters, digits, '.', '-' and '_', not "
+                f"{self.job_id!r}"
+            )
+
+
+def parse(kind: type[O], given: Mapping[str, str]) -> O:
+    """Read what Spark passes on (lower-case names, all text) as options of *kind*."""
+    known = {_camel(f.name).lower(): f for f in dataclasses.fields(kind)}
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        key = ALIASES.get(name.lower(), name.lower())
+        if key in known:
+            values[known[key].name] = _value(known[key], text)
+        elif key not in _OF_SPARK and not key.startswith(("spark.", "asyncprogress")):
+            raise _unknown(name, kind, known)
+    if not values.get("queue"):
+        raise InvalidValue(
+            "option 'queue' is missing: the name of a queue", code="missingParameter"
+        )
+    limits.check_name(values["queue"])
+    limits.check_namespace(values.get("namespace", "rsmq"))
+    return kind(**values)
+
+
+def _unknown(name: str, kind: type[CommonOptions], known: Mapping[str, Any]) -> InvalidValue:
+    for other in (ReadOptions, StreamReadOptions, WriteOptions):
+        mine = {_camel(f.name).lower(): f.name for f in dataclasses.fields(other)}
+        if name.lower() in mine:
+            return InvalidValue(
+                f"option {_camel(mine[name.lower()])!r} is one of {other.USE}, not of {kind.USE}"
+            )
+    names = {**{key: _camel(f.name) for key, f in known.items()}, "ns": "ns"}
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f"; did you mean {names[close[0]]!r}?" if close else ""
+    every = "" if close else f"; there are {', '.join(sorted(names.values()))}"
+    return InvalidValue(f"option {name!r} is not known{hint}{every}")
+
+
+def _value(of: dataclasses.Field[Any], text: str) -> Any:
+    name, rule = _camel(of.name), of.metadata
+    if "choices" in rule:
+        if text.lower() not in rule["choices"]:
+            choices = ", ".join(repr(c) for c in rule["choices"] if c)
+            raise InvalidValue(f"option {name!r} is one of {choices}, not {text!r}")
+        return text.lower()
+    if "low" in rule:
+        if not re.fullmatch(r"\d{1,16}", text) or not rule["low"] <= int(text) <= rule["high"]:
+            raise InvalidValue(
+                f"option {name!r} is a whole number from {rule['low']} to {rule['high']}, "
+                f"not {text!r}"
+            )
+        return int(text)
+    if "time" in rule:
+        return _microseconds(name, text)
+    if isinstance(of.default, bool):
+        if text.lower() not in ("true", "false"):
+            raise InvalidValue(f"option {name!r} is true or false, not {text!r}")
+        return text.lower() == "true"
+    return text
+
+
+def _microseconds(name: str, text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidValue(
+            f"option {name!r} is a time such as '2026-11-16T15:00:00Z', not {text!r}"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _from(variable: str) -> str | None:
+    if not variable:
+        return None
+    value = os.environ.get(variable)
+    if value is None:
+        raise InvalidValue(
+            f"environment variable {variable!r} is not set; executors need it as well as the driver"
+        )
+    return value

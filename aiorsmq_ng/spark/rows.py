@@ -1,0 +1,202 @@
+"""Columns: which there are, and how replies become Arrow batches."""
+
+# pyright: reportMissingImports=false, reportMissingModuleSource=false
+from __future__ import annotations
+
+import base64
+import difflib
+import gzip
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ..errors import InvalidValue
+from ..ids import ID_LENGTH, PLAUSIBLE_US
+
+_TYPES: dict[str, tuple[Any, ...]] = {
+    "id": (StringType,),
+    "queue": (StringType,),
+    "body": (StringType, BinaryType),
+    "sent_at": (TimestampType,),
+    "visible_at": (TimestampType,),
+    "first_received_at": (TimestampType,),
+    "receive_count": (LongType,),
+}
+_DIGIT: Any = np.full(256, -1, dtype=np.int64)
+_DIGIT[np.frombuffer(b"0123456789", dtype=np.uint8)] = np.arange(10)
+_DIGIT[np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)] = np.arange(10, 36)
+_DIGIT[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", dtype=np.uint8)] = np.arange(10, 36)
+_POWERS: Any = 36 ** np.arange(9, -1, -1, dtype=np.int64)
+_TIME = pa.timestamp("us", tz="UTC")
+#: What codecs raise for a body that they do not understand.
+_UNDECODABLE = (ValueError, EOFError, OSError, zlib.error, msgspec.MsgspecError)
+
+
+def full_schema(body_type: str) -> StructType:
+    """Return all columns, with bodies as text or as bytes."""
+    body = BinaryType() if body_type == "binary" else StringType()
+    kinds = {name: kinds[0]() for name, kinds in _TYPES.items()} | {"body": body}
+    return StructType([StructField(name, kind) for name, kind in kinds.items()])
+
+
+def check_schema(schema: StructType) -> None:
+    """Refuse columns that there are not, or that have another type."""
+    for column in schema.fields:
+        if column.name not in _TYPES:
+            close = difflib.get_close_matches(column.name, _TYPES, n=1, cutoff=0.4)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_TYPES)}"
+            raise InvalidValue(f"there is no column {column.name!r}; {hint}")
+        if not isinstance(column.dataType, _TYPES[column.name]):
+            names = " or ".join(kind().simpleString() for kind in _TYPES[column.name])
+            raise InvalidValue(
+                f"column {column.name!r} is {names}, not {column.dataType.simpleString()}"
+            )
+
+
+class BatchBuilder:
+    """Makes Arrow batches of a schema from columns of replies."""
+
+    def __init__(self, schema: StructType, queue: str, codec: str, on_error: str) -> None:
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._queue = queue
+        self._decode = _DECODERS[codec]
+        self._on_error = on_error
+        self._names = self._schema.names
+
+    @property
+    def wants_bodies(self) -> bool:
+        """Whether bodies have to be read at all."""
+        return "body" in self._names
+
+    @property
+    def wants_counts(self) -> bool:
+        """Whether the counts have to be read at all."""
+        return bool({"receive_count", "first_received_at"} & set(self._names))
+
+    def build(
+        self,
+        ids: Sequence[bytes],
+        bodies: Sequence[bytes],
+        counts: Sequence[bytes | None],
+        firsts: Sequence[bytes | None],
+        scores: Sequence[bytes] | None = None,
+    ) -> pa.RecordBatch:
+        """Return one batch; rows whose body does not decode may be missing from it."""
+        size, columns = len(ids), {}
+        keep: list[bool] | None = None
+        for name in self._names:
+            match name:
+                case "id":
+                    columns[name] = pa.array(ids, pa.string())
+                case "queue":
+                    columns[name] = pa.repeat(pa.scalar(self._queue, pa.string()), size)
+                case "body":
+                    kind = self._schema.field("body").type
+                    columns[name], keep = self._bodies(ids, bodies, kind)
+                case "sent_at":
+                    columns[name] = sent_at(ids)
+                case "visible_at":
+                    columns[name] = pa.nulls(size, _TIME) if scores is None else _times(scores)
+                case "first_received_at":
+                    columns[name] = _times(firsts)
+                case _:
+                    numbers = np.array([c or b"0" for c in counts], dtype="S").astype(np.int64)
+                    columns[name] = pa.array(numbers)
+        batch = pa.RecordBatch.from_arrays([columns[n] for n in self._names], schema=self._schema)
+        return batch if keep is None else batch.filter(pa.array(keep))
+
+    def _bodies(
+        self, ids: Sequence[bytes], bodies: Sequence[bytes], kind: Any
+    ) -> tuple[pa.Array, list[bool] | None]:
+        if self._decode is None:
+            try:
+                return pa.array(bodies, kind), None
+            except (pa.ArrowInvalid, UnicodeDecodeError):
+                pass  # found out which one below
+        decode = self._decode or (lambda body: body)
+        values: list[bytes | None] = []
+        for id, body in zip(ids, bodies, strict=True):
+            try:
+                value = decode(body)
+                if kind == pa.string():
+                    value.decode()
+                values.append(value)
+            except _UNDECODABLE as error:
+                if self._on_error == "fail":
+                    raise InvalidValue(
+                        f"body of message {id.decode(errors='replace')} of queue {self._queue!r} "
+                        f"does not decode ({type(error).__name__}); read it with bodyType=binary, "
+                        "or set onDecodeError to null or drop"
+                    ) from None
+                values.append(None)
+        keep = [v is not None for v in values] if self._on_error == "drop" else None
+        return pa.array(values, kind), keep
+
+
+def sent_at(ids: Sequence[bytes]) -> pa.Array:
+    """Return when messages were sent, as their ids tell; null where they do not."""
+    if not ids:
+        return pa.array([], _TIME)
+    if not all(len(id) == ID_LENGTH for id in ids):
+        ids = [id if len(id) == ID_LENGTH else b"~" * ID_LENGTH for id in ids]
+    text = np.frombuffer(b"".join(ids), dtype=np.uint8).reshape(-1, ID_LENGTH)[:, :10]
+    digits = _DIGIT[text]
+    micros = digits @ _POWERS
+    unknown = (digits < 0).any(axis=1) | (micros < PLAUSIBLE_US.start)
+    return pa.array(micros, mask=unknown).cast(_TIME)
+
+
+def between(batch: pa.RecordBatch, ids: Sequence[bytes], low: int | None, high: int | None) -> Any:
+    """Return the rows of *batch* that were sent from *low* to before *high* (microseconds)."""
+    sent = sent_at(ids)
+    mask = pc.is_valid(sent)
+    if low is not None:
+        mask = pc.and_(mask, pc.greater_equal(sent, pa.scalar(low, _TIME)))
+    if high is not None:
+        mask = pc.and_(mask, pc.less(sent, pa.scalar(high, _TIME)))
+    return batch.filter(pc.fill_null(mask, False))
+
+
+def _times(stamps: Sequence[bytes | None]) -> pa.Array:
+    """Return epoch milliseconds as text as times; null where there is none."""
+    numbers = np.array([s or b"0" for s in stamps], dtype="S").astype(np.float64)
+    missing = np.array([not s for s in stamps], dtype=bool)
+    # What other clients left there may be no time at all.
+    missing |= ~((numbers >= 0) & (numbers < 2**53))
+    micros = np.where(missing, 0, numbers * 1000).astype(np.int64)
+    return pa.array(micros, mask=missing).cast(_TIME)
+
+
+def _json(body: bytes) -> bytes:
+    msgspec.json.decode(body, type=msgspec.Raw)
+    return body
+
+
+#: What bodies go through after reading; ``None``: nothing.
+_DECODERS: dict[str, Callable[[bytes], bytes] | None] = {
+    "plain": None,
+    "json": _json,
+    "base64": lambda body: base64.b64decode(body, validate=True),
+    "gzip": gzip.decompress,
+}
+#: What bodies go through before writing; ``None``: nothing.
+ENCODERS: dict[str, Callable[[bytes], bytes] | None] = {
+    "plain": None,
+    "json": _json,
+    "base64": base64.b64encode,
+    "gzip": lambda body: gzip.compress(body, mtime=0),
+}

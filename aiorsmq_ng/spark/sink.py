@@ -1,0 +1,311 @@
+"""Writing rows into queues: each once, whatever Spark has to run again."""
+
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+import difflib
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import (
+    BinaryType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from .. import entropy
+from ..errors import InvalidValue
+from ..ids import SUFFIX_LENGTH, suffixes
+from ..protocol import bulk, limits, queues
+from ..protocol.keys import QueueKeys
+from ..transport.blocking import BlockingRunner
+from .options import WriteOptions
+from .rows import ENCODERS
+
+_TYPES: dict[str, tuple[Any, ...]] = {
+    "body": (StringType, BinaryType),
+    "queue": (StringType,),
+    "delay": (ShortType, IntegerType, LongType, FloatType, DoubleType),
+    "id": (StringType,),
+}
+
+
+@dataclass
+class Outcome(WriterCommitMessage):
+    """What one task did: rows per queue, and under which names it set them aside."""
+
+    job: str
+    rows: dict[str, int] = field(default_factory=dict)
+    staged: dict[str, str] = field(default_factory=dict)
+
+
+class BatchSink(DataSourceArrowWriter):
+    """Sends the rows of a DataFrame. One copy of it serves all tasks, and the commit."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        _check(schema, overwrite)
+        self._options = options
+        self._job = options.job_id or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Outcome:
+        """Send the rows of one partition, or set them aside."""
+        return _deliver(self._options, self._job, iterator, staged=self._staged)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Turn what was set aside into messages; what was sent directly is there already."""
+        if self._staged:
+            # Nobody commits a batch twice, unless it has a name of its own.
+            ttl_ms = self._options.commit_ttl_ms if self._options.job_id else 3_600_000
+            _commit(self._options, self._job, 0, messages, ttl_ms)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Drop what was set aside; what was sent directly stays sent."""
+        _discard(self._options, messages)
+
+    @property
+    def _staged(self) -> bool:
+        return self._options.delivery == "staged"
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """Sends the rows of a stream, epoch by epoch. Spark makes a new one for every step."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        _check(schema, overwrite)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Outcome:
+        """Set the rows of one partition aside, or send them."""
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId")
+        epoch = context.getLocalProperty("streaming.sql.batchId")
+        job = self._options.job_id or query
+        if self._options.delivery == "direct":
+            # A mark per epoch: partitions of the next one have the same numbers.
+            outcome = _deliver(self._options, f"{job}.{epoch}", iterator, staged=False)
+            return Outcome(job, outcome.rows)
+        return _deliver(self._options, job, iterator, staged=True)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Turn what an epoch set aside into messages, once however often this is called."""
+        jobs = {m.job for m in messages if isinstance(m, Outcome)}
+        if self._options.delivery != "direct" and jobs:
+            _commit(self._options, jobs.pop(), batchId, messages, self._options.commit_ttl_ms)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Drop what an epoch set aside."""
+        _discard(self._options, messages)
+
+
+def _check(schema: StructType, overwrite: bool) -> None:
+    if overwrite:
+        raise InvalidValue(
+            "a queue is not overwritten; write with mode('append') or output mode append"
+        )
+    names = [column.name for column in schema.fields]
+    for column in schema.fields:
+        if column.name not in _TYPES:
+            close = difflib.get_close_matches(column.name, _TYPES, n=1, cutoff=0.6)
+            hint = f"did you mean {close[0]!r}, or " if close else ""
+            raise InvalidValue(
+                f"column {column.name!r} is none of body, queue, delay, id; {hint}do the rows "
+                "belong into the body: df.selectExpr('to_json(struct(*)) AS body')"
+            )
+        if not isinstance(column.dataType, _TYPES[column.name]):
+            kinds = " or ".join(kind().simpleString() for kind in _TYPES[column.name])
+            raise InvalidValue(
+                f"column {column.name!r} is {kinds}, not {column.dataType.simpleString()}"
+            )
+    if "body" not in names:
+        raise InvalidValue("there is no column 'body', which is what is sent")
+
+
+class _Lot(NamedTuple):
+    """Rows of one partition for one queue, from number *start* on."""
+
+    keys: QueueKeys
+    start: int
+    rows: bulk.Rows
+    digest: bytes
+
+
+def _deliver(
+    options: WriteOptions, job: str, batches: Iterable[pa.RecordBatch], *, staged: bool
+) -> Outcome:
+    runner, outcome = options.runner(), Outcome(job)
+    send = _stager(options, runner, outcome) if staged else _sender(options, runner, job)
+    ready: set[str] = set()
+    for lot in _lots(options, batches):
+        queue = lot.keys.queue
+        if options.create_queue and queue not in ready:
+            runner.run(queues.create(lot.keys, vt=30, delay=0, maxsize=65536))
+        ready.add(queue)
+        outcome.rows[queue] = outcome.rows.get(queue, 0) + send(lot)
+    return outcome
+
+
+def _sender(options: WriteOptions, runner: BlockingRunner, job: str) -> Callable[[_Lot], int]:
+    partition = str(TaskContext.get().partitionId())
+
+    def send(lot: _Lot) -> int:
+        sent = runner.run(
+            bulk.send(
+                lot.keys,
+                lot.rows,
+                bulk.Place(job, partition, lot.start, lot.digest),
+                ttl_s=options.mark_ttl_ms // 1000,
+                oversize=options.on_oversize,  # type: ignore[arg-type]
+            )
+        )
+        return sent.stored
+
+    return send
+
+
+def _stager(
+    options: WriteOptions, runner: BlockingRunner, outcome: Outcome
+) -> Callable[[_Lot], int]:
+    attempt = uuid.uuid4().hex
+    rows: dict[str, int] = {}
+
+    def send(lot: _Lot) -> int:
+        queue = lot.keys.queue
+        before = rows.get(queue, 0)
+        staged = runner.run(
+            bulk.stage(
+                lot.keys,
+                attempt,
+                lot.rows,
+                before=before,
+                ttl_s=options.mark_ttl_ms // 1000,
+                oversize=options.on_oversize,  # type: ignore[arg-type]
+            )
+        )
+        rows[queue] = staged.rows
+        outcome.staged[queue] = attempt
+        return staged.rows - before
+
+    return send
+
+
+def _lots(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[_Lot]:
+    """Divide rows by queue into lots of *send_size*; the last ones are smaller."""
+    waiting: dict[str, bulk.Rows] = {}
+    starts: dict[str, int] = {}
+    digests: dict[str, Any] = {}
+
+    def lot(queue: str, rows: bulk.Rows) -> _Lot:
+        start = starts.get(queue, 0)
+        starts[queue] = start + rows.count
+        digest = digests.setdefault(queue, blake2b(digest_size=8))
+        digest.update(b"\0".join(rows.bodies))
+        return _Lot(options.keys_of(queue), start, rows, digest.hexdigest().encode())
+
+    for batch in batches:
+        for queue, rows in _by_queue(options, batch):
+            waiting.setdefault(queue, bulk.Rows([], [], [])).extend(rows)
+            while waiting[queue].count >= options.send_size:
+                full, waiting[queue] = waiting[queue].split(options.send_size)
+                yield lot(queue, full)
+    for queue, rows in waiting.items():
+        if rows.count:
+            yield lot(queue, rows)
+
+
+def _by_queue(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[str, bulk.Rows]]:
+    rows = _rows(options, batch)
+    if "queue" not in batch.schema.names:
+        yield options.queue, rows
+        return
+    places: dict[str, list[int]] = {}
+    for at, queue in enumerate(batch.column("queue").to_pylist()):
+        places.setdefault(queue or options.queue, []).append(at)
+    for queue, chosen in places.items():
+        yield (
+            queue,
+            bulk.Rows(
+                [rows.ids[at] for at in chosen],
+                [rows.delays_ms[at] for at in chosen],
+                [rows.bodies[at] for at in chosen],
+            ),
+        )
+
+
+def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk.Rows:
+    """Return the rows of a batch, checked."""
+    size, names = batch.num_rows, batch.schema.names
+    bodies = batch.column("body").cast(pa.binary()).to_pylist()
+    if batch.column("body").null_count:
+        raise InvalidValue("a row has no body; filter such rows out: df.where('body IS NOT NULL')")
+    encode = ENCODERS[options.codec]
+    if encode is not None:
+        try:
+            bodies = [encode(body) for body in bodies]
+        except msgspec.MsgspecError as error:
+            raise InvalidValue(f"a body is not JSON: {error}") from None
+    ids = suffixes(entropy.take(SUFFIX_LENGTH * size))
+    if "id" in names:
+        given = batch.column("id").to_pylist()
+        ids = [
+            fresh if id is None else limits.check_id(id).encode()
+            for fresh, id in zip(ids, given, strict=True)
+        ]
+    delays = [-1] * size
+    if "delay" in names:
+        delays = [limits.optional_ms("delay", d) for d in batch.column("delay").to_pylist()]
+    return bulk.Rows(ids, delays, bodies)
+
+
+def _commit(
+    options: WriteOptions,
+    job: str,
+    epoch: int,
+    messages: list[WriterCommitMessage | None],
+    ttl_ms: int,
+) -> None:
+    """Make messages of what an epoch set aside; what an interrupted commit began comes first."""
+    runner, ttl_s = options.runner(), ttl_ms // 1000
+    pairs = sorted(
+        (queue, attempt)
+        for message in messages
+        if isinstance(message, Outcome)
+        for queue, attempt in message.staged.items()
+    )
+    ours = json.dumps(pairs)
+    names = [options.keys_of(queue).staged(attempt) for queue, attempt in pairs]
+    record = runner.run(bulk.begin_epoch(options.keys, job, epoch, ours, names, ttl_s=ttl_s))
+    if record:
+        for queue, attempt in json.loads(record):
+            while runner.run(bulk.move_staged(options.keys_of(queue), attempt, count=1000)):
+                pass
+        runner.run(bulk.end_epoch(options.keys, job, epoch, ttl_s=ttl_s))
+    if record != ours:
+        _discard(options, messages)
+
+
+def _discard(options: WriteOptions, messages: list[WriterCommitMessage | None]) -> None:
+    names = [
+        options.keys_of(queue).staged(attempt)
+        for message in messages
+        if isinstance(message, Outcome)
+        for queue, attempt in message.staged.items()
+    ]
+    if names:
+        options.runner().run(bulk.discard(options.keys, names))

@@ -1,0 +1,68 @@
+"""The data source itself, and its registration."""
+
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from . import options as choices
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .batch import SnapshotReader
+    from .sink import BatchSink, StreamSink
+    from .stream import ClaimReader
+
+
+class RSMQDataSource(DataSource):
+    """RSMQ queues for Spark, format ``rsmq``.
+
+    ``read`` looks at a queue, ``readStream`` consumes it, ``write`` and ``writeStream`` send.
+    Spark makes and copies this object in several processes; it connects to nothing.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "rsmq"
+
+    def schema(self) -> StructType:
+        """Return all columns, for readers that name none."""
+        from .rows import full_schema  # noqa: PLC0415 - Spark imports this module to look around
+
+        return full_schema(str(self.options.get("bodyType", "string")).lower())
+
+    def reader(self, schema: StructType) -> SnapshotReader:
+        """Return a reader of a snapshot."""
+        from .batch import SnapshotReader  # noqa: PLC0415
+
+        return SnapshotReader(choices.parse(choices.ReadOptions, self.options), schema)
+
+    def streamReader(self, schema: StructType) -> ClaimReader:  # noqa: N802
+        """Return a reader that consumes."""
+        from .stream import ClaimReader  # noqa: PLC0415
+
+        return ClaimReader(choices.parse(choices.StreamReadOptions, self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        """Return a writer of a batch."""
+        from .sink import BatchSink  # noqa: PLC0415
+
+        options = choices.parse(choices.WriteOptions, self.options)
+        return BatchSink(options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
+        """Return a writer of a stream."""
+        from .sink import StreamSink  # noqa: PLC0415
+
+        options = choices.parse(choices.WriteOptions, self.options)
+        return StreamSink(options, schema, overwrite)
+
+
+def register(spark: SparkSession) -> None:
+    """Tell *spark* about the format; needed only where Spark does not find it by itself."""
+    spark.dataSource.register(RSMQDataSource)

@@ -1,0 +1,118 @@
+"""Reading a queue as a stream: claims that can be read again until they are acknowledged."""
+
+# pyright: reportMissingImports=false
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ..errors import RSMQError
+from ..protocol import claims
+from .claimant import Claimant, Offset, Piece
+from .options import StreamReadOptions
+from .rows import BatchBuilder, check_schema
+
+#: More than any queue holds.
+_ALL = 2**40
+#: Spark asks for the backlog with every poll, up to a hundred times a second.
+_BACKLOG_S = 1.0
+
+
+@dataclass
+class ClaimRange(InputPartition):
+    """A part of a claim, for one task."""
+
+    piece: Piece
+
+
+class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Claims on the driver, reads in tasks.
+
+    Spark makes several of these, in different processes: offsets and partitions come from one,
+    rows from copies of another. What tasks need travels in the partitions.
+    """
+
+    def __init__(self, options: StreamReadOptions, schema: StructType) -> None:
+        check_schema(schema)
+        self._options = options
+        self._schema = schema
+        self._claimant: Claimant | None = None
+        self._backlog: tuple[float, dict[str, int]] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return the same offset always: Spark asks more than once."""
+        options = self._options
+        return Offset(options.queue, options.namespace).to_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return how much a batch may hold."""
+        return ReadMaxRows(self._options.max_messages_per_trigger)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Acknowledge what is done, claim what is ready."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else _ALL
+        latest = self._on_driver.latest(Offset.of(start), most).to_dict()
+        if latest != start:
+            self._backlog = None
+        return latest
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Tell what waits, for the query's progress."""
+        now = time.monotonic()
+        if self._backlog is None or now - self._backlog[0] > _BACKLOG_S:
+            backlog = self._on_driver.backlog()
+            self._backlog = (now, {"visible": backlog.visible, "hidden": backlog.hidden})
+        return self._backlog[1]
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take what is ready now, and then end."""
+        self._on_driver.stop_at_now()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Divide what was claimed between two offsets."""
+        return [ClaimRange(p) for p in self._on_driver.plan(Offset.of(start), Offset.of(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read the messages of one partition."""
+        if not isinstance(partition, ClaimRange):
+            raise TypeError(f"not a partition of ours: {partition!r}")
+        options, piece = self._options, partition.piece
+        builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
+        runner = options.runner()
+        for start in range(piece.start, piece.stop, options.fetch_size):
+            stop = min(piece.stop, start + options.fetch_size)
+            page = runner.run(
+                claims.read(piece.ledger, piece.claim, start, stop, bodies=builder.wants_bodies)
+            )
+            if page.taken and options.fail_on_data_loss:
+                raise RSMQError(
+                    f"{page.taken} messages of queue {options.queue!r} that this query had claimed "
+                    "were received by others; start it with failOnDataLoss=false to go on without "
+                    "them, and use a longer leaseMs"
+                )
+            yield builder.build(page.ids, page.bodies, page.counts, page.firsts)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Acknowledge what Spark has finished with."""
+        self._on_driver.commit(Offset.of(end))
+
+    def stop(self) -> None:
+        """Stop renewing; nothing depends on this being called."""
+        if self._claimant is not None:
+            self._claimant.close()
+
+    @property
+    def _on_driver(self) -> Claimant:
+        if self._claimant is None:
+            self._claimant = Claimant(self._options)
+        return self._claimant

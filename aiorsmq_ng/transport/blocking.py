@@ -1,0 +1,218 @@
+"""Operations run one by one on one blocking connection, for processes without an event loop."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from hiredis import pack_command
+from redis import exceptions as driver_errors
+from redis.backoff import NoBackoff
+from redis.connection import Connection, parse_url
+from redis.retry import Retry
+
+from ..backoff import Backoff
+from ..embedded import EmbeddedServer
+from ..errors import InvalidValue, RSMQError, Unavailable
+from ..options import Options
+from ..protocol.operation import Argument, Operation, Reply
+from .adapter import explain
+from .base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+from .calls import Call
+from .tickets import TicketBook
+from .urls import read
+
+R = TypeVar("R")
+
+SCHEMES = ("redis", "rediss", "unix", "embedded")
+RETRY_BASE_S, RETRY_CAP_S = 0.05, 2.0
+CONNECT_S = 5.0
+#: A kept connection that rested longer than this is asked for a sign of life first.
+REST_S = 15.0
+
+
+class BlockingRunner:
+    """Runs operations, each in one round trip, on one connection that is opened when needed.
+
+    As the asynchronous transport does: a call that certainly did not run is tried again until the
+    deadline, one whose reply was lost only if it may be repeated. Threads take turns.
+    """
+
+    def __init__(self, url: str, *, deadline_s: float, password: str | None = None) -> None:
+        # The same rules as everywhere, but for a password in clear text: Spark has no word for it.
+        self._scheme = read(url, Options(plain_password=True)).scheme
+        if self._scheme not in SCHEMES:
+            known = ", ".join(f"{name}://" for name in SCHEMES)
+            raise InvalidValue(f"{self._scheme}:// cannot be used here; use one of {known}")
+        self._url = url
+        self._password = password
+        self._deadline_s = deadline_s
+        self._lock = threading.Lock()
+        self._connection: Any = None
+        self._used_at = 0.0
+        self._server: EmbeddedServer | None = None
+        self._tickets = TicketBook()
+
+    def run(self, operation: Operation[R]) -> R:
+        """Run *operation* and return its result, or raise what became of it."""
+        deadline = time.monotonic() + self._deadline_s
+        with self._lock:
+            call = Call([operation], self._tickets.take() if operation.memory else None)
+            try:
+                reply = self._make_call(call, deadline)
+            except WrongLayout as damage:
+                raise operation.fail(damage.code) from damage.__cause__
+            except NotExecuted as outage:
+                raise Unavailable(f"redis is not reachable: {outage}", passing=True) from outage
+            except ReplyLost as outage:
+                raise operation.lost(
+                    f"redis gave no answer: {outage}", executed=None, passing=True
+                ) from outage
+            # An outcome that is known; after any error the series is not used again.
+            if call.ticket is not None:
+                self._tickets.settle(call.ticket)
+        if isinstance(reply, bytes):
+            raise operation.fail(reply.decode())
+        result: R = call.result_of(operation, reply[0] if operation.merge else reply)
+        return result
+
+    def close(self) -> None:
+        """Close the connection, and leave an embedded server to its other users."""
+        with self._lock:
+            self._disconnect()
+            if self._server is not None:
+                self._server.release()
+                self._server = None
+
+    def _make_call(self, call: Call, deadline: float) -> Reply:
+        """Return the reply to *call*, which is repeated as long as that is safe."""
+        backoff = Backoff(RETRY_BASE_S, RETRY_CAP_S)
+        script = call.first.script
+        how: tuple[Argument, ...] = ("EVALSHA", script.sha)
+        while True:
+            packed = pack_command((*how, *call.words()))  # type: ignore[arg-type]
+            try:
+                return self._attempt(packed, deadline)
+            except ScriptMissing:
+                how = ("EVAL", script.source)
+                continue
+            except NotExecuted as error:
+                pause_s = backoff.next_s()
+                if time.monotonic() + pause_s >= deadline:
+                    raise ReplyLost(str(error)) if call.in_doubt else error from error
+            except ReplyLost:
+                call.in_doubt = True
+                pause_s = backoff.next_s()
+                if not call.may_repeat or time.monotonic() + pause_s >= deadline:
+                    raise
+            time.sleep(pause_s)
+
+    def _attempt(self, packed: Any, deadline: float) -> Reply:
+        connection = self._connected()
+        try:
+            connection.send_packed_command([packed], check_health=False)
+            reply = connection.read_response(
+                disable_decoding=True, timeout=max(1.0, deadline - time.monotonic())
+            )
+        except driver_errors.ResponseError as error:
+            if "READONLY" in str(error) or isinstance(error, driver_errors.ReadOnlyError):
+                self._disconnect()
+            explain(error)
+        except Exception as error:
+            self._disconnect()
+            raise ReplyLost(str(error) or type(error).__name__) from error
+        except BaseException:
+            # A reply nobody read would be taken for that of the next call.
+            self._disconnect()
+            raise
+        self._used_at = time.monotonic()
+        return reply
+
+    def _connected(self) -> Any:
+        try:
+            if self._connection is not None and self._is_stale():
+                self._disconnect()
+            if self._connection is None:
+                connection = self._make()
+                connection.connect()
+                self._connection = connection
+        except RSMQError:
+            raise
+        except (driver_errors.RedisError, OSError) as error:
+            for cause in (error, error.__cause__, error.__context__):
+                if isinstance(
+                    cause, driver_errors.ResponseError | driver_errors.AuthenticationError
+                ):
+                    explain(cause)
+            if self._server is not None:
+                self._server.ensure_running()
+            raise NotExecuted(str(error).rstrip(".") or type(error).__name__) from error
+        return self._connection
+
+    def _is_stale(self) -> bool:
+        """Tell whether a kept connection is closed, or rested and gives no sign of life."""
+        try:
+            if self._connection.can_read(timeout=0):
+                return True
+            if time.monotonic() - self._used_at > REST_S:
+                self._connection.send_command("PING", check_health=False)
+                self._connection.read_response(timeout=CONNECT_S)
+        except Exception:
+            return True
+        return False
+
+    def _make(self) -> Any:
+        url = self._url
+        if self._scheme == "embedded":
+            if self._server is None:
+                path = unquote(url.removeprefix("embedded://"))
+                self._server = EmbeddedServer.acquire(Path(path).expanduser() if path else None)
+            url = self._server.url
+        try:
+            settings: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]
+            for name in ("max_connections", "timeout"):
+                settings.pop(name, None)
+            if self._password is not None:
+                settings["password"] = self._password
+            make = settings.pop("connection_class", Connection)
+            return make(
+                **settings
+                | {
+                    "protocol": 2,
+                    "decode_responses": False,
+                    "retry": Retry(NoBackoff(), 0),
+                    "socket_timeout": self._deadline_s,
+                    "socket_connect_timeout": CONNECT_S,
+                    "client_name": "aiorsmq-ng",
+                }
+            )
+        except (ValueError, TypeError):
+            # The driver's words may repeat part of the URL, and so of a password.
+            raise InvalidValue(
+                "url cannot be read; check host, port and options, and write special characters "
+                "of a password as %xx"
+            ) from None
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+
+_runners: dict[tuple[Any, ...], BlockingRunner] = {}
+
+
+def shared_runner(url: str, *, deadline_s: float, password: str | None = None) -> BlockingRunner:
+    """Return this process's runner for *url*; calls with the same arguments get the same one."""
+    key = (os.getpid(), url, deadline_s, password)
+    if key not in _runners:
+        _runners[key] = BlockingRunner(url, deadline_s=deadline_s, password=password)
+    return _runners[key]
+
+
+# A child must not talk on its parent's connections.
+os.register_at_fork(after_in_child=_runners.clear)

@@ -1,0 +1,324 @@
+"""Claims: messages held under a number, read again at will, deleted when acknowledged."""
+
+import os
+import uuid
+
+import pytest
+from redis import Redis
+
+from aiorsmq_ng.errors import QueueNotFound
+from aiorsmq_ng.ids import suffixes
+from aiorsmq_ng.protocol import bulk, claims, messages, queues
+from aiorsmq_ng.protocol.claims import ClaimLost, Ledger
+from aiorsmq_ng.protocol.keys import Namespace
+from aiorsmq_ng.transport.blocking import BlockingRunner
+
+LEASE_MS, TTL_S = 60_000, 600
+
+
+class Desk:
+    """A queue, a way to run operations, and shorthand for the ones tried here."""
+
+    def __init__(self, url: str, ns: str) -> None:
+        self.run = BlockingRunner(url, deadline_s=5).run
+        self.redis = Redis.from_url(url)
+        self.keys = Namespace(ns).queue("jobs")
+        self.run(queues.create(self.keys, vt=30, delay=0, maxsize=65536))
+
+    def send(self, count: int) -> None:
+        bodies = [b"body %d" % n for n in range(count)]
+        rows = bulk.Rows(suffixes(os.urandom(22 * count)), [-1] * count, bodies)
+        self.run(
+            bulk.send(
+                self.keys,
+                rows,
+                bulk.Place(uuid.uuid4().hex, "0"),
+                ttl_s=60,
+                oversize="fail",
+            )
+        )
+
+    def claim(
+        self, ledger: Ledger, number: int = 1, *, create: bool = True, **changes: int
+    ) -> claims.Claimed:
+        terms = claims.Terms(1000, 100, LEASE_MS, TTL_S)._replace(**changes)
+        return self.run(claims.claim(ledger, number, terms, create=create))
+
+    def read(self, ledger: Ledger, count: int, number: int = 1) -> claims.ClaimPage:
+        return self.run(claims.read(ledger, number, 0, count, bodies=True))
+
+    def renew(self, ledger: Ledger, lease_ms: int = LEASE_MS) -> claims.Renewed:
+        return self.run(claims.renew(ledger, 1, 0, count=100, lease_ms=lease_ms, ttl_s=TTL_S))
+
+    def receive(self, count: int) -> list[messages.Leased]:
+        """Receive as any other client does."""
+        intake = messages.Intake(self.keys)
+        return self.run(messages.receive(intake, count, vt_ms=30_000)).messages
+
+    def expire_leases(self) -> None:
+        for id in self.redis.zrange(self.keys.zset, 0, -1):
+            self.redis.zadd(self.keys.zset, {id: 1})
+
+    @property
+    def size(self) -> int:
+        return self.redis.zcard(self.keys.zset)
+
+    def side_keys(self) -> list[str]:
+        keys = (k.decode().split(":ng:")[1] for k in self.redis.keys(f"{self.keys.zset}:ng:*"))
+        return sorted(key for key in keys if not key.startswith("call:"))
+
+
+@pytest.fixture
+def desk(server_url, ns):
+    return Desk(server_url, ns)
+
+
+@pytest.fixture
+def ledger(desk):
+    return Ledger(desk.keys, "spark", "lease")
+
+
+def test_claim_hides_messages_and_counts_a_delivery(desk, ledger):
+    desk.send(5)
+
+    claimed = desk.claim(ledger)
+
+    assert claimed == (5, True)
+    assert desk.receive(5) == []
+    assert desk.run(queues.attributes(desk.keys)).totalrecv == 5
+    assert set(desk.read(ledger, 5).counts) == {b"1"}
+
+
+def test_claim_grows_by_chunks_up_to_its_limit(desk, ledger):
+    desk.send(25)
+
+    sizes = [desk.claim(ledger, limit=22, chunk=10) for _ in range(3)]
+
+    assert sizes == [(10, False), (20, False), (22, True)]
+    assert desk.claim(ledger, limit=22, chunk=10) == (22, True)
+    assert len(desk.receive(10)) == 3
+
+
+def test_complete_claim_never_grows(desk, ledger):
+    desk.send(3)
+    desk.claim(ledger)
+    desk.send(2)
+
+    assert desk.claim(ledger) == (3, True)
+    assert len(desk.receive(5)) == 2
+
+
+def test_claim_of_an_empty_queue_leaves_nothing_behind(desk, ledger):
+    assert desk.claim(ledger) == (0, True)
+    assert desk.side_keys() == []
+
+
+def test_claim_up_to_a_moment_leaves_what_became_visible_later(desk, ledger):
+    desk.send(3)
+    before = desk.run(claims.backlog(desk.keys)).now_ms
+    for id in desk.redis.zrange(desk.keys.zset, 0, 0):
+        desk.redis.zadd(desk.keys.zset, {id: before + 5})
+
+    while desk.run(claims.backlog(desk.keys)).visible < 3:
+        pass
+
+    assert desk.claim(ledger, latest_ms=before).messages == 2
+
+
+def test_claim_of_a_missing_queue_says_so(desk):
+    nowhere = Ledger(desk.keys.namespace.queue("nowhere"), "spark", "lease")
+
+    with pytest.raises(QueueNotFound):
+        desk.claim(nowhere)
+
+
+def test_read_gives_the_same_again(desk, ledger):
+    desk.send(5)
+    desk.claim(ledger)
+
+    first, second = desk.read(ledger, 5), desk.read(ledger, 5)
+
+    assert first == second
+    assert sorted(first.bodies) == [b"body %d" % n for n in range(5)]
+
+
+def test_read_tells_what_others_received_and_what_they_deleted(desk, ledger):
+    desk.send(6)
+    desk.claim(ledger)
+    ids = desk.read(ledger, 6).ids
+    desk.run(messages.delete(desk.keys, [ids[0].decode(), ids[1].decode()]))
+    desk.redis.zadd(desk.keys.zset, {ids[2]: 1})
+    assert len(desk.receive(1)) == 1
+
+    page = desk.read(ledger, 6)
+
+    assert (page.taken, page.gone, page.ids) == (1, 2, ids[3:])
+
+
+def test_read_without_bodies_fetches_none(desk, ledger):
+    desk.send(3)
+    desk.claim(ledger)
+
+    page = desk.run(claims.read(ledger, 1, 0, 3, bodies=False))
+
+    assert (len(page.ids), page.bodies) == (3, [])
+
+
+def test_read_of_a_claim_that_is_gone_says_so(desk, ledger):
+    with pytest.raises(ClaimLost, match="a claim of it is gone"):
+        desk.read(ledger, 1)
+
+
+def test_renewal_hides_messages_whose_lease_ran_out(desk, ledger):
+    desk.send(3)
+    desk.claim(ledger)
+    desk.expire_leases()
+
+    assert desk.renew(ledger) == (-1, 0, 0)
+    assert desk.receive(3) == []
+
+
+def test_renewal_leaves_what_others_hold_by_now(desk, ledger):
+    desk.send(3)
+    desk.claim(ledger)
+    desk.expire_leases()
+    (theirs,) = desk.receive(1)
+    score = desk.redis.zscore(desk.keys.zset, theirs.id)
+
+    assert desk.renew(ledger) == (-1, 1, 0)
+    assert desk.redis.zscore(desk.keys.zset, theirs.id) == score
+
+
+def test_acknowledge_deletes_the_claim_and_nothing_else(desk, ledger):
+    desk.send(5)
+    desk.claim(ledger, limit=3)
+
+    left = [desk.run(claims.acknowledge(ledger, 1, count=2)) for _ in range(3)]
+
+    assert left == [1, 0, 0]
+    assert desk.size == 2
+    assert len(desk.receive(5)) == 2
+    assert desk.side_keys() == ["ledger:spark", *[k for k in desk.side_keys() if "marks" in k]]
+
+
+def test_acknowledge_leaves_what_others_received_since(desk, ledger):
+    desk.send(3)
+    desk.claim(ledger)
+    desk.expire_leases()
+    (theirs,) = desk.receive(1)
+
+    desk.run(claims.acknowledge(ledger, 1, count=10))
+
+    assert [id.decode() for id in desk.redis.zrange(desk.keys.zset, 0, -1)] == [theirs.id]
+    assert desk.redis.hget(desk.keys.hash, theirs.id) == theirs.body
+
+
+def test_old_holder_changes_nothing_after_a_take_over(desk, ledger):
+    desk.send(3)
+    desk.claim(ledger)
+
+    taken = desk.run(claims.take_over(desk.keys, "spark"))
+
+    assert (taken.fence, taken.sealed, taken.acked) == (2, {1: 3}, 0)
+    for operation in (
+        claims.acknowledge(ledger, 1, count=10),
+        claims.renew(ledger, 1, 0, count=10, lease_ms=1, ttl_s=1),
+        claims.release(ledger, 1, count=10),
+    ):
+        with pytest.raises(ClaimLost, match="another run took its place"):
+            desk.run(operation)
+    with pytest.raises(ClaimLost):
+        desk.claim(ledger, 2)
+    assert desk.size == 3
+    assert desk.run(claims.acknowledge(taken, 1, count=10)) == 0
+
+
+def test_unknown_ledger_is_neither_taken_over_nor_made_anew(desk, ledger):
+    desk.send(1)
+
+    with pytest.raises(ClaimLost, match="its ledger is gone"):
+        desk.run(claims.take_over(desk.keys, "spark"))
+    with pytest.raises(ClaimLost, match="its ledger is gone"):
+        desk.claim(ledger, create=False)
+
+
+@pytest.mark.parametrize("mode", ["lease", "move"])
+def test_release_gives_messages_back_in_their_order(desk, mode):
+    ledger = Ledger(desk.keys, "spark", mode)
+    desk.send(5)
+    before = desk.redis.zrange(desk.keys.zset, 0, -1)
+    desk.claim(ledger)
+
+    given = [desk.run(claims.release(ledger, 1, count=3)) for _ in range(2)]
+
+    assert given == [(3, 2), (2, 0)]
+    assert [m.id.encode() for m in desk.receive(10)] == before
+    assert desk.run(claims.take_over(desk.keys, "spark")).live == []
+
+
+def test_released_messages_are_ready_since_they_were_sent(desk, ledger):
+    """A reader that takes only what was there when it began finds them."""
+    desk.send(3)
+    began = desk.run(claims.backlog(desk.keys)).now_ms
+    desk.claim(ledger)
+    while desk.run(claims.backlog(desk.keys)).now_ms <= began:
+        pass
+
+    desk.run(claims.release(ledger, 1, count=10))
+
+    assert desk.claim(ledger, 2, latest_ms=began).messages == 3
+
+
+def test_release_leaves_what_others_received_since(desk, ledger):
+    desk.send(2)
+    desk.claim(ledger)
+    desk.expire_leases()
+    (theirs,) = desk.receive(1)
+
+    assert desk.run(claims.release(ledger, 1, count=10)) == (1, 0)
+    assert desk.receive(5)[0].id != theirs.id
+
+
+def test_moved_messages_are_out_of_reach_until_they_are_given_back(desk):
+    ledger = Ledger(desk.keys, "spark", "move")
+    desk.send(4)
+
+    desk.claim(ledger)
+
+    assert desk.size == 0
+    assert desk.redis.hlen(desk.keys.hash) == 7
+    assert desk.redis.ttl(desk.keys.claim("spark", 1)) == -1
+    assert len(desk.read(ledger, 4).bodies) == 4
+    assert desk.run(claims.acknowledge(ledger, 1, count=1)) == 0
+    assert desk.redis.exists(desk.keys.claim("spark", 1)) == 0
+
+
+def test_leased_claims_expire_when_nobody_cares(desk, ledger):
+    desk.send(1)
+    desk.claim(ledger)
+
+    for key in (ledger.key, desk.keys.claim("spark", 1)):
+        assert 0 < desk.redis.ttl(key) <= TTL_S
+
+
+def test_ledger_of_a_reader_that_waits_does_not_expire(desk, ledger):
+    desk.send(1)
+    desk.claim(ledger)
+    desk.redis.expire(ledger.key, 5)
+
+    desk.claim(ledger, 2)
+
+    assert desk.redis.ttl(ledger.key) > 5
+
+
+def test_named_reader_gives_way_to_a_new_one(desk):
+    old, new = (Ledger(desk.keys, f"etl.{n}", "lease", group="etl") for n in (1, 2))
+
+    assert desk.run(claims.stand_for(old, expected="", ttl_s=TTL_S)) is None
+    assert desk.run(claims.stand_for(new, expected="", ttl_s=TTL_S)) == "etl.1"
+    assert desk.run(claims.stand_for(new, expected="etl.1", ttl_s=TTL_S)) is None
+
+    assert desk.run(claims.stands_for(desk.keys, "etl")) == "etl.2"
+    with pytest.raises(ClaimLost, match="another run"):
+        desk.run(claims.take_over(desk.keys, "etl.1", "etl"))
+    assert desk.run(claims.take_over(desk.keys, "etl.2", "etl")).fence == 2

@@ -1,0 +1,161 @@
+"""The blocking runner: what ran, ran once; what may be repeated, is."""
+
+import asyncio
+import os
+import threading
+
+import pytest
+from redis import Redis
+
+from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
+from aiorsmq_ng.ids import suffixes
+from aiorsmq_ng.protocol import bulk, messages, queues
+from aiorsmq_ng.protocol.keys import Namespace
+from aiorsmq_ng.testing import FaultProxy
+from aiorsmq_ng.transport.blocking import BlockingRunner, shared_runner
+
+
+@pytest.fixture
+def keys(ns):
+    return Namespace(ns).queue("jobs")
+
+
+@pytest.fixture
+def redis(server_url):
+    with Redis.from_url(server_url) as client:
+        yield client
+
+
+@pytest.fixture
+async def proxied(server_url, keys):
+    async with FaultProxy(server_url) as proxy:
+        runner = BlockingRunner(proxy.url, deadline_s=3)
+
+        def run(operation):
+            return asyncio.to_thread(runner.run, operation)
+
+        await run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+        yield proxy, run
+        runner.close()
+
+
+def send_once(keys):
+    return messages.send(keys, [b"x"], delay_ms=0, entropy=os.urandom(22), channel=keys.wake)
+
+
+def bulk_send(keys):
+    rows = bulk.Rows(suffixes(os.urandom(22)), [-1], [b"marked"])
+    return bulk.send(keys, rows, bulk.Place("j", "0"), ttl_s=60, oversize="fail")
+
+
+async def test_send_whose_reply_is_lost_is_repeated_and_stored_once(proxied, keys, redis):
+    proxy, run = proxied
+    await run(send_once(keys))  # the server has the script from now on
+    proxy.drop_reply(keys.hash.encode())
+
+    [id] = await run(send_once(keys))
+
+    assert redis.zcard(keys.zset) == 2
+    assert redis.hexists(keys.hash, id)
+
+
+async def test_pop_whose_reply_is_lost_is_not_repeated(proxied, keys, redis):
+    proxy, run = proxied
+    await run(messages.pop(keys, 1))  # the server has the script from now on
+    for _ in range(2):
+        await run(send_once(keys))
+    proxy.drop_reply(keys.hash.encode())
+
+    with pytest.raises(Unavailable) as caught:
+        await run(messages.pop(keys, 1))
+
+    assert caught.value.executed is None
+    assert redis.zcard(keys.zset) == 1
+
+
+async def test_bulk_send_whose_reply_is_lost_is_repeated_and_stored_once(proxied, keys, redis):
+    proxy, run = proxied
+    proxy.drop_reply(b"marked")
+
+    sent = await run(bulk_send(keys))
+
+    assert sent.skipped == 1
+    assert redis.zcard(keys.zset) == 1
+
+
+async def test_short_outage_is_not_noticed(proxied, keys):
+    proxy, run = proxied
+    await proxy.refuse()
+    call = asyncio.create_task(run(send_once(keys)))
+    await asyncio.sleep(0.3)
+    await proxy.resume()
+
+    assert len(await call) == 1
+
+
+async def test_long_outage_ends_with_one_sentence(tmp_path, keys):
+    runner = BlockingRunner(f"unix://{tmp_path}/none.sock", deadline_s=0.3)
+
+    with pytest.raises(Unavailable, match="redis is not reachable") as caught:
+        runner.run(queues.attributes(keys))
+    assert caught.value.passing
+
+
+async def test_flushed_scripts_are_not_noticed(proxied, keys, redis):
+    _, run = proxied
+    redis.script_flush()
+
+    assert (await run(queues.attributes(keys))).msgs == 0
+
+
+def test_code_words_and_merged_replies_are_understood(server_url, keys):
+    runner = BlockingRunner(server_url, deadline_s=2)
+
+    with pytest.raises(QueueNotFound):
+        runner.run(send_once(keys))
+    runner.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+    (id,) = runner.run(send_once(keys))
+    assert runner.run(messages.delete(keys, [id])) == [id]
+    runner.close()
+
+
+def test_threads_take_turns_on_one_connection(server_url, keys):
+    runner = BlockingRunner(server_url, deadline_s=5)
+    runner.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+    threads = [
+        threading.Thread(target=lambda: [runner.run(send_once(keys)) for _ in range(50)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert runner.run(queues.attributes(keys)).totalsent == 200
+    runner.close()
+
+
+def test_wrong_password_is_said_at_once(tmp_path, server_url, keys):
+    runner = BlockingRunner(server_url, deadline_s=30, password="wrong")
+
+    with pytest.raises(Unavailable, match="refused access"):
+        runner.run(queues.attributes(keys))
+
+
+@pytest.mark.parametrize("url", ["memory://", "redis+cluster://h", "http://h", "redis://h:port"])
+def test_url_it_cannot_use_is_refused_without_showing_it(url, keys):
+    with pytest.raises(InvalidValue) as caught:
+        BlockingRunner(url, deadline_s=1).run(queues.attributes(keys))
+    assert "\n" not in str(caught.value)
+
+
+def test_embedded_server_is_started_and_left(tmp_path, keys):
+    runner = BlockingRunner(f"embedded://{tmp_path}/data", deadline_s=20)
+
+    assert runner.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+    runner.close()
+
+
+def test_process_shares_one_runner_per_url(server_url):
+    assert shared_runner(server_url, deadline_s=1) is shared_runner(server_url, deadline_s=1)
+    assert shared_runner(server_url, deadline_s=1) is not shared_runner(server_url, deadline_s=2)

@@ -1,0 +1,133 @@
+"""One Spark for all quick tests; queues of each test's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from redis import Redis
+
+from aiorsmq_ng.ids import suffixes
+from aiorsmq_ng.protocol import bulk, messages, queues
+from aiorsmq_ng.protocol.keys import Namespace
+from aiorsmq_ng.transport.blocking import BlockingRunner
+
+ROOT = Path(__file__).parent.parent.parent
+#: A JVM that starts quickly and stays small.
+SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.log.level": "ERROR",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that start Java more time than others: on a busy machine they need it."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(600))
+
+
+def environment() -> dict[str, str]:
+    """Return the environment in which Spark's processes find this package and this Python."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    python = sys.executable
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session that the quick tests share."""
+    os.environ.update(environment())
+    builder = SparkSession.builder
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = builder.config("spark.sql.warehouse.dir", str(warehouse)).getOrCreate()
+    yield session
+    session.stop()
+
+
+class Bench:
+    """A queue, seen from Spark and from beside it."""
+
+    def __init__(self, url: str, ns: str, name: str = "jobs", maxsize: int = 65536) -> None:
+        self.url, self.ns, self.name = url, ns, name
+        self.keys = Namespace(ns).queue(name)
+        self.run = BlockingRunner(url, deadline_s=10).run
+        self.redis = Redis.from_url(url)
+        self.run(queues.create(self.keys, vt=30, delay=0, maxsize=maxsize))
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"url": self.url, "namespace": self.ns, "queue": self.name}
+
+    def read(self, spark: SparkSession, **options: str) -> DataFrame:
+        return spark.read.format("rsmq").options(**{**self.options, **options}).load()
+
+    def write(self, frame: DataFrame, **options: str) -> None:
+        given = {**self.options, **options}
+        frame.write.format("rsmq").options(**given).mode("append").save()
+
+    def stream(self, spark: SparkSession, **options: str) -> DataFrame:
+        return spark.readStream.format("rsmq").options(**{**self.options, **options}).load()
+
+    def fill(self, *bodies: bytes, delay_ms: int = -1) -> None:
+        """Put messages in from outside Spark."""
+        for at in range(0, len(bodies), 1000):
+            lot = bodies[at : at + 1000]
+            fresh = suffixes(os.urandom(22 * len(lot)))
+            rows = bulk.Rows(fresh, [delay_ms] * len(lot), list(lot))
+            job = uuid.uuid4().hex
+            place = bulk.Place(job, "0")
+            self.run(bulk.send(self.keys, rows, place, ttl_s=60, oversize="fail"))
+            self.redis.delete(self.keys.marks(job))
+
+    def fill_numbers(self, count: int, start: int = 0) -> None:
+        self.fill(*[b"%d" % n for n in range(start, start + count)])
+
+    def receive(self, count: int = 1000) -> list[messages.Leased]:
+        intake = messages.Intake(self.keys)
+        return self.run(messages.receive(intake, count, vt_ms=60_000)).messages
+
+    def bodies(self) -> list[bytes]:
+        ids = self.redis.zrange(self.keys.zset, 0, -1)
+        return self.redis.hmget(self.keys.hash, ids) if ids else []
+
+    @property
+    def size(self) -> int:
+        return self.redis.zcard(self.keys.zset)
+
+    def side_keys(self) -> list[str]:
+        found = self.redis.keys(f"{self.keys.zset}:ng:*")
+        return sorted(k.decode().split(":ng:")[1].split(":")[0] for k in found)
+
+
+@pytest.fixture
+def bench(server_url: str, ns: str) -> Bench:
+    """A queue called jobs."""
+    return Bench(server_url, ns)
+
+
+@pytest.fixture
+def other(server_url: str, ns: str) -> Bench:
+    """A queue called out, small bodies only."""
+    return Bench(server_url, ns, "out", maxsize=1024)

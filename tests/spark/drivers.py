@@ -1,0 +1,200 @@
+"""Spark programs that tests start, and that die where they are told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from aiorsmq_ng.spark import RSMQDataSource, jobs
+from aiorsmq_ng.spark.options import StreamReadOptions, WriteOptions, parse
+from aiorsmq_ng.spark.sink import BatchSink, StreamSink
+from aiorsmq_ng.spark.stream import ClaimReader
+from aiorsmq_ng.transport.blocking import BlockingRunner
+
+GIVEN = json.loads(os.environ["DRIVER"])
+FOLDER = Path(GIVEN["folder"])
+
+
+def session(**settings: str) -> SparkSession:
+    builder = SparkSession.builder
+    for name, value in {**GIVEN["spark"], **settings}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+class StumblingSink(BatchSink):
+    """Fails once, when part of a partition is sent."""
+
+    def write(self, iterator):
+        def stumbling():
+            for batch in iterator:
+                for at in range(0, batch.num_rows, 100):
+                    if batch.column("body")[at].as_py() == "2000" and not self.flag.exists():
+                        self.flag.touch()
+                        raise RuntimeError("stumbled")
+                    yield batch.slice(at, 100)
+
+        return super().write(stumbling())
+
+
+class StumblingSource(RSMQDataSource):
+    """The source with that sink. Defined here, so that it reaches Spark's processes by value."""
+
+    @classmethod
+    def name(cls):
+        return "stumbling"
+
+    def writer(self, schema, overwrite):
+        flag = Path(self.options.pop("flag"))
+        sink = StumblingSink(parse(WriteOptions, self.options), schema, overwrite)
+        sink.flag = flag
+        return sink
+
+
+def retry() -> None:
+    """Write from tasks of which one fails once, when part of its rows are sent."""
+    spark = session(**{"spark.master": "local[2,4]"})
+    spark.dataSource.register(StumblingSource)
+    frame = spark.range(0, 3000, 1, 2).selectExpr("cast(id AS string) AS body")
+    options = {**GIVEN["options"], "sendSize": "100", "flag": str(FOLDER / "failed")}
+    frame.write.format("stumbling").options(**options).mode("append").save()
+
+
+class Doom:
+    """The point at which a process takes the JVM and itself down, by SIGKILL."""
+
+    def __init__(self, point: str, jvm: int, folder: str) -> None:
+        self.point, self.jvm, self.folder = point, jvm, folder
+
+    def reached(self, point: str) -> None:
+        if point == self.point:
+            (Path(self.folder) / point).touch()
+            os.kill(self.jvm, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def after_call(self, script: str, point: str, times: int = 1) -> None:
+        """Reach *point* after the script was called so often in this process."""
+        real, calls = BlockingRunner.run, []
+
+        def run(runner, operation):
+            result = real(runner, operation)
+            if operation.script.name == script:
+                calls.append(script)
+                if len(calls) == times:
+                    self.reached(point)
+            return result
+
+        BlockingRunner.run = run
+
+
+class DoomedReader(ClaimReader):
+    """Dies in the middle of what a reader does."""
+
+    armed = False
+
+    def latestOffset(self, start, limit):
+        if not self.armed:
+            self.armed = True
+            self.doom.after_call("claim", "claim_half", times=2)
+            self.doom.after_call("claim_ack", "ack_half")
+        if start["claim"]:
+            self.doom.reached("before_ack")
+        offset = super().latestOffset(start, limit)
+        if offset != start:
+            self.doom.reached("claim_done")
+        return offset
+
+    def partitions(self, start, end):
+        parts = super().partitions(start, end)
+        self.doom.reached("planned")
+        return parts
+
+    def read(self, partition):
+        for batch in super().read(partition):
+            yield batch
+            self.doom.reached("read_half")
+
+
+class DoomedSink(StreamSink):
+    """Dies in the middle of what a writer does."""
+
+    def write(self, iterator):
+        self.doom.after_call("stage", "stage_half")
+        return super().write(iterator)
+
+    def commit(self, messages, batchId):
+        self.doom.reached("before_commit")
+        self.doom.after_call("stage_move", "commit_half")
+        super().commit(messages, batchId)
+        self.doom.reached("after_commit")
+
+
+class DoomedSource(RSMQDataSource):
+    """The source with reader and writer that die where they are told to."""
+
+    @classmethod
+    def name(cls):
+        return "doomed"
+
+    def streamReader(self, schema):
+        return self._doomed(DoomedReader, StreamReadOptions, schema)
+
+    def streamWriter(self, schema, overwrite):
+        return self._doomed(DoomedSink, WriteOptions, schema, overwrite)
+
+    def _doomed(self, kind, options, *rest):
+        given = dict(self.options)
+        doom = Doom(given.pop("point"), int(given.pop("jvm")), given.pop("folder"))
+        made = kind(parse(options, given), *rest)
+        made.doom = doom
+        return made
+
+
+def crash() -> None:
+    """Run a query that dies where it is told to."""
+    spark = session()
+    spark.dataSource.register(DoomedSource)
+    pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    doom = {"point": GIVEN["point"], "jvm": str(pid), "folder": str(FOLDER)}
+    options = GIVEN["options"]
+    source = {"maxMessagesPerTrigger": "1200", "fetchSize": "300", "ledger": "etl"}
+    source["claimMode"] = "move" if GIVEN["query"] == "moved" else "lease"
+    reader = spark.readStream.format("doomed").options(**options, **source, **doom).load()
+    if GIVEN["query"] == "copied":
+        sink = options | {"queue": "out", "sendSize": "400"}
+        writer = reader.select("body").writeStream.format("doomed").options(**sink, **doom)
+    else:
+        writer = reader.writeStream.format("parquet").option("path", str(FOLDER / "parquet"))
+    writer = writer.option("checkpointLocation", str(FOLDER / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    if GIVEN["point"] == "none" and GIVEN["query"] != "copied":
+        rows = spark.read.parquet(str(FOLDER / "parquet")).select("body").collect()
+        (FOLDER / "rows").write_text("\n".join(row.body for row in rows))
+
+
+def cluster() -> None:
+    """Write, look, archive; the master is the one that spark-submit was given."""
+    spark = SparkSession.builder.getOrCreate()
+    options = GIVEN["options"]
+    rows = spark.range(0, 2000, 1, 4).selectExpr("cast(id AS string) AS body")
+    rows.write.format("rsmq").options(**options).mode("append").save()
+    seen = spark.read.format("rsmq").options(**options, numPartitions="4").load()
+    hosts = seen.sparkSession.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    server = {name: options[name] for name in ("url", "namespace")}
+    target = str(FOLDER / "lake")
+    result = {
+        "seen": seen.count(),
+        "executors": len(hosts) - 1,  # the driver counts itself
+        "archived": jobs.archive(spark, [options["queue"]], target, options=server)["rows"],
+        "bodies": sorted(int(r.body) for r in jobs.read_archive(spark, target).collect()),
+    }
+    (FOLDER / "result.json").write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

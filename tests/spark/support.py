@@ -1,0 +1,36 @@
+"""Drivers in processes of their own, for what one session cannot show."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from .conftest import SETTINGS, Bench, environment
+
+DRIVERS = Path(__file__).parent / "drivers.py"
+
+
+def run_driver(
+    name: str, bench: Bench, folder: Path, **settings: object
+) -> subprocess.CompletedProcess[str]:
+    """Run the driver *name* of ``drivers.py`` and wait for its end."""
+    return subprocess.run(
+        [sys.executable, DRIVERS, name],
+        env={
+            **environment(),
+            "DRIVER": json.dumps(
+                {
+                    "folder": str(folder),
+                    "options": bench.options,
+                    "spark": SETTINGS,
+                    **settings,
+                }
+            ),
+        },
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )

@@ -1,0 +1,164 @@
+"""Reading a queue as a table looks and leaves everything as it is."""
+
+import gzip
+from datetime import UTC, datetime
+
+import pytest
+
+COLUMNS = ["id", "queue", "body", "sent_at", "visible_at", "first_received_at", "receive_count"]
+
+
+def test_read_shows_every_message_and_consumes_none(spark, bench):
+    bench.fill(b"never", b"twice")
+    (first,) = bench.receive(1)
+
+    frame = bench.read(spark)
+    rows = {row.body: row for row in frame.collect()}
+
+    assert frame.columns == COLUMNS
+    assert set(rows) == {"never", "twice"}
+    row = rows[first.body.decode()]
+    assert (row.id, row.queue, row.receive_count) == (first.id, "jobs", 1)
+    assert row.first_received_at.timestamp() == pytest.approx(first.fr / 1000, abs=0.001)
+    assert row.visible_at > row.sent_at
+    assert bench.size == 2
+    assert bench.redis.hget(bench.keys.hash, f"{first.id}:rc") == b"1"
+
+
+def test_read_in_partitions_gives_each_message_once(spark, bench):
+    bench.fill_numbers(2500)
+
+    frame = bench.read(spark, numPartitions="3", fetchSize="400")
+
+    assert frame.rdd.getNumPartitions() == 3
+    assert sorted(int(r.body) for r in frame.collect()) == list(range(2500))
+
+
+def test_read_of_an_empty_queue_has_no_rows(spark, bench):
+    assert bench.read(spark).count() == 0
+
+
+def test_frame_keeps_its_snapshot_while_the_queue_goes_on(spark, bench):
+    bench.fill_numbers(10)
+    frame = bench.read(spark)
+    assert frame.count() == 10
+    bench.fill(b"new")
+
+    assert frame.count() == 10
+    assert bench.read(spark).count() == 11
+
+
+def test_messages_deleted_since_the_snapshot_are_left_out(spark, bench):
+    bench.fill_numbers(10)
+    frame = bench.read(spark)
+    assert frame.count() == 10
+    bench.redis.hdel(bench.keys.hash, bench.redis.zrange(bench.keys.zset, 0, 0)[0])
+
+    assert frame.count() == 9
+
+
+def test_columns_not_asked_for_are_not_fetched(spark, bench):
+    bench.fill(b"\xff\xfe not text, and nobody looks")
+
+    frame = spark.read.format("rsmq").options(**bench.options).schema("id string").load()
+
+    assert [len(row.id) for row in frame.collect()] == [32]
+
+
+@pytest.mark.parametrize(
+    ("visibility", "expected"),
+    [("visible", {"now"}), ("hidden", {"later"}), ("all", {"now", "later"})],
+)
+def test_visibility_chooses(spark, bench, visibility, expected):
+    bench.fill(b"now")
+    bench.fill(b"later", delay_ms=600_000)
+
+    assert {r.body for r in bench.read(spark, visibility=visibility).collect()} == expected
+
+
+def test_time_sent_chooses(spark, bench):
+    bench.fill(b"new")
+    old = b"0" * 2 + b"zzzzzzzz" + b"x" * 22  # an id that tells no plausible time
+    for id in (old, b"gy0000000000" + b"y" * 20):
+        bench.redis.zadd(bench.keys.zset, {id: 1})
+        bench.redis.hset(bench.keys.hash, id, id)
+    rows = {r.body[:2]: r.sent_at for r in bench.read(spark).collect()}
+    middle = datetime.now(UTC).replace(year=2025).isoformat()
+
+    after = bench.read(spark, sentAfter=middle).collect()
+    before = bench.read(spark, sentBefore=middle).collect()
+
+    assert rows["00"] is None
+    assert [r.body for r in after] == ["new"]
+    assert [r.body[:2] for r in before] == ["gy"]
+
+
+def test_bodies_as_bytes(spark, bench):
+    bench.fill(b"\xff\x00")
+
+    assert [bytes(r.body) for r in bench.read(spark, bodyType="binary").collect()] == [b"\xff\x00"]
+
+
+@pytest.mark.parametrize(("choice", "expected"), [("null", {None, "fine"}), ("drop", {"fine"})])
+def test_body_that_is_no_text_is_dealt_with_as_asked(spark, bench, choice, expected):
+    bench.fill(b"\xff\x00", b"fine")
+
+    assert {r.body for r in bench.read(spark, onDecodeError=choice).collect()} == expected
+
+
+def test_body_that_is_no_text_fails_with_what_to_do(spark, bench):
+    bench.fill(b"fine", b"\xff\x00")
+
+    with pytest.raises(Exception, match=r"does not decode .*bodyType=binary"):
+        bench.read(spark).collect()
+
+
+@pytest.mark.parametrize(
+    ("codec", "stored"),
+    [("gzip", gzip.compress(b'{"a":1}')), ("base64", b"eyJhIjoxfQ=="), ("json", b'{"a":1}')],
+)
+def test_codec_decodes_and_notices_what_is_none_of_its_own(spark, bench, codec, stored):
+    bench.fill(stored, b"{nothing of the kind")
+
+    rows = bench.read(spark, codec=codec, onDecodeError="null").collect()
+
+    assert {r.body for r in rows} == {'{"a":1}', None}
+
+
+def test_snapshot_expires(spark, bench):
+    bench.fill(b"x")
+    bench.read(spark, snapshotTtlMs="5000").count()
+
+    (snapshot,) = bench.redis.keys(f"{bench.keys.zset}:ng:snapshot:*")
+    assert 0 < bench.redis.ttl(snapshot) <= 5
+
+
+def test_snapshot_that_is_gone_is_said_to_be(spark, bench):
+    bench.fill(b"x")
+    frame = bench.read(spark)
+    frame.count()
+    bench.redis.delete(*bench.redis.keys(f"{bench.keys.zset}:ng:snapshot:*"))
+
+    with pytest.raises(Exception, match="snapshot of queue 'jobs' has expired"):
+        frame.count()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"quue": "jobs"}, "option 'quue' is not known; did you mean 'queue'"),
+        ({"queue": "nowhere"}, "queue 'nowhere' does not exist in namespace"),
+        ({"url": "redis://127.0.0.1:1", "timeoutMs": "300"}, "redis is not reachable"),
+    ],
+)
+def test_wrong_option_reaches_the_user_as_one_sentence(spark, bench, options, sentence):
+    given = {**bench.options, **options}
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark wraps errors as it likes
+        spark.read.format("rsmq").options(**given).load().count()
+    assert sentence in str(caught.value)
+
+
+def test_wrong_schema_reaches_the_user_as_one_sentence(spark, bench):
+    with pytest.raises(Exception, match="there is no column 'boddy'; did you mean 'body'"):
+        spark.read.format("rsmq").options(**bench.options).schema("boddy string").load().count()

@@ -1,0 +1,118 @@
+"""Writing a table into a queue: every row once, whatever has to run again."""
+
+import pytest
+
+
+def numbers(spark, count, partitions=2):
+    return spark.range(0, count, 1, partitions).selectExpr("cast(id AS string) AS body")
+
+
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_write_sends_every_row(spark, bench, delivery):
+    bench.write(numbers(spark, 2500), delivery=delivery, sendSize="400")
+
+    assert sorted(map(int, bench.bodies())) == list(range(2500))
+    assert bench.redis.hget(bench.keys.hash, "totalsent") == b"2500"
+    assert "staged" not in bench.side_keys()
+
+
+def test_rows_of_a_partition_keep_their_order(spark, bench):
+    bench.write(numbers(spark, 1000, partitions=1), sendSize="100")
+
+    assert [int(m.body) for m in bench.receive(1000)] == list(range(1000))
+
+
+def test_rows_name_queue_delay_and_id(spark, bench, other):
+    frame = spark.sql(
+        """
+        SELECT * FROM VALUES ('a', 'out', 600, CAST(NULL AS string)),
+          ('b', NULL, NULL, 'gy00000000xxxxxxxxxxxxxxxxxxxxxx') AS t(body, queue, delay, id)
+        """
+    )
+
+    bench.write(frame)
+
+    assert (bench.bodies(), other.bodies()) == ([b"b"], [b"a"])
+    assert bench.redis.zrange(bench.keys.zset, 0, -1) == [b"gy00000000xxxxxxxxxxxxxxxxxxxxxx"]
+    assert other.receive() == []
+
+
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_job_that_runs_again_sends_nothing_twice(spark, bench, delivery):
+    for _ in range(2):
+        bench.write(numbers(spark, 100), jobId="nightly", delivery=delivery)
+        bench.receive(10)
+
+    assert bench.size == 100
+
+
+def test_task_that_fails_and_is_tried_again_sends_each_row_once(tmp_path, bench):
+    """Needs a session of its own: in local mode Spark tries a task once."""
+    from .support import run_driver
+
+    result = run_driver("retry", bench, tmp_path)
+
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert sorted(map(int, bench.bodies())) == list(range(3000))
+    assert (tmp_path / "failed").exists()
+
+
+def test_body_as_bytes_and_codec(spark, bench):
+    bench.write(spark.sql("SELECT X'FF00' AS body"), codec="base64")
+
+    assert bench.bodies() == [b"/wA="]
+
+
+def test_row_too_long_fails_the_job(spark, other):
+    with pytest.raises(Exception, match="body of 2000 bytes exceeds the maxsize of 1024 bytes"):
+        other.write(spark.sql("SELECT repeat('x', 2000) AS body"))
+
+
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_row_too_long_is_dropped_if_asked(spark, other, delivery):
+    frame = spark.sql("SELECT repeat('x', n) AS body FROM VALUES (10), (2000), (20) AS t(n)")
+
+    other.write(frame, onOversize="drop", delivery=delivery)
+
+    assert sorted(map(len, other.bodies())) == [10, 20]
+
+
+def test_staged_job_that_fails_sends_nothing(spark, bench):
+    frame = spark.range(0, 100, 1, 2).selectExpr(
+        "if(id = 99, raise_error('no'), cast(id AS string)) AS body"
+    )
+
+    with pytest.raises(Exception, match="no"):
+        bench.write(frame, delivery="staged", sendSize="10")
+
+    assert bench.size == 0
+
+
+def test_missing_queue_is_made_if_asked(spark, bench):
+    bench.write(numbers(spark, 3), queue="fresh", createQueue="true")
+
+    assert bench.redis.zcard(f"{bench.ns}:fresh") == 3
+    assert bench.redis.sismember(f"{bench.ns}:QUEUES", "fresh")
+
+
+@pytest.mark.parametrize(
+    ("select", "options", "mode", "sentence"),
+    [
+        ("'x' AS body", {"queue": "nowhere"}, "append", "queue 'nowhere' does not exist"),
+        ("'x' AS boody", {}, "append", "column 'boody' is none of body, queue, delay, id; did you"),
+        ("'x' AS body, 'short' AS id", {}, "append", "message id 'short' is not allowed"),
+        ("'x' AS body, -1 AS delay", {}, "append", "delay must be between 0 and"),
+        ("cast(NULL AS string) AS body", {}, "append", "a row has no body"),
+        ("'x' AS body", {}, "overwrite", "a queue is not overwritten"),
+        ("'{' AS body", {"codec": "json"}, "append", "body is not JSON"),
+    ],
+)
+def test_wrong_input_reaches_the_user_as_one_sentence(
+    spark, bench, select, options, mode, sentence
+):
+    given = {**bench.options, **options}
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        spark.sql(f"SELECT {select}").write.format("rsmq").options(**given).mode(mode).save()
+    assert sentence in str(caught.value)
+    assert bench.size == 0

@@ -1,0 +1,214 @@
+"""The ready jobs."""
+
+import json
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from aiorsmq_ng import InvalidValue
+from aiorsmq_ng.protocol import messages
+from aiorsmq_ng.spark import jobs
+
+from .conftest import Bench
+
+
+@pytest.fixture
+def options(bench):
+    return {"url": bench.url, "namespace": bench.ns}
+
+
+@pytest.fixture
+def mails(server_url, ns):
+    return Bench(server_url, ns, "mails")
+
+
+@pytest.fixture
+def lake(spark, bench, mails, options, tmp_path):
+    """Two queues, archived."""
+    bench.fill_numbers(100)
+    mails.fill_numbers(20, start=100)
+    target = str(tmp_path / "lake")
+    told = []
+    summary = jobs.archive(
+        spark,
+        ["jobs", "mails"],
+        target,
+        options={**options, "maxMessagesPerTrigger": "60"},
+        progress=lambda *what: told.append(what),
+    )
+    assert summary == {"target": target, "rows": 120, "queues": {"jobs": 100, "mails": 20}}
+    assert told == [("jobs", 0, 60), ("jobs", 1, 40), ("mails", 0, 20)]
+    return target
+
+
+def test_archive_holds_every_message_by_queue_and_day(spark, bench, mails, options, lake):
+    rows = jobs.read_archive(spark, lake).collect()
+
+    assert sorted(int(r.body) for r in rows) == list(range(120))
+    assert {(r.queue, r.date) for r in rows} == {
+        (name, datetime.now(UTC).date()) for name in ("jobs", "mails")
+    }
+    assert (bench.size, mails.size) == (0, 0)
+
+    bench.fill_numbers(5, start=120)
+    assert jobs.archive(spark, ["jobs"], lake, options=options)["rows"] == 5
+    assert jobs.read_archive(spark, lake).count() == 125
+
+
+def test_archive_batch_that_runs_again_replaces_its_files(spark, bench, options, tmp_path):
+    """Killed after the files were written, before Spark wrote that down."""
+    bench.fill_numbers(10)
+    target = str(tmp_path / "lake")
+    stop = threading.Event()
+
+    def dies(*_):
+        stop.set()
+        raise RuntimeError("killed here")
+
+    with pytest.raises(Exception, match="killed here"):
+        jobs.archive(spark, ["jobs"], target, options=options, progress=dies)
+    assert stop.is_set()
+    assert bench.size == 10
+
+    jobs.archive(spark, ["jobs"], target, options=options)
+
+    assert sorted(int(r.body) for r in jobs.read_archive(spark, target).collect()) == list(
+        range(10)
+    )
+    assert bench.size == 0
+
+
+def test_replay_sends_chosen_messages_to_where_they_came_from(spark, bench, mails, options, lake):
+    done = jobs.replay(spark, lake, where="cast(body AS int) >= 95", options=options)
+
+    assert done["rows"] == 25
+    assert sorted(map(int, bench.bodies())) == [95, 96, 97, 98, 99]
+    assert mails.size == 20
+
+
+def test_replay_with_ids_sends_nothing_twice(spark, other, options, lake):
+    for _ in range(2):
+        jobs.replay(spark, lake, queue="out", keep_ids=True, options=options)
+
+    assert other.size == 120
+
+
+def test_replay_at_a_rate_lets_messages_come_one_by_one(spark, other, options, lake):
+    jobs.replay(spark, lake, queue="out", pace=jobs.Pace(rate=0.01), options=options)
+
+    assert [m.body for m in other.receive()] == [b"0"]
+    scores = [score for _, score in other.redis.zrange(other.keys.zset, 0, -1, withscores=True)]
+    assert scores[2] - scores[1] == pytest.approx(100_000, abs=50)
+
+
+def test_replay_spread_over_time_hides_most(spark, other, options, lake):
+    jobs.replay(spark, lake, queue="out", pace=jobs.Pace(spread=100_000), options=options)
+
+    assert other.size == 120
+    assert len(other.receive()) < 10
+
+
+def test_pace_is_one_or_the_other():
+    with pytest.raises(InvalidValue, match="a rate or a spread"):
+        jobs.Pace(rate=1, spread=1)
+
+
+def test_load_sends_rows_as_json_and_lines_as_they_are(spark, bench, other, options, tmp_path):
+    (tmp_path / "rows.csv").write_text("name,price\ntea,3\nmilk,1\n")
+    table = jobs.open_table(spark, str(tmp_path / "rows.csv"), "csv", {"header": "true"})
+    lines = jobs.open_table(spark, str(tmp_path / "rows.csv"), "text")
+
+    jobs.load(table, "jobs", options=options)
+    jobs.load(lines, "out", options=options)
+
+    assert {json.loads(b)["name"] for b in bench.bodies()} == {"tea", "milk"}
+    assert set(other.bodies()) == {b"name,price", b"tea,3", b"milk,1"}
+
+
+def test_load_that_runs_again_under_its_name_sends_nothing(spark, bench, options):
+    frame = spark.range(10).selectExpr("cast(id AS string) AS value")
+    for _ in range(2):
+        jobs.load(frame, "jobs", options={**options, "jobId": "once"})
+
+    assert bench.size == 10
+
+
+def test_report_tells_of_waits_retries_and_poison(spark, bench, options, tmp_path):
+    bench.fill(b"fine", b"bad <script>")
+    for _ in range(3):
+        for message in bench.receive(2):
+            if message.body == b"fine":
+                bench.run(messages.ack(bench.keys, message.receipt))
+            else:
+                bench.redis.zadd(bench.keys.zset, {message.id: 1})
+    jobs.archive(spark, ["jobs"], str(tmp_path / "lake"), options=options)
+
+    found = jobs.report(spark, str(tmp_path / "lake"), tmp_path / "page.html")
+
+    (queue,) = found["queues"]
+    assert (queue["messages"], queue["received_again"], queue["most_receives"]) == (1, 1, 4)
+    assert queue["waited_p50"] >= 0
+    assert found["receives"] == [{"receive_count": 4, "messages": 1}]
+    assert [row["receive_count"] for row in found["poison"]] == [4]
+    assert sum(row["messages"] for row in found["arrivals"]) == 1
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert found["poison"][0]["id"] in page
+
+
+def test_triage_groups_dead_letters_and_moves_the_chosen_ones(
+    spark, bench, options, ns, server_url
+):
+    dead = Bench(server_url, ns, "jobs-dead")
+    bench.fill(*[json.dumps({"type": t}).encode() for t in ("mail", "mail", "call")], b"none")
+    for message in bench.receive(4):
+        reason = "timeout" if b"mail" in message.body else "refused"
+        bench.run(
+            messages.reject(
+                bench.keys, message.receipt, dead.keys, reason=reason, channel=dead.keys.wake
+            )
+        )
+
+    seen = jobs.triage(spark, "jobs-dead", options=options)
+    done = jobs.triage(
+        spark, "jobs-dead", where="reason = 'timeout'", redrive_to="jobs", options=options
+    )
+
+    groups = {(g["reason"], g["type"]): g["count"] for g in seen["groups"]}
+    assert groups == {
+        ("timeout", "mail"): 2,
+        ("refused", "call"): 1,
+        ("refused", "unknown"): 1,
+    }
+    assert (done["messages"], done["redriven"]) == (2, 2)
+    assert (bench.size, dead.size) == (2, 2)
+
+
+def test_pipeline_commands_run_the_jobs(spark, bench, tmp_path, monkeypatch, capsys):
+    """On the session that is there; commands stop the one they started."""
+    from aiorsmq_ng.cli import main
+
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    bench.fill_numbers(7)
+    common = ["--ns", bench.ns, "-r", bench.url]
+
+    assert main([*common, "pipeline", "archive", "-n", "jobs", "--to", f"{tmp_path}/lake"]) == 0
+    archived = json.loads(capsys.readouterr().out)
+    assert archived["rows"] == 7
+    replay = ["pipeline", "replay", "--from", f"{tmp_path}/lake", "--where", "body < 5"]
+    assert main([*common, *replay]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 5
+    assert bench.size == 5
+    assert main([*common, "pipeline", "report", "--from", f"{tmp_path}/lake"]) == 0
+    assert json.loads(capsys.readouterr().out)["queues"][0]["messages"] == 7
+    (tmp_path / "in.txt").write_text("one\ntwo\n")
+    load = ["pipeline", "load", "--from", f"{tmp_path}/in.txt", "--format", "text", "-n", "jobs"]
+    assert main([*common, *load]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 2
+    assert main([*common, "pipeline", "triage", "-n", "jobs"]) == 0
+    assert json.loads(capsys.readouterr().out)["messages"] == 7
+
+    assert main([*common, "pipeline", "archive", "-n", "none", "--to", f"{tmp_path}/x"]) == 1
+    assert "queue 'none' does not exist" in capsys.readouterr().err
+    assert main([*common, "pipeline", "triage", "-n", "jobs", "--option", "wrong"]) == 2

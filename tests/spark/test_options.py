@@ -1,0 +1,110 @@
+"""Options and schemas: what is wrong is said in one sentence, with what to write instead."""
+
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from aiorsmq_ng import InvalidValue
+from aiorsmq_ng.spark.options import (
+    ReadOptions,
+    StreamReadOptions,
+    WriteOptions,
+    parse,
+)
+from aiorsmq_ng.spark.rows import check_schema, full_schema
+from aiorsmq_ng.spark.sink import BatchSink
+
+
+def columns(**kinds):
+    return StructType([StructField(name, kind()) for name, kind in kinds.items()])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "sentence"),
+    [
+        (
+            ReadOptions,
+            {"fetchSise": "5"},
+            "option 'fetchSise' is not known; did you mean 'fetchSize'",
+        ),
+        (ReadOptions, {"xyzzy": "5"}, "option 'xyzzy' is not known; there are bodyType, codec"),
+        (ReadOptions, {"leaseMs": "5000"}, "option 'leaseMs' is one of readStream, not of read"),
+        (ReadOptions, {"fetchSize": "x"}, "'fetchSize' is a whole number from 1 to 7000, not 'x'"),
+        (ReadOptions, {"visibility": "some"}, "'visibility' is one of 'all', 'visible', 'hidden'"),
+        (ReadOptions, {"sentAfter": "yesterday"}, "'sentAfter' is a time such as"),
+        (ReadOptions, {"queue": "no:colon"}, "queue name 'no:colon' is not allowed"),
+        (ReadOptions, {"queue": ""}, "option 'queue' is missing"),
+        (ReadOptions, {"namespace": "a b"}, "namespace 'a b' is not allowed"),
+        (StreamReadOptions, {"leaseMs": "1"}, "'leaseMs' is a whole number from 1000"),
+        (StreamReadOptions, {"claimMod": "move"}, "did you mean 'claimMode'"),
+        (StreamReadOptions, {"claimMode": "move"}, "needs a name in option 'ledger'"),
+        (StreamReadOptions, {"ledger": "a b"}, "option 'ledger' is a name of letters"),
+        (StreamReadOptions, {"failOnDataLoss": "perhaps"}, "'failOnDataLoss' is true or false"),
+        (WriteOptions, {"sendSize": "0"}, "'sendSize' is a whole number"),
+        (WriteOptions, {"jobId": "a:b"}, "option 'jobId' is a name of letters"),
+        (WriteOptions, {"visibility": "all"}, "'visibility' is one of read, not of write"),
+    ],
+)
+def test_wrong_option_is_one_clear_sentence(kind, options, sentence):
+    with pytest.raises(InvalidValue) as caught:
+        parse(kind, {"queue": "jobs", **options})
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_options_are_known_by_the_names_that_users_of_kafka_know():
+    options = parse(
+        StreamReadOptions,
+        {"path": "jobs", "NS": "shop", "groupId": "etl", "maxOffsetsPerTrigger": "7"},
+    )
+
+    assert (options.queue, options.namespace) == ("jobs", "shop")
+    assert (options.ledger, options.max_messages_per_trigger) == ("etl", 7)
+
+
+def test_options_of_spark_itself_are_let_through():
+    assert parse(WriteOptions, {"queue": "jobs", "checkpointLocation": "somewhere"}).queue == "jobs"
+
+
+def test_url_is_taken_from_where_it_is_said_to_be(monkeypatch):
+    monkeypatch.delenv("RSMQ_URL", raising=False)
+    monkeypatch.setenv("SECRET_URL", "redis://from-env")
+    read = {"queue": "jobs", "urlEnv": "SECRET_URL"}
+
+    assert parse(ReadOptions, read)._url() == "redis://from-env"
+    assert parse(ReadOptions, {"queue": "jobs"})._url() == "redis://localhost:6379"
+    with pytest.raises(InvalidValue, match="environment variable 'NO_SUCH_URL' is not set"):
+        parse(ReadOptions, {"queue": "jobs", "urlEnv": "NO_SUCH_URL"})._url()
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        (columns(id=LongType), "column 'id' is string, not bigint"),
+        (columns(body=IntegerType), "column 'body' is string or binary, not int"),
+        (columns(everything=StringType), "there is no column 'everything'"),
+    ],
+)
+def test_wrong_schema_is_one_clear_sentence(schema, sentence):
+    with pytest.raises(InvalidValue, match=sentence):
+        check_schema(schema)
+
+
+def test_whole_schema_is_the_documented_one():
+    expected = "struct<id:string,queue:string,body:{},sent_at:timestamp,visible_at:timestamp,"
+    expected += "first_received_at:timestamp,receive_count:bigint>"
+
+    for name in ("string", "binary"):
+        assert full_schema(name).simpleString() == expected.format(name)
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        (columns(body=IntegerType), "column 'body' is string or binary, not int"),
+        (columns(id=StringType), "there is no column 'body'"),
+        (columns(body=StringType, price=IntegerType), "df.selectExpr"),
+    ],
+)
+def test_rows_that_cannot_be_sent_are_refused_before_anything_is(schema, sentence):
+    with pytest.raises(InvalidValue, match=sentence):
+        BatchSink(parse(WriteOptions, {"queue": "jobs"}), schema, overwrite=False)
