@@ -206,7 +206,7 @@ def main() -> None:
         rows.append({"mechanism": mutant.mechanism, "noticed first by": f"`{noticed}`"})
     if not options.words:
         figures = json.loads(REPORT.read_text()) if REPORT.exists() else {}
-        REPORT.write_text(json.dumps({**figures, "mutants": rows}, indent=1) + "\n")
+        REPORT.write_text(json.dumps({**figures, "mutants": rows}) + "\n")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def write(folder: Path, figures: dict[str, Any]) -> None:
     """Write the page, its pictures, and the figures they are made of."""
     pictures = folder / "pictures"
     pictures.mkdir(exist_ok=True)
-    (folder / "fault-report.json").write_text(json.dumps(figures, indent=1) + "\n")
+    (folder / "fault-report.json").write_text(json.dumps(_rounded(figures)) + "\n")
     if figures.get("storms"):
         draw_storms(figures["storms"], pictures / "storms.svg")
     if figures.get("soak"):
@@ -85,6 +85,14 @@ def table(head: tuple[str, ...], rows: list[list[str]]) -> Iterable[str]:
     yield "|" + "---|" * len(head)
     for cells in rows:
         yield "| " + " | ".join(cells) + " |"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _text(value: object) -> str:
