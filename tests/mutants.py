@@ -16,6 +16,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from .storms import report
+
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "docs" / "fault-report.json"
 SCRIPTS = "aiorsmq_ng/protocol/scripts"
@@ -204,9 +206,10 @@ def main() -> None:
             noticed = run(mutant, Path(folder))
         print(f"red: {mutant.mechanism}: {noticed}", flush=True)
         rows.append({"mechanism": mutant.mechanism, "noticed first by": f"`{noticed}`"})
-    if not options.words:
-        figures = json.loads(REPORT.read_text()) if REPORT.exists() else {}
-        REPORT.write_text(json.dumps({**figures, "mutants": rows}) + "\n")
+    if not options.words and REPORT.exists():
+        figures = {**json.loads(REPORT.read_text()), "mutants": rows}
+        REPORT.write_text(json.dumps(figures) + "\n")
+        REPORT.with_suffix(".md").write_text("\n".join(report.page(figures)) + "\n")
 
 
 if __name__ == "__main__":
