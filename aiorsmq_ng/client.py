@@ -17,7 +17,7 @@ from .delivery import Delivery, Origin
 from .doctor import Doctor, Orders, Progress, together
 from .errors import InvalidValue, QueueExists
 from .leases import LeaseKeeper
-from .models import DoctorReport, Message, QueueAttributes, Sent
+from .models import DoctorReport, Message, QueueAttributes
 from .options import Options
 from .presence import Presence
 from .protocol import limits, messages, queues
@@ -263,7 +263,7 @@ class RSMQ:
         *,
         delay: Seconds | None = None,
         dedup_key: str | None = None,
-    ) -> Sent:
+    ) -> str:
         """Send a message and return its id (RSMQ's name for ``Queue.send``)."""
         return await self.queue(name).send(message, delay=delay, dedup_key=dedup_key)
 

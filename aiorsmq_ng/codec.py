@@ -33,12 +33,19 @@ class Codec(Protocol):
         ...
 
 
+def _plain(value: Any) -> Any:
+    """Return what msgspec does not know as something that it does: a ``Sent`` is a text."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"encoding objects of type {type(value).__name__} is not supported")
+
+
 class JSONCodec:
     """JSON as every other RSMQ client reads it."""
 
     def encode(self, value: Any) -> bytes:
         """Return *value* as JSON; dataclasses, datetimes, UUIDs and enums are understood."""
-        return msgspec.json.encode(value)
+        return msgspec.json.encode(value, enc_hook=_plain)
 
     def decode(self, body: bytes, type: Any = Any) -> Any:
         """Return the value that *body* holds, checked against *type*."""

@@ -54,7 +54,10 @@ class Message:
 
 
 class Sent(str):
-    """The id of a message that was sent; a ``str`` that also knows how safely it is stored."""
+    """The id of a message that was sent by a client with a durability above ``memory``.
+
+    A ``str`` that also knows how safely the message is stored.
+    """
 
     #: The level of durability that was reached: ``memory``, ``replicated:n`` or ``fsynced``.
     durability: str = "memory"

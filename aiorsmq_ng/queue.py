@@ -11,7 +11,7 @@ from .consumer import Consumer
 from .delivery import Delivery, Named, Origin
 from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
 from .ids import SUFFIX_LENGTH
-from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage, Sent
+from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage
 from .protocol import inspection, limits, messages, queues, recovery
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
@@ -52,7 +52,7 @@ class Queue:
 
     async def send(
         self, body: object, *, delay: Seconds | None = None, dedup_key: str | None = None
-    ) -> Sent:
+    ) -> str:
         """Store a message and return its id.
 
         ``str`` and ``bytes`` go on the wire as they are, anything else through the codec. One
@@ -62,23 +62,24 @@ class Queue:
 
         With *dedup_key* no second message is stored under the same key within
         ``Options.dedup_window``, even if the first is consumed already; the result is the first
-        one's id.
+        one's id. With ``Options.durability`` above ``memory`` the id is a ``Sent``, which tells the
+        level that was reached.
         """
         dedup = None if dedup_key is None else self.origin.dedup(dedup_key)
         return (await self._send([body], delay, dedup))[0]
 
-    async def resend(self, token: SendToken) -> list[Sent]:
+    async def resend(self, token: SendToken) -> list[str]:
         """Learn the outcome of a send that raised ``SendUnknown``, storing it if it is not yet.
 
         Never makes a second copy. Sends that shared a round trip are decided together: those of
         other callers that are not stored yet are stored, too. Returns the ids, one for each body.
         """
-        sent: list[Sent] = await self.origin.transport.resume(token)
+        sent: list[str] = await self.origin.transport.resume(token)
         return sent
 
     async def send_many(
         self, bodies: Iterable[object], *, delay: Seconds | None = None
-    ) -> list[Sent]:
+    ) -> list[str]:
         """Store messages in order, all or none, and return their ids. One round trip."""
         if isinstance(bodies, str | bytes | bytearray):
             raise InvalidValue("send_many takes a list of bodies; use send() for a single one")
@@ -328,7 +329,7 @@ class Queue:
 
     async def _send(
         self, bodies: list[object], delay: Seconds | None, dedup: Dedup | None = None
-    ) -> list[Sent]:
+    ) -> list[str]:
         operation = messages.send(
             self._keys,
             [to_body(body, self._codec) for body in bodies],

@@ -22,9 +22,12 @@ def without_memory(name: str) -> bytes:
     """Return a script that remembers nothing; fails if its text is not what it was."""
     text = load(name).source.decode()
     if name == "send":
-        start = text.index("local known = redis.call('SET'")
+        start = text.index("if ARGV[2] ~= '1' then")
+        middle = text.index("local stored = redis.call('HMGET'")
+        text = text[:start] + text[middle:]
+        start = text.index("local outcome = ARGV[1]")
         end = text.index("local scores, bodies = {}, {}")
-        return (text[:start] + "local repeated = false\n" + text[end:]).encode()
+        return (text[:start] + text[end:].replace("if met then", "if false then")).encode()
     start = text.index("local before = recall()")
     end = text.index("local dead, parts")
     text = text[:start] + text[end:]
@@ -53,7 +56,7 @@ def measure(client: redis.Redis, batch: int, calls: int, rounds: int) -> dict[st
         nonlocal number
         for _ in range(calls):
             number += 1
-            args = [number, "first", "w", 0, 0, batch]
+            args = [number, 1, "w", 0, 0, batch]
             for suffix, body in zip(suffixes(os.urandom(22 * batch)), bodies, strict=True):
                 args += (suffix, body)
             client.evalsha(sha, 3, "b:q", "b:q:Q", "b:q:ng:call:s", *args)
@@ -64,7 +67,7 @@ def measure(client: redis.Redis, batch: int, calls: int, rounds: int) -> dict[st
             number += 1
             client.evalsha(
                 sha, 4, "b:q", "b:q:Q", "b:q:ng:deliveries", "b:q:ng:call:s",
-                number, "first", 0, "", "", batch, 60000,
+                number, 1, 0, "", "", batch, 60000,
             )  # fmt: skip
 
     spent: dict[tuple[str, bool], list[float]] = {}

@@ -52,15 +52,15 @@ MUTANTS = (
     Mutant(
         "sequence: a send that ran is not run again",
         f"{SCRIPTS}/send.lua",
-        "if last >= tonumber(ARGV[1]) then",
+        "if last == call_number and s then",
         "if false then",
         ("tests/contract/test_repeated_calls.py", "tests/storms"),
     ),
     Mutant(
         "sequence: late attempts of earlier calls do nothing",
         f"{SCRIPTS}/_once.lua",
-        "return last == tonumber(call_number) and text or ''",
-        "return last == tonumber(call_number) and text or nil",
+        "if last > call_number or (attempt > 0 and attempt <= tonumber(seen)) then return '' end",
+        "if last > call_number then return nil end",
         ("tests/contract/test_repeated_calls.py",),
     ),
     Mutant(
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "attempt token: what somebody else received since is left out",
         f"{SCRIPTS}/_retake.lua",
-        "stored[2] == counts[i]",
+        "stored[2] == rc and stored[3] == fr",
         "stored[2]",
         ("tests/contract/test_repeated_calls.py",),
     ),

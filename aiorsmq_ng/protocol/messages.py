@@ -77,7 +77,7 @@ def send(
     entropy: bytes,
     channel: str,
     dedup: Dedup | None = None,
-) -> Operation[list[Sent]]:
+) -> Operation[list[str]]:
     """Store *bodies* in order, all or none; *entropy* holds 22 random bytes for each."""
     if len(entropy) != SUFFIX_LENGTH * len(bodies):
         raise ValueError("22 bytes of entropy are needed per body")
@@ -85,9 +85,9 @@ def send(
     for suffix, body in zip(suffixes(entropy), bodies, strict=True):
         args += (suffix, body)
 
-    def parse(reply: Reply) -> list[Sent]:
+    def parse(reply: Reply) -> list[str]:
         _check_size(keys, reply)
-        return [Sent(id, "ascii") for id in reply]
+        return [id.decode() for id in reply]
 
     return Operation(
         script=_SEND,
@@ -102,7 +102,7 @@ def send(
         size=sum(map(len, bodies)),
         memory=keys.memory,
         lost=SendUnknown,
-        graded=lambda ids, level: [id.at(level) for id in ids],
+        graded=lambda ids, level: [Sent(id).at(level) for id in ids],
     )
 
 
@@ -285,7 +285,8 @@ def visibility(
         parse=parse,
         fail=keys.failure,
         merge=True,
-        repeatable=True,
+        # Running it twice does no harm; late, after the next change, it would.
+        memory=keys.memory,
     )
 
 

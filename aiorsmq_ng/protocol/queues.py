@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import DecodeError, json
@@ -91,7 +92,7 @@ def set_attributes(
         "" if delay is None else limits.whole_seconds("delay", delay),
         "" if maxsize is None else limits.check_maxsize(maxsize),
     )
-    return _describing("set_attributes", keys, args)
+    return _describing("set_attributes", keys, args, memory=keys.memory)
 
 
 def stats(keys: QueueKeys, dead: QueueKeys) -> Operation[QueueStats]:
@@ -154,7 +155,10 @@ def purge_all(keys: QueueKeys) -> Operation[int]:
 
 
 def _describing(
-    script: str, keys: QueueKeys, args: tuple[Argument, ...]
+    script: str,
+    keys: QueueKeys,
+    args: tuple[Argument, ...],
+    memory: Callable[[str], str] | None = None,
 ) -> Operation[QueueAttributes]:
     def parse(reply: Reply) -> QueueAttributes:
         try:
@@ -169,6 +173,7 @@ def _describing(
         parse=parse,
         fail=keys.failure,
         repeatable=True,
+        memory=memory,
     )
 
 

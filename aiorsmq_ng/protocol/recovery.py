@@ -64,7 +64,7 @@ def delete_leased(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
         args=tuple(ids),
         parse=lambda reply: [id for id, done in zip(ids, reply, strict=True) if done == 1],
         # Gone by now means that the first attempt, or somebody else, has deleted it.
-        parse_again=lambda _: list(ids),
+        parse_again=lambda reply: [id for id, how in zip(ids, reply, strict=True) if how >= 0],
         fail=keys.failure,
         weight=len(ids),
         repeatable=True,

@@ -99,7 +99,7 @@ class Attempts:
                 backoff = backoff or _backoff()
                 await _pause(backoff, deadline, error)
             except ReplyLost as error:
-                call.in_doubt = True
+                call.doubt()
                 if not call.may_repeat:
                     raise
                 backoff = backoff or _backoff()
@@ -117,11 +117,11 @@ class Attempts:
         The server may have broken off the waiting because it is no longer the primary, and another
         one may confirm. Without enough time the answer that is known is better than none.
         """
-        pause_s = max(backoff.next_s(), RETRIES.reserve())
-        loop = asyncio.get_running_loop()
-        if not call.may_repeat or loop.time() + pause_s + self._patience_s > deadline:
+        within_s = deadline - self._patience_s - asyncio.get_running_loop().time()
+        pause_s = RETRIES.reserve(backoff.next_s(), within_s) if call.may_repeat else None
+        if pause_s is None:
             return False
-        call.in_doubt = True
+        call.doubt()
         await rest(pause_s)
         return True
 
@@ -132,7 +132,8 @@ def _backoff() -> Backoff:
 
 async def _pause(backoff: Backoff, deadline: float, error: Exception) -> None:
     """Wait until a second try may be made; raise *error* if that would be too late."""
-    pause_s = max(backoff.next_s(), RETRIES.reserve())
-    if asyncio.get_running_loop().time() + pause_s >= deadline:
+    within_s = deadline - asyncio.get_running_loop().time()
+    pause_s = RETRIES.reserve(backoff.next_s(), within_s)
+    if pause_s is None:
         raise error
     await rest(pause_s)

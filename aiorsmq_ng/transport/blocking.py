@@ -105,7 +105,7 @@ class BlockingRunner:
                 if time.monotonic() + pause_s >= deadline:
                     raise ReplyLost(str(error)) if call.in_doubt else error from error
             except ReplyLost:
-                call.in_doubt = True
+                call.doubt()
                 pause_s = backoff.next_s()
                 if not call.may_repeat or time.monotonic() + pause_s >= deadline:
                     raise

@@ -7,6 +7,7 @@ backoff, and then for its turn here, so that a server that comes back is not run
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import threading
 import time
@@ -28,12 +29,20 @@ class RetryBudget:
         # Clients of several threads, each with a loop of its own, share the budget.
         self._lock = threading.Lock()
 
-    def reserve(self) -> float:
-        """Take a turn and return in how many seconds it comes."""
+    def reserve(self, pause_s: float, within_s: float = math.inf) -> float | None:
+        """Take a turn after *pause_s* at the earliest; return in how many seconds it comes.
+
+        ``None``, and no turn is taken, if that is not *within_s*: whoever gives up must not keep
+        others waiting.
+        """
         now = time.monotonic()
         with self._lock:
-            self._full_at = max(self._full_at, now) + self._step_s
-            return max(0.0, self._full_at - now - self._burst_s)
+            full_at = max(self._full_at, now) + self._step_s
+            pause_s = max(pause_s, full_at - now - self._burst_s)
+            if pause_s >= within_s:
+                return None
+            self._full_at = full_at
+            return pause_s
 
 
 #: The one of this process.

@@ -24,8 +24,9 @@ class Call:
         self.ticket = ticket
         #: The key under which the server remembers this call.
         self.memory = first.memory(ticket.series) if ticket and first.memory else None
-        #: Whether an attempt may have run without our learning of it.
+        #: Whether an attempt may have run without our learning of it, and which one is next.
         self.in_doubt = False
+        self.attempt = 1
         #: When the last attempt began, on the event loop's clock.
         self.began_at = 0.0
         #: The reply to a call that was taken up again by a token.
@@ -43,14 +44,18 @@ class Call:
         """Whether a lost reply may be asked for again."""
         return self.ticket is not None or self.first.repeatable
 
+    def doubt(self) -> None:
+        """Take note that the attempt may have run; another one follows."""
+        self.in_doubt = True
+        self.attempt += 1
+
     def words(self, *, recall: bool = False) -> list[Argument]:
         """Return what follows the script in the command: number of keys, keys, arguments."""
         first = self.first
         keys = list(first.keys)
         args: list[Argument] = []
         if self.ticket is not None:
-            attempt = "recall" if recall else "again" if self.in_doubt else "first"
-            args += (self.ticket.number, attempt)
+            args += (self.ticket.number, 0 if recall else self.attempt)
         args += first.head
         for operation in self.operations:
             keys += operation.own_keys

@@ -79,9 +79,11 @@ class Conductor:
         except Exception as error:
             # A fault of ours or of the driver must not take the whole client down.
             logger.exception("a call failed in an unexpected way; please report it")
+            self._keep_memory(call)
             text = f"the call failed in an unexpected way ({type(error).__name__})"
             self._fail_all(batch, lambda operation: operation.lost(text, executed=None))
         except BaseException:
+            self._keep_memory(call)
             text = "the client was closed while the call ran"
             self._fail_all(batch, lambda operation: operation.lost(text, executed=None))
             raise
@@ -102,12 +104,18 @@ class Conductor:
             return
         self._tickets.settle(call.ticket)
         if call.in_doubt:
-            self._doubtful.add(call.memory)
+            self._keep_memory(call)
         elif len(self._memories) < MAX_MEMORIES:
             self._memories.add(call.memory)
 
+    def _keep_memory(self, call: Call) -> None:
+        """See that closing leaves the memory: an attempt that is still on its way must find it."""
+        if call.memory is not None:
+            self._doubtful.add(call.memory)
+
     def _leave_open(self, call: Call, text: str) -> None:
         """Tell the callers of a call whose outcome is not known; its series stays parked."""
+        self._keep_memory(call)
         for place, waiting in enumerate(call.callers):
             waiting.fail(self._unknown(call, place, text))
         if call.ticket and call.first.undo and self._recalls < MAX_RECALLS:
@@ -125,10 +133,10 @@ class Conductor:
         return error
 
     async def _recall(self, call: Call) -> None:
-        """Give back what a call took whose callers were told that its outcome is not known."""
+        """Have what a call took given back; its callers were told that nobody knows what it did."""
         try:
             within = asyncio.get_running_loop().time() + self._deadline_s
-            reply = await self._attempts.make(call, within, recall=True)
+            await self._attempts.make(call, within, recall=True)
         except (RSMQError, WrongLayout, NotExecuted, ReplyLost) as error:
             logger.debug(
                 "leases of a lost call are not given back, they end by themselves: %s", error
@@ -137,9 +145,6 @@ class Conductor:
         finally:
             self._recalls -= 1
         self._settled(call)
-        if not isinstance(reply, bytes):
-            # Nobody waits: what is there is undone.
-            self._settle_all(call, reply)
 
     async def _resume(self, call: Call, outcome: asyncio.Future[Reply]) -> None:
         until = asyncio.get_running_loop().time() + self._deadline_s
@@ -197,8 +202,8 @@ class Conductor:
         call = token.call
         if call.outcome is None:
             outcome: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            call.outcome = outcome
             self._crew.spawn(self._resume, call, outcome)
+            call.outcome = outcome
         try:
             reply = await asyncio.shield(call.outcome)
         except ReplyLost as error:

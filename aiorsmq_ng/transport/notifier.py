@@ -75,7 +75,7 @@ class Notifier:
                     backoff.reset()
                 if self._wake:
                     # Every client of the process may have lost its connection.
-                    await rest(max(backoff.next_s(), RETRIES.reserve()))
+                    await rest(RETRIES.reserve(backoff.next_s()) or 0.0)
         finally:
             self._running = False
 

@@ -7,6 +7,7 @@ import pytest
 from aiorsmq_ng import RSMQ, InvalidValue, LeaseLost, MessageTooLong, QueueNotFound
 
 from ..support.clock import pass_time, server_ms
+from ..support.keys import lasting_keys
 
 
 async def leased(queue, body="x", **options):
@@ -59,13 +60,13 @@ async def test_verb_of_a_stale_holder_changes_nothing(rsmq, queue, raw, ns, verb
     await rsmq.create_queue("next")
     stale = await leased(queue, vt=0)
     await queue.receive(vt=50)
-    before = {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")}
+    before = {k: await raw.dump(k) for k in await lasting_keys(raw, ns)}
 
     with pytest.raises(LeaseLost, match="somebody has received it since") as caught:
         await VERBS[verb](stale)
 
     assert not caught.value.gone
-    assert {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")} == before
+    assert {k: await raw.dump(k) for k in await lasting_keys(raw, ns)} == before
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -10,6 +10,7 @@ from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.protocol.keys import Namespace
 
 from ..support.clock import server_ms
+from ..support.keys import lasting_keys
 
 #: Nobody looks by himself within a test: a waiter is told, or it is not served.
 RARELY = Options(poll_base=60, poll_cap=60)
@@ -155,24 +156,24 @@ async def test_forward_to_a_queue_of_another_layout_changes_nothing(rsmq, queue,
     await rsmq.create_queue("next")
     message = await leased(queue)
     await raw.set(f"{ns}:next", "not a sorted set")
-    before = {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")}
+    before = {k: await raw.dump(k) for k in await lasting_keys(raw, ns)}
 
     with pytest.raises(QueueCorrupt):
         await message.forward("next")
 
-    assert {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")} == before
+    assert {k: await raw.dump(k) for k in await lasting_keys(raw, ns)} == before
 
 
 async def test_reject_where_the_dead_letters_cannot_be_kept_changes_nothing(queue, raw, ns):
     """The dead-letter queue is missing; it must not be created halfway, either."""
     message = await leased(queue)
     await raw.set(f"{ns}:jobs-dead", "not a sorted set")
-    before = {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")}
+    before = {k: await raw.dump(k) for k in await lasting_keys(raw, ns)}
 
     with pytest.raises(QueueCorrupt):
         await message.reject("a reason")
 
-    assert {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")} == before
+    assert {k: await raw.dump(k) for k in await lasting_keys(raw, ns)} == before
 
 
 @pytest.mark.parametrize("verb", ["forward", "reject"])

@@ -10,6 +10,7 @@ from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.protocol.messages import Intake
 
 from ..support.clock import server_ms
+from ..support.keys import lasting_keys
 
 
 async def age(raw, ns, seconds, name="jobs"):
@@ -73,10 +74,10 @@ async def test_recover_leaves_what_is_not_idle_that_long(queue, raw, ns):
     await leased(queue, "old")
     await age(raw, ns, 59)
     await leased(queue, "new")
-    before = {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")}
+    before = {k: await raw.dump(k) for k in await lasting_keys(raw, ns)}
 
     assert await queue.recover(10, idle=61) == []
-    assert {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")} == before
+    assert {k: await raw.dump(k) for k in await lasting_keys(raw, ns)} == before
     assert [m.text for m in await queue.recover(10, idle=59)] == ["old"]
 
 
@@ -359,11 +360,11 @@ async def test_recover_from_a_missing_queue_says_so(rsmq):
 async def test_recover_from_a_damaged_queue_changes_nothing(queue, raw, ns, field, value):
     await leased(queue, "x")
     await raw.hset(f"{ns}:jobs:Q", field, value)
-    before = {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")}
+    before = {k: await raw.dump(k) for k in await lasting_keys(raw, ns)}
 
     with pytest.raises(QueueCorrupt):
         await queue.recover(1, idle=0)
-    assert {k: await raw.dump(k) for k in await raw.keys(f"{ns}*")} == before
+    assert {k: await raw.dump(k) for k in await lasting_keys(raw, ns)} == before
 
 
 async def test_delete_of_leased_messages_only(queue, raw, ns):

@@ -22,10 +22,11 @@ class Line:
         self.raw = raw
         self.name = name
 
-    async def call(self, number, *operations, again=False, recall=False):
+    async def call(self, number, *operations, again=False, recall=False, attempt=None):
         """Send a call and return the result of every operation."""
         call = Call(operations, Ticket(self.name, number) if operations[0].memory else None)
         call.in_doubt = again
+        call.attempt = attempt or (2 if again else 1)
         reply = await self.raw.execute_command(
             "EVAL", operations[0].script.source, *call.words(recall=recall)
         )
@@ -330,13 +331,12 @@ async def test_marker_of_another_type_is_replaced(queue, raw, ns):
     assert await queue.send("b", dedup_key="k") == await queue.send("c", dedup_key="k")
 
 
-async def test_id_is_a_text_that_knows_its_durability(queue):
+async def test_id_is_a_plain_text_that_goes_into_any_message(queue):
     id = await queue.send("a")
 
-    assert isinstance(id, Sent)
-    assert id.durability == "memory"
-    assert len(id) == 32
-    assert f"{id}" == id
+    assert type(id) is str
+    await queue.send({"reply_to": id, "level": Sent(id).at("fsynced")})
+    assert (await queue.peek(1))[0].json() == {"reply_to": id, "level": id}
 
 
 async def test_memories_are_small_and_expire(queue, raw, ns):
@@ -347,4 +347,154 @@ async def test_memories_are_small_and_expire(queue, raw, ns):
     memories = await raw.keys(f"{ns}:jobs:ng:call:*")
     assert len(memories) == 1
     assert 0 < await raw.pttl(memories[0]) <= 3_600_000
-    assert await raw.strlen(memories[0]) < 20 * 40
+    assert await raw.strlen(memories[0]) < 20 * 60
+
+
+async def test_late_purge_spares_what_was_sent_since(line, keys, queue):
+    await queue.send("old")
+    await line.call(1, queues.purge(keys, 0), again=True)
+    await queue.send("new")
+
+    await line.call(1, queues.purge(keys, 0))  # the first attempt, overtaken
+    assert (await queue.attributes()).msgs == 1
+    await line.call(2, queues.purge(keys, 0), again=True)
+    await line.call(3, queues.purge(keys, 0), again=True)  # finds nothing
+    await queue.send("newer")
+    await line.call(2, queues.purge(keys, 0))
+    await line.call(3, queues.purge(keys, 0))
+    assert (await queue.attributes()).msgs == 1
+
+
+async def test_late_receive_renews_nothing_that_its_holder_settled_or_extended(
+    line, keys, queue, raw
+):
+    await queue.send_many(["released", "extended"])
+    operation = receiving(keys, 2, vt_ms=60_000)
+    [received] = await line.call(1, operation, again=True)
+    released, extended = received.messages
+    for message, vt_ms in ((released, 0), (extended, 600_000)):
+        receipt = message.receipt
+        await line.call(
+            2 + vt_ms,
+            messages.visibility(keys, message.id, vt_ms=vt_ms, channel="w", receipt=receipt),
+        )
+    before = await raw.zrange(keys.zset, 0, -1, withscores=True)
+
+    await line.call(1, operation)
+    assert await raw.zrange(keys.zset, 0, -1, withscores=True) == before
+
+
+async def test_late_attempt_of_the_call_itself_renews_nothing(line, keys, queue, raw):
+    await queue.send("a")
+    operation = receiving(keys, vt_ms=60_000)
+    await line.call(1, operation, attempt=3)
+    [id] = await raw.zrange(keys.zset, 0, -1)
+    await raw.zadd(keys.zset, {id: 1})  # given back by its holder
+
+    for attempt in (1, 2):
+        [late] = await line.call(1, operation, attempt=attempt)
+        assert late.messages == []
+    assert await raw.zscore(keys.zset, id) == 1
+
+
+async def test_receive_repeated_leaves_out_a_message_that_started_anew(line, keys, queue, raw):
+    await queue.send("a")
+    operation = receiving(keys)
+    [first] = await line.call(1, operation)
+    id = first.messages[0].id
+    await raw.hset(keys.hash, f"{id}:fr", 1)  # redriven, and received once by somebody else
+
+    [again] = await line.call(1, operation, again=True)
+    assert again.messages == []
+
+
+async def test_receive_recalled_is_given_back_for_good(line, keys, queue, raw):
+    await queue.send("a")
+    operation = receiving(keys)
+    [first] = await line.call(1, operation)
+    for _ in range(2):  # the reply to a recall may get lost, too
+        [recalled] = await line.call(1, operation, recall=True)
+        assert recalled.messages == []
+    assert (await queue.attributes()).ready == 1
+
+    [late] = await line.call(1, operation, attempt=5)
+    assert late.messages == []
+    assert (await queue.attributes()).ready == 1
+    assert (await queue.receive()).rc == 2
+
+
+async def test_late_extend_does_not_hide_a_released_message(line, keys, queue, raw):
+    await queue.send("a")
+    message = await queue.receive()
+    extend, release = (
+        messages.visibility(keys, message.id, vt_ms=ms, channel="w", receipt=message.receipt)
+        for ms in (600_000, 0)
+    )
+    assert await line.call(1, extend, again=True) == [True]
+    assert await line.call(2, release) == [True]
+
+    assert await line.call(1, extend) == []
+    assert (await queue.attributes()).ready == 1
+
+
+async def test_late_change_of_attributes_does_not_undo_the_next_one(line, keys, queue):
+    first, second = (
+        queues.set_attributes(keys, vt=vt, delay=None, maxsize=None) for vt in (10, 20)
+    )
+    await line.call(1, first, again=True)
+    await line.call(2, second)
+    await line.call(1, first)
+
+    assert (await queue.attributes()).vt == 20
+
+
+async def test_delete_of_leased_ones_repeated_names_no_message_that_stayed(line, keys, queue):
+    gone = await queue.send("gone")
+    await queue.delete(gone)
+    await queue.send("leased")
+    taken = await queue.receive()
+    ready = await queue.send("ready")
+    operation = recovery.delete_leased(keys, [gone, ready, taken.id])
+
+    assert await line.call(0, operation, again=True) == [[gone, taken.id]]
+    assert [m.id for m in await queue.peek()] == [ready]
+
+
+async def test_dedup_hit_repeated_after_its_marker_ended_tells_the_id_that_is_stored(
+    line, keys, queue, raw
+):
+    dedup = messages.Dedup("d" * 32, 60_000)
+    [[id]] = await line.call(1, sending(keys, b"a", dedup=dedup))
+    parts = [sending(keys, b"b"), sending(keys, b"a", dedup=dedup), sending(keys, b"c")]
+    first = await line.call(2, *parts)
+    await raw.delete(keys.marker(dedup.digest))
+
+    assert first[1] == [id]
+    assert await line.call(2, *parts, again=True) == first
+    assert (await queue.attributes()).totalsent == 3
+
+
+async def test_send_refused_when_repeated_cannot_be_stored_by_its_late_attempt(
+    line, keys, queue, rsmq
+):
+    operation = sending(keys, b"a")
+    await rsmq.delete_queue("jobs")
+    with pytest.raises(QueueNotFound):
+        await line.call(1, operation, again=True)
+    await rsmq.create_queue("jobs")
+
+    assert await line.call(1, operation) == []
+    assert (await queue.attributes()).msgs == 0
+
+
+async def test_receive_refused_when_repeated_takes_nothing_by_its_late_attempt(
+    line, keys, queue, rsmq
+):
+    operation = receiving(keys)
+    await rsmq.delete_queue("jobs")
+    with pytest.raises(QueueNotFound):
+        await line.call(1, operation, again=True)
+    await (await rsmq.create_queue("jobs")).send("a")
+
+    [late] = await line.call(1, operation)
+    assert late.messages == []

@@ -236,6 +236,7 @@ def test_scripts_are_constants():
         "protocol/scripts/__init__.py",
         "testing/simulation.py",
         "transport/attempts.py",
+        "transport/blocking.py",
         "transport/cluster.py",
     ]
     assert set(scripts.names()) == files

@@ -299,9 +299,9 @@ async def test_wake_up_connections_that_are_lost_wait_for_their_turn(patient, ra
     turns = []
     reserve = RetryBudget.reserve
 
-    def counted(self):
+    def counted(self, *terms):
         turns.append(self)
-        return reserve(self)
+        return reserve(self, *terms)
 
     monkeypatch.setattr(RetryBudget, "reserve", counted)
     queue = await patient.create_queue("jobs")

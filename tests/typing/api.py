@@ -18,7 +18,6 @@ from aiorsmq_ng import (
     ReliableQueue,
     Retry,
     ScannedMessage,
-    Sent,
     Worker,
     WorkerHealth,
 )
@@ -32,8 +31,8 @@ async def surface(client: Redis) -> None:
         assert_type(rsmq.queue("jobs"), Queue)
         assert_type(await rsmq.list_queues(), list[str])
         assert_type(await rsmq.receive("a", queue, wait=1.5), Delivery | None)
-        assert_type(await queue.send({"a": 1}, delay=0.5), Sent)
-        assert_type(await queue.send_many(["a", b"b"]), list[Sent])
+        assert_type(await queue.send({"a": 1}, delay=0.5), str)
+        assert_type(await queue.send_many(["a", b"b"]), list[str])
         assert_type(await queue.receive(), Delivery | None)
         assert_type(await queue.receive_many(3), list[Delivery])
         assert_type(await queue.pop(), Message | None)

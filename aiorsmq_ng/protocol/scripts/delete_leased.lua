@@ -1,6 +1,6 @@
 -- Delete messages by id, whoever holds them, but only those under lease.
 -- KEYS: zset, hash, deliveries. ARGV: ids, each once.
--- Returns: per id 1 deleted, 0 gone or not under lease.
+-- Returns: per id 1 deleted, 0 gone, -1 not under lease.
 -- Cost: O(messages * log n). A queue that does not exist has no messages: all gone.
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include clock
@@ -11,7 +11,7 @@ local scores = redis.call('ZMSCORE', zset, unpack(ARGV))
 local counts = redis.call('HMGET', hash, unpack(fields))
 for i = 1, #ARGV do
   local id = ARGV[i]
-  reply[i] = 0
+  reply[i] = scores[i] and -1 or 0
   if scores[i] and tonumber(scores[i]) > now and (number(counts[i], 0) or 0) > 0 then
     redis.call('ZREM', zset, id)
     redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')

@@ -8,8 +8,11 @@ local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include queue
 -- @include clock
 -- @include once
-local removed, rank, total = string.match(recall() or '', '^(%d+) (-?%d+) (%d+)$')
-if removed then return {tonumber(removed), tonumber(rank), tonumber(total)} end
+local known = recall()
+if known then
+  local removed, rank, total = string.match(known, '^(%d+) (-?%d+) (%d+)$')
+  return {tonumber(removed or 0), tonumber(rank or -1), tonumber(total or 0)}
+end
 local at, before = tonumber(ARGV[3]), redis.call('ZCARD', zset)
 local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, 1000)
 local doomed, next_at = ids, at
@@ -35,6 +38,12 @@ if #doomed > 0 then
   redis.call('ZREM', zset, unpack(doomed))
   redis.call('HDEL', hash, unpack(fields))
   redis.pcall('HDEL', deliveries, unpack(doomed))
-  remember(string.format('%d %d %d', #doomed, next_at, before))
+end
+local outcome = string.format('%d %d %d', #doomed, next_at, before)
+if #doomed > 0 then
+  remember(outcome)
+elseif again then
+  forget()
+  remember(outcome)
 end
 return {#doomed, next_at, before}

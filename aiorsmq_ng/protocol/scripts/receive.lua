@@ -14,7 +14,7 @@
 -- @include bury
 -- @include lease
 local before = recall()
-if before or attempt == 'recall' then
+if before or attempt == 0 then
   local replies = {}
   -- 0 ms: whoever still wants a message may come back at once.
   for i = 1, (#ARGV - 5) / 2 do replies[i] = {0, 0} end
@@ -34,14 +34,18 @@ if ARGV[3] ~= '0' then
 end
 for i = 6, #ARGV do parts[i - 5] = ARGV[i] end
 local replies, notes = lease(KEYS[1], KEYS[2], KEYS[3], parts, dead), {}
-if type(replies) == 'string' then return replies end
+if type(replies) == 'string' then
+  -- An attempt that is still on its way must find no queue to work on, either.
+  if again then forget() end
+  return replies
+end
 for part = 1, #replies do
   if #replies[part] > 2 then note(notes, part, replies[part], 3) end
 end
 -- An empty hand needs no memory, unless an earlier attempt may still arrive and fill it.
 if #notes > 0 then
   remember(table.concat(notes, '\n'))
-elseif attempt == 'again' then
+elseif again then
   forget()
 end
 return replies

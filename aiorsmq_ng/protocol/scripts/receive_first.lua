@@ -14,7 +14,7 @@
 -- @include bury
 -- @include lease
 local before = recall()
-if before or attempt == 'recall' then
+if before or attempt == 0 then
   local result = {0}
   local function keys_of(number) return KEYS[5 * number - 3], KEYS[5 * number - 2] end
   for _, group in ipairs(retake(before or '', keys_of)) do
@@ -49,6 +49,7 @@ for number = 1, (#KEYS - 2) / 5 do
   if type(replies) == 'string' then
     -- What was leased from the queues before it must reach the caller.
     if #result > 1 then break end
+    if again then forget() end
     return {number, replies}
   end
   local reply = replies[1]
@@ -65,7 +66,7 @@ end
 if #result == 1 then result[1] = soonest end
 if #notes > 0 then
   remember(table.concat(notes, '\n'))
-elseif attempt == 'again' then
+elseif again then
   forget()
 end
 return result

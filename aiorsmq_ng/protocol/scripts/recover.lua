@@ -19,7 +19,7 @@ local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local count, idle_ms, vt_ms = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local at, started = tonumber(ARGV[9]), tonumber(ARGV[10])
 local before = recall()
-if before or attempt == 'recall' then
+if before or attempt == 0 then
   local place, began, notes = string.match(before or '', '^(-?%d+) (%d+)\n(.*)$')
   local reply = {0, tonumber(place) or -1, tonumber(began) or now}
   for _, group in ipairs(retake(notes or '', function() return zset, hash end)) do
@@ -117,7 +117,7 @@ if taken > 0 then
   local notes = {string.format('%.0f %.0f', reply[2], started)}
   note(notes, 1, reply, 4)
   remember(table.concat(notes, '\n'))
-elseif attempt == 'again' then
+elseif again then
   forget()
 end
 -- Other clients delete messages and know nothing of the side key: look at some of its entries, and

@@ -47,7 +47,7 @@ if #moved > 0 then
   redis.call('HSET', target_hash, 'totalsent', string.format('%.0f', sent + #moved))
   redis.pcall('PUBLISH', channel, redis.call('ZCARD', target_zset))
   remember(table.concat(moved, '\n'))
-elseif attempt == 'again' then
+elseif again then
   forget()
 end
 return moved
