@@ -60,7 +60,11 @@ class RecordedQueue:
             self._escaped(error)
             raise
         if delivery is None:
-            history.nothing(call)
+            # A wait may end while a message is on its way; it is given back then.
+            if wait:
+                history.unclaimed(call, "the wait ended")
+            else:
+                history.nothing(call)
             return None
         history.received(
             call,
