@@ -21,6 +21,10 @@ Kind = Literal[
 How = Literal["ack", "release", "reject", "forward"]
 
 
+#: The detail of a receive that waited in vain.
+WAITED = "waited"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One thing that happened. What does not concern its kind is empty."""
@@ -105,9 +109,12 @@ class History:
         at = self.clock()
         self.add(Event("received", at, key, id, rc, holder, begun=begun, vt=vt, call=call))
 
-    def nothing(self, call: str) -> None:
-        """Record that a receive or pop returned without a message."""
-        self.add(Event("nothing", self.clock(), call=call))
+    def nothing(self, call: str, *, waited: bool = False) -> None:
+        """Record that a receive or pop returned without a message.
+
+        A wait may end while a message is on its way to it, which is given back then.
+        """
+        self.add(Event("nothing", self.clock(), call=call, detail=WAITED if waited else ""))
 
     def unclaimed(self, call: str, detail: str = "") -> None:
         """Record that a receive or pop may have taken messages that its caller never got."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .history import Event, History
+from .history import WAITED, Event, History
 from .inventory import Inventory
 
 #: The rules, by their names.
@@ -284,7 +284,8 @@ class _Case:
 
     def _unclaimed(self, kind: str) -> int:
         """Return how many messages the calls of *kind* without a good end may have taken."""
-        ended = {e.call for e in self.history.of("received", "popped", "nothing")}
+        outcomes = self.history.of("received", "popped", "nothing")
+        ended = {e.call for e in outcomes if e.detail != WAITED}
         begun = [e for e in self.history if e.kind == kind]
         return sum(e.count for e in begun if e.call not in ended)
 

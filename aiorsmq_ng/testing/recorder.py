@@ -60,11 +60,7 @@ class RecordedQueue:
             self._escaped(error)
             raise
         if delivery is None:
-            # A wait may end while a message is on its way; it is given back then.
-            if wait:
-                history.unclaimed(call, "the wait ended")
-            else:
-                history.nothing(call)
+            history.nothing(call, waited=bool(wait))
             return None
         history.received(
             call,
