@@ -39,9 +39,11 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def spark(session: nox.Session) -> None:
-    """Test the Spark front on a real Spark (needs Java); arguments go to pytest."""
-    session.install("-e", ".[all,spark]", *GROUPS(PROJECT, "test"))
-    session.run("pytest", *(session.posargs or ["tests/spark"]))
+    """Test the Spark front on a real Spark (needs Java); ``-- --long`` kills drivers too."""
+    session.install("-e", ".[all,spark]", *GROUPS(PROJECT, "test", "spark"))
+    chosen = any(argument.startswith("tests") for argument in session.posargs)
+    where = [] if chosen else ["tests/spark"]
+    session.run("pytest", "-n", "2", *where, *session.posargs)
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])

@@ -1,6 +1,7 @@
 """Rows per second of the Spark source and sink, beside plain pipelined redis-py in one process.
 
-Both do the same work on the same server: write, read all, drain (take, read, delete). Usage:
+Both do the same work on the same server: write, read all, drain (take, read, delete). Start-up is
+what Spark needs for a few messages, after one round to warm up. Usage:
 
     python benchmarks/spark.py [--messages 1000000] [--size 200] [--master local[2]]
 """
@@ -25,6 +26,8 @@ from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.transport.blocking import BlockingRunner
 
 PAGE = 1000
+#: Work on so few messages is start-up.
+FEW = 5000
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -141,17 +144,22 @@ def main() -> None:
         for name in ("warm", "plain", "spark"):
             keys = Namespace("bench").queue(name)
             runner.run(queues.create(keys, vt=30, delay=0, maxsize=-1))
-        warm = Sparkling(spark, server.url, "warm", 5000, body)
-        for work in (warm.write, warm.read, warm.drain):
-            work()
+        warm = Sparkling(spark, server.url, "warm", FEW, body)
+        works = ("write", "read", "drain")
+        for name in works:
+            getattr(warm, name)()
+        start_up = {name: timed(getattr(warm, name)) for name in works}
         plain = Plain(server.url, "plain", count, body)
         ours = Sparkling(spark, server.url, "spark", count, body)
         print(f"{count} messages of {given.size} bytes, {given.master}, {server.binary.engine}")
-        print("| work | plain redis-py, rows/s | Spark, rows/s | ratio |\n|---|---|---|---|")
-        for name in ("write", "read", "drain"):
+        print("| work | redis-py, rows/s | Spark, rows/s | ratio | start-up | ratio after it |")
+        print("|---|---|---|---|---|---|")
+        for name in works:
             first, second = timed(getattr(plain, name)), timed(getattr(ours, name))
+            after = (first / count) / ((second - start_up[name]) / (count - FEW))
             print(
-                f"| {name} | {count / first:,.0f} | {count / second:,.0f} | {first / second:.2f} |",
+                f"| {name} | {count / first:,.0f} | {count / second:,.0f} | {first / second:.2f} "
+                f"| {start_up[name]:.1f} s | {after:.2f} |",
                 flush=True,
             )
         left = [

@@ -19,6 +19,10 @@ collect_ignore = [] if find_spec("pyspark") else ["spark"]
 _used = pytest.StashKey[str]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="also run tests marked as long")
+
+
 @pytest.fixture(scope="session")
 def server_url(pytestconfig: pytest.Config) -> Iterator[str]:
     """URL of the server that the tests of this run share."""

@@ -7,14 +7,16 @@ import threading
 import uuid
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidValue, RSMQError, Unavailable
 from ..protocol import claims
 from ..protocol.claims import ClaimLost, Ledger
 from ..protocol.keys import QueueKeys
-from ..transport.blocking import BlockingRunner
 from .options import StreamReadOptions
+
+if TYPE_CHECKING:
+    from ..transport.blocking import BlockingRunner
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 

@@ -9,14 +9,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import InvalidValue
 from ..protocol import limits
 from ..protocol.bulk import MAX_ROWS
 from ..protocol.claims import MAX_CHUNK, MAX_FETCH
 from ..protocol.keys import Namespace, QueueKeys
-from ..transport.blocking import BlockingRunner, shared_runner
+
+if TYPE_CHECKING:
+    from ..transport.blocking import BlockingRunner
 
 O = TypeVar("O", bound="CommonOptions")  # noqa: E741 - options
 
@@ -72,6 +74,9 @@ class CommonOptions:
 
     def runner(self, *, own: bool = False) -> BlockingRunner:
         """Return this process's way to the server, or one that nobody else uses."""
+        # Most processes that Spark starts only look at options, and redis-py takes long to import.
+        from ..transport.blocking import BlockingRunner, shared_runner  # noqa: PLC0415
+
         make = BlockingRunner if own else shared_runner
         return make(
             self._url(), deadline_s=self.timeout_ms / 1000, password=_from(self.password_env)

@@ -114,8 +114,7 @@ class BatchBuilder:
                 case "first_received_at":
                     columns[name] = _times(firsts)
                 case _:
-                    numbers = np.array([c or b"0" for c in counts], dtype="S").astype(np.int64)
-                    columns[name] = pa.array(numbers)
+                    columns[name] = _numbers(counts)
         batch = pa.RecordBatch.from_arrays([columns[n] for n in self._names], schema=self._schema)
         return batch if keep is None else batch.filter(pa.array(keep))
 
@@ -151,7 +150,7 @@ def sent_at(ids: Sequence[bytes]) -> pa.Array:
     """Return when messages were sent, as their ids tell; null where they do not."""
     if not ids:
         return pa.array([], _TIME)
-    if not all(len(id) == ID_LENGTH for id in ids):
+    if set(map(len, ids)) != {ID_LENGTH}:
         ids = [id if len(id) == ID_LENGTH else b"~" * ID_LENGTH for id in ids]
     text = np.frombuffer(b"".join(ids), dtype=np.uint8).reshape(-1, ID_LENGTH)[:, :10]
     digits = _DIGIT[text]
@@ -171,8 +170,17 @@ def between(batch: pa.RecordBatch, ids: Sequence[bytes], low: int | None, high: 
     return batch.filter(pc.fill_null(mask, False))
 
 
+def _numbers(counts: Sequence[bytes | None]) -> pa.Array:
+    """Return counts as numbers; 0 where there is none."""
+    if not any(counts):
+        return pa.array(np.zeros(len(counts), dtype=np.int64))
+    return pa.array(np.array([c or b"0" for c in counts], dtype="S").astype(np.int64))
+
+
 def _times(stamps: Sequence[bytes | None]) -> pa.Array:
     """Return epoch milliseconds as text as times; null where there is none."""
+    if not any(stamps):
+        return pa.nulls(len(stamps), _TIME)
     numbers = np.array([s or b"0" for s in stamps], dtype="S").astype(np.float64)
     missing = np.array([not s for s in stamps], dtype=bool)
     # What other clients left there may be no time at all.

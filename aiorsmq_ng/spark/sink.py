@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -35,9 +35,11 @@ from ..errors import InvalidValue
 from ..ids import SUFFIX_LENGTH, suffixes
 from ..protocol import bulk, limits, queues
 from ..protocol.keys import QueueKeys
-from ..transport.blocking import BlockingRunner
 from .options import WriteOptions
 from .rows import ENCODERS
+
+if TYPE_CHECKING:
+    from ..transport.blocking import BlockingRunner
 
 _TYPES: dict[str, tuple[Any, ...]] = {
     "body": (StringType, BinaryType),

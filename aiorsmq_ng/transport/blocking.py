@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -31,6 +32,10 @@ R = TypeVar("R")
 SCHEMES = ("redis", "rediss", "unix", "embedded")
 RETRY_BASE_S, RETRY_CAP_S = 0.05, 2.0
 CONNECT_S = 5.0
+#: How long closing may take to make the server forget.
+FORGET_S = 2.0
+#: Memories that are taken away when the runner is closed; more are left to expire.
+MAX_MEMORIES = 10_000
 #: A kept connection that rested longer than this is asked for a sign of life first.
 REST_S = 15.0
 
@@ -56,6 +61,10 @@ class BlockingRunner:
         self._used_at = 0.0
         self._server: EmbeddedServer | None = None
         self._tickets = TicketBook()
+        # What the server remembers for us and can forget when we go; not what an attempt that is
+        # still on its way must find.
+        self._memories: set[str] = set()
+        self._doubtful: set[str] = set()
 
     def run(self, operation: Operation[R]) -> R:
         """Run *operation* and return its result, or raise what became of it."""
@@ -72,21 +81,42 @@ class BlockingRunner:
                 raise operation.lost(
                     f"redis gave no answer: {outage}", executed=None, passing=True
                 ) from outage
+            finally:
+                # An attempt that is still on its way must find the memory, whatever comes next.
+                if call.in_doubt and call.memory is not None:
+                    self._doubtful.add(call.memory)
             # An outcome that is known; after any error the series is not used again.
-            if call.ticket is not None:
-                self._tickets.settle(call.ticket)
+            self._settled(call)
         if isinstance(reply, bytes):
             raise operation.fail(reply.decode())
         result: R = call.result_of(operation, reply[0] if operation.merge else reply)
         return result
 
     def close(self) -> None:
-        """Close the connection, and leave an embedded server to its other users."""
+        """Make the server forget, close the connection, leave an embedded server to its others."""
         with self._lock:
+            if self._connection is not None and not self._is_stale():
+                self._forget()
             self._disconnect()
             if self._server is not None:
                 self._server.release()
                 self._server = None
+
+    def _settled(self, call: Call) -> None:
+        if call.ticket is None or call.memory is None:
+            return
+        self._tickets.settle(call.ticket)
+        if len(self._memories) < MAX_MEMORIES:
+            self._memories.add(call.memory)
+
+    def _forget(self) -> None:
+        """Take away what the server remembers and nobody will ask for; the rest expires."""
+        memories = self._memories - self._doubtful
+        self._memories.clear()
+        if memories:
+            with suppress(RSMQError, WrongLayout, NotExecuted, ReplyLost):
+                packed = pack_command(("UNLINK", *memories))  # type: ignore[arg-type]
+                self._attempt(packed, time.monotonic() + FORGET_S)
 
     def _make_call(self, call: Call, deadline: float) -> Reply:
         """Return the reply to *call*, which is repeated as long as that is safe."""

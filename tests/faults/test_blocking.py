@@ -34,18 +34,19 @@ async def proxied(server_url, keys):
         def run(operation):
             return asyncio.to_thread(runner.run, operation)
 
+        run.close = lambda: asyncio.to_thread(runner.close)
         await run(queues.create(keys, vt=30, delay=0, maxsize=1024))
         yield proxy, run
-        runner.close()
+        await run.close()
 
 
 def send_once(keys):
     return messages.send(keys, [b"x"], delay_ms=0, entropy=os.urandom(22), channel=keys.wake)
 
 
-def bulk_send(keys, partition="0"):
+def bulk_send(keys, job):
     rows = bulk.Rows(suffixes(os.urandom(22)), [-1], [b"marked"])
-    return bulk.send(keys, rows, bulk.Place("j", partition), ttl_s=60, oversize="fail")
+    return bulk.send(keys, rows, bulk.Place(job, "0"), ttl_s=60, oversize="fail")
 
 
 async def test_send_whose_reply_is_lost_is_repeated_and_stored_once(proxied, keys, redis):
@@ -75,10 +76,10 @@ async def test_pop_whose_reply_is_lost_is_not_repeated(proxied, keys, redis):
 
 async def test_bulk_send_whose_reply_is_lost_is_repeated_and_stored_once(proxied, keys, redis):
     proxy, run = proxied
-    await run(bulk_send(keys, "1"))  # the server has the script from now on
+    await run(bulk_send(keys, "other"))  # the server has the script from now on
     proxy.drop_reply(b"marked")
 
-    sent = await run(bulk_send(keys))
+    sent = await run(bulk_send(keys, "job"))
 
     assert sent.skipped == 1
     assert redis.zcard(keys.zset) == 2
@@ -155,6 +156,29 @@ def test_embedded_server_is_started_and_left(tmp_path, keys):
 
     assert runner.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
     runner.close()
+
+
+def test_closing_takes_away_what_the_server_remembers(server_url, keys, redis):
+    runner = BlockingRunner(server_url, deadline_s=5)
+    runner.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+    runner.run(send_once(keys))
+    assert redis.keys(keys.memory("*"))
+
+    runner.close()
+
+    assert redis.keys(keys.memory("*")) == []
+
+
+async def test_closing_leaves_what_an_attempt_on_its_way_must_find(proxied, keys, redis):
+    proxy, run = proxied
+    await run(send_once(keys))  # the server has the script from now on
+    proxy.drop_reply(keys.hash.encode())
+    await run(send_once(keys))
+    await run(send_once(keys))
+
+    await run.close()
+
+    assert len(redis.keys(keys.memory("*"))) == 1
 
 
 def test_process_shares_one_runner_per_url(server_url):

@@ -20,7 +20,8 @@ from aiorsmq_ng.transport.blocking import BlockingRunner
 ROOT = Path(__file__).parent.parent.parent
 #: A JVM that starts quickly and stays small.
 SETTINGS = {
-    "spark.master": "local[2]",
+    # Two cores, and a second try for a task that fails.
+    "spark.master": "local[2, 2]",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -33,19 +34,28 @@ SETTINGS = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that start Java more time than others: on a busy machine they need it."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give tests that start Java more time than others; leave out the long ones unless asked."""
+    ours = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in ours:
+        if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(600))
+    if not config.getoption("long"):
+        left_out = [item for item in ours if item.get_closest_marker("long")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def environment() -> dict[str, str]:
-    """Return the environment in which Spark's processes find this package and this Python."""
+    """Return the environment in which Spark's processes find this package and this Python.
+
+    There are many of them, so they keep what they compiled.
+    """
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     python = sys.executable
+    kept = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
     return {
-        **os.environ,
+        **kept,
         "PYTHONPATH": path,
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
@@ -54,9 +64,10 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that the quick tests share."""
-    os.environ.update(environment())
+def spark(tmp_path_factory: pytest.TempPathFactory, server_url: str) -> Iterator[SparkSession]:
+    """The session that the quick tests share; what names no server uses that of the tests."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.update(environment() | {"RSMQ_URL": server_url})
     builder = SparkSession.builder
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
@@ -117,8 +128,10 @@ class Bench:
         return self.redis.zcard(self.keys.zset)
 
     def side_keys(self) -> list[str]:
+        """Name what stands beside the queue; what the server remembers of calls expires."""
         found = self.redis.keys(f"{self.keys.zset}:ng:*")
-        return sorted(k.decode().split(":ng:")[1].split(":")[0] for k in found)
+        kinds = (key.decode().split(":ng:")[1].split(":")[0] for key in found)
+        return sorted(kind for kind in kinds if kind != "call")
 
 
 @pytest.fixture

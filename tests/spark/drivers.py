@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from aiorsmq_ng.spark import RSMQDataSource, jobs
 from aiorsmq_ng.spark.options import StreamReadOptions, WriteOptions, parse
-from aiorsmq_ng.spark.sink import BatchSink, StreamSink
+from aiorsmq_ng.spark.sink import StreamSink
 from aiorsmq_ng.spark.stream import ClaimReader
 from aiorsmq_ng.transport.blocking import BlockingRunner
 
@@ -25,44 +25,6 @@ def session(**settings: str) -> SparkSession:
     for name, value in {**GIVEN["spark"], **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-class StumblingSink(BatchSink):
-    """Fails once, when part of a partition is sent."""
-
-    def write(self, iterator):
-        def stumbling():
-            for batch in iterator:
-                for at in range(0, batch.num_rows, 100):
-                    if batch.column("body")[at].as_py() == "2000" and not self.flag.exists():
-                        self.flag.touch()
-                        raise RuntimeError("stumbled")
-                    yield batch.slice(at, 100)
-
-        return super().write(stumbling())
-
-
-class StumblingSource(RSMQDataSource):
-    """The source with that sink. Defined here, so that it reaches Spark's processes by value."""
-
-    @classmethod
-    def name(cls):
-        return "stumbling"
-
-    def writer(self, schema, overwrite):
-        flag = Path(self.options.pop("flag"))
-        sink = StumblingSink(parse(WriteOptions, self.options), schema, overwrite)
-        sink.flag = flag
-        return sink
-
-
-def retry() -> None:
-    """Write from tasks of which one fails once, when part of its rows are sent."""
-    spark = session(**{"spark.master": "local[2,4]"})
-    spark.dataSource.register(StumblingSource)
-    frame = spark.range(0, 3000, 1, 2).selectExpr("cast(id AS string) AS body")
-    options = {**GIVEN["options"], "sendSize": "100", "flag": str(FOLDER / "failed")}
-    frame.write.format("stumbling").options(**options).mode("append").save()
 
 
 class Doom:
@@ -194,6 +156,27 @@ def cluster() -> None:
         "bodies": sorted(int(r.body) for r in jobs.read_archive(spark, target).collect()),
     }
     (FOLDER / "result.json").write_text(json.dumps(result))
+
+
+def connect() -> None:
+    """Write, look and drain as a client of a Spark Connect server."""
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    options = GIVEN["options"]
+    rows = spark.range(0, 200, 1, 2).selectExpr("cast(id AS string) AS body")
+    rows.write.format("rsmq").options(**options).mode("append").save()
+    seen = spark.read.format("rsmq").options(**options).load().count()
+    writer = spark.readStream.format("rsmq").options(**options).load().writeStream
+    writer = writer.format("parquet").option("path", str(FOLDER / "parquet"))
+    writer = writer.option("checkpointLocation", str(FOLDER / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    drained = spark.read.parquet(str(FOLDER / "parquet")).collect()
+    result = {
+        "session": type(spark).__module__,
+        "seen": seen,
+        "bodies": sorted(int(row.body) for row in drained),
+    }
+    (FOLDER / "result.json").write_text(json.dumps(result))
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -5,11 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .conftest import SETTINGS, Bench, environment
 
 DRIVERS = Path(__file__).parent / "drivers.py"
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 300) -> None:
+    """Wait for *condition*, generously."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)
 
 
 def run_driver(

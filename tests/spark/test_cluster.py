@@ -49,6 +49,7 @@ def master(tmp_path):
                 process.wait(30)
 
 
+@pytest.mark.long
 def test_cluster_runs_source_sink_and_archive(master, bench, tmp_path):
     given = {"folder": str(tmp_path), "options": bench.options}
     result = subprocess.run(

@@ -27,6 +27,7 @@ def kill_again_and_again(query, bench, folder):
     assert final.returncode == 0, final.stderr[-3000:]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_killed_drivers_lose_nothing_and_double_nothing(server_url, ns, tmp_path):
     benches = {name: Bench(server_url, ns, name) for name in POINTS}

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import uuid
 from datetime import UTC, datetime
 
 import pytest
@@ -23,27 +24,33 @@ def mails(server_url, ns):
     return Bench(server_url, ns, "mails")
 
 
-@pytest.fixture
-def lake(spark, bench, mails, options, tmp_path):
-    """Two queues, archived."""
-    bench.fill_numbers(100)
-    mails.fill_numbers(20, start=100)
-    target = str(tmp_path / "lake")
-    told = []
-    summary = jobs.archive(
-        spark,
-        ["jobs", "mails"],
-        target,
-        options={**options, "maxMessagesPerTrigger": "60"},
-        progress=lambda *what: told.append(what),
-    )
-    assert summary == {"target": target, "rows": 120, "queues": {"jobs": 100, "mails": 20}}
-    assert told == [("jobs", 0, 60), ("jobs", 1, 40), ("mails", 0, 20)]
+@pytest.fixture(scope="module")
+def lake(spark, server_url, tmp_path_factory):
+    """Two queues of another namespace, archived; for tests that only read the archive."""
+    ns = f"t{uuid.uuid4().hex[:12]}"
+    target = str(tmp_path_factory.mktemp("archive") / "lake")
+    Bench(server_url, ns, "jobs").fill_numbers(100)
+    Bench(server_url, ns, "mails").fill_numbers(20, start=100)
+    jobs.archive(spark, ["jobs", "mails"], target, options={"url": server_url, "namespace": ns})
     return target
 
 
-def test_archive_holds_every_message_by_queue_and_day(spark, bench, mails, options, lake):
+def test_archive_holds_every_message_by_queue_and_day(spark, bench, mails, options, tmp_path):
+    bench.fill_numbers(100)
+    mails.fill_numbers(20, start=100)
+    lake, told = str(tmp_path / "lake"), []
+
+    summary = jobs.archive(
+        spark,
+        ["jobs", "mails"],
+        lake,
+        options={**options, "maxMessagesPerTrigger": "60"},
+        progress=lambda *what: told.append(what),
+    )
     rows = jobs.read_archive(spark, lake).collect()
+
+    assert summary == {"target": lake, "rows": 120, "queues": {"jobs": 100, "mails": 20}}
+    assert told == [("jobs", 0, 60), ("jobs", 1, 40), ("mails", 0, 20)]
 
     assert sorted(int(r.body) for r in rows) == list(range(120))
     assert {(r.queue, r.date) for r in rows} == {

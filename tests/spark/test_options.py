@@ -1,5 +1,8 @@
 """Options and schemas: what is wrong is said in one sentence, with what to write instead."""
 
+import subprocess
+import sys
+
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
@@ -12,6 +15,8 @@ from aiorsmq_ng.spark.options import (
 )
 from aiorsmq_ng.spark.rows import check_schema, full_schema
 from aiorsmq_ng.spark.sink import BatchSink
+
+from .conftest import environment
 
 
 def columns(**kinds):
@@ -108,3 +113,9 @@ def test_whole_schema_is_the_documented_one():
 def test_rows_that_cannot_be_sent_are_refused_before_anything_is(schema, sentence):
     with pytest.raises(InvalidValue, match=sentence):
         BatchSink(parse(WriteOptions, {"queue": "jobs"}), schema, overwrite=False)
+
+
+def test_processes_that_only_look_around_do_not_import_the_driver_of_redis():
+    look = "import sys, pyspark_rsmq; sys.exit('redis' in sys.modules)"
+
+    subprocess.run([sys.executable, "-c", look], env=environment(), check=True)

@@ -9,6 +9,8 @@ import pytest
 from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.spark import finalize, release
 
+from .support import eventually
+
 
 @pytest.fixture
 def drain(spark, bench, tmp_path):
@@ -31,13 +33,6 @@ def drain(spark, bench, tmp_path):
     ]
     run.checkpoint = lambda name="c": tmp_path / name
     return run
-
-
-def eventually(condition, seconds=300):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.05)
 
 
 def test_run_takes_all_there_is_and_leaves_an_empty_queue(drain, bench):

@@ -1,0 +1,36 @@
+"""A sink whose task fails once. Spark's processes import this module by its name."""
+
+from pathlib import Path
+
+from aiorsmq_ng.spark import RSMQDataSource
+from aiorsmq_ng.spark.options import WriteOptions, parse
+from aiorsmq_ng.spark.sink import BatchSink
+
+
+class StumblingSink(BatchSink):
+    """Fails once, when part of a partition is sent."""
+
+    def write(self, iterator):
+        def stumbling():
+            for batch in iterator:
+                for at in range(0, batch.num_rows, 100):
+                    if batch.column("body")[at].as_py() == "2000" and not self.flag.exists():
+                        self.flag.touch()
+                        raise RuntimeError("stumbled")
+                    yield batch.slice(at, 100)
+
+        return super().write(stumbling())
+
+
+class StumblingSource(RSMQDataSource):
+    """The source with that sink."""
+
+    @classmethod
+    def name(cls):
+        return "stumbling"
+
+    def writer(self, schema, overwrite):
+        flag = Path(self.options.pop("flag"))
+        sink = StumblingSink(parse(WriteOptions, self.options), schema, overwrite)
+        sink.flag = flag
+        return sink
