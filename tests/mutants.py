@@ -87,10 +87,24 @@ MUTANTS = (
     Mutant(
         "parked series: an open call's series is not used for others",
         "aiorsmq_ng/transport/conductor.py",
-        "        for place, waiting in enumerate(call.batch):\n            waiting.fail(",
+        "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",
         "        self._settled(call)\n"
-        "        for place, waiting in enumerate(call.batch):\n            waiting.fail(",
+        "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",
         ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
+    ),
+    Mutant(
+        "late attempts: an extend that was overtaken hides nothing",
+        f"{SCRIPTS}/visibility.lua",
+        "if known then",
+        "if false then",
+        ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "closing leaves the memory of a call that is still open",
+        "aiorsmq_ng/transport/conductor.py",
+        "        if call.memory is not None:\n            self._doubtful.add(call.memory)",
+        "        pass",
+        ("tests/unit/test_transport.py",),
     ),
     Mutant(
         "doubt: a refusal after a lost reply is not taken for the outcome",
