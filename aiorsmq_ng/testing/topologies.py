@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +16,7 @@ SLOTS = 16384
 _MIGRATE_MS = 5000
 
 
-class Group:
+class Group(ABC):
     """Servers that belong together: started together, killed together."""
 
     def __init__(self) -> None:
@@ -47,8 +48,9 @@ class Group:
         running = sum(server.running for server in self.servers)
         return f"<{type(self).__name__}, {running} of {len(self.servers)} servers running>"
 
+    @abstractmethod
     async def _build(self) -> None:
-        raise NotImplementedError
+        """Start the servers and make them know each other."""
 
     async def _launch(self, servers: list[Any]) -> None:
         self.servers += servers

@@ -4,11 +4,14 @@ import asyncio
 import os
 
 import pytest
+from redis.asyncio import Redis
+from redis.exceptions import OutOfMemoryError
 
-from aiorsmq_ng import InvalidValue, MessageTooLong, QueueNotFound, Sent
+from aiorsmq_ng import RSMQ, InvalidValue, MessageTooLong, QueueNotFound, Sent
 from aiorsmq_ng.protocol import messages, queues, recovery
 from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.protocol.messages import Intake
+from aiorsmq_ng.testing import PrivateServer
 from aiorsmq_ng.transport.calls import Call
 from aiorsmq_ng.transport.tickets import Ticket
 
@@ -498,3 +501,19 @@ async def test_receive_refused_when_repeated_takes_nothing_by_its_late_attempt(
 
     [late] = await line.call(1, operation)
     assert late.messages == []
+
+
+async def test_send_repeated_on_a_server_that_is_full_by_now_tells_the_first_ids():
+    async with (
+        PrivateServer() as server,
+        RSMQ(server.url) as rsmq,
+        Redis.from_url(server.url) as admin,
+    ):
+        queue = await rsmq.create_queue("jobs")
+        line, operation = Line(admin), sending(queue.origin.keys, b"a")
+        first = await line.call(1, operation)
+        await admin.config_set("maxmemory", 1)
+
+        assert await line.call(1, operation, again=True) == first
+        with pytest.raises(OutOfMemoryError):
+            await line.call(2, operation)
