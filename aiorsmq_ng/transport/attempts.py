@@ -131,9 +131,11 @@ def _backoff() -> Backoff:
 
 
 async def _pause(backoff: Backoff, deadline: float, error: Exception) -> None:
-    """Wait until a second try may be made; raise *error* if that would be too late."""
-    within_s = deadline - asyncio.get_running_loop().time()
-    pause_s = RETRIES.reserve(backoff.next_s(), within_s)
+    """Wait until a second try may be made; raise *error* if it is too late for one."""
+    loop = asyncio.get_running_loop()
+    pause_s = RETRIES.reserve(backoff.next_s(), deadline - loop.time())
     if pause_s is None:
         raise error
     await rest(pause_s)
+    if loop.time() >= deadline:
+        raise error

@@ -391,6 +391,21 @@ async def test_server_that_never_answers_ends_at_the_deadline():
             await transport.run(send())
 
 
+async def test_pause_that_outlasts_the_deadline_tells_the_reason_of_the_pause(monkeypatch):
+    async def oversleep(pause_s):
+        await asyncio.sleep(0.6)
+
+    def lose(command):
+        raise ReplyLost("connection reset")
+
+    monkeypatch.setattr("aiorsmq_ng.transport.attempts.rest", oversleep)
+    async with running(lose, deadline_s=0.5) as (driver, transport):
+        with pytest.raises(SendUnknown, match="connection reset"):
+            await transport.run(send())
+
+    assert len(driver.commands) == 1
+
+
 async def test_keys_of_another_layout_are_a_corrupt_queue():
     def answer(command):
         raise WrongLayout("wrongType")
