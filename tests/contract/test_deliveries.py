@@ -327,10 +327,10 @@ async def test_iteration_keeps_the_leases_of_prefetched_messages(queue):
     await queue.send_many(["a", "b", "c"])
     seen = []
 
-    async for message in queue.consume(prefetch=3, vt=0.3):
+    async for message in queue.consume(prefetch=3, vt=1):
         async with message:
             seen.append((message.text, message.rc))
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(1.3)
         if len(seen) == 3:
             break
 
