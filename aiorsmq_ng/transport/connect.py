@@ -177,9 +177,8 @@ def _cluster(address: Address, options: Options) -> ClusterDriver:
     settings["socket_timeout"] = options.deadline / 2
     nodes = [ClusterNode(host, port) for host, port in address.hosts]
     guard = partial(_guard, address, options)
-    return ClusterDriver(
-        RedisCluster(startup_nodes=nodes, address_remap=guard, **settings), own=True
-    )
+    client = RedisCluster(startup_nodes=nodes, address_remap=guard, **settings)
+    return ClusterDriver(client, own=True, guard=guard)
 
 
 def _with_tls(settings: dict[str, Any] | None) -> dict[str, Any]:
