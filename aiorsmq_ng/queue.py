@@ -15,8 +15,8 @@ from .models import Message, PendingMessage, QueueAttributes, QueueStats, Scanne
 from .protocol import inspection, limits, messages, queues, recovery
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
-from .protocol.messages import Dedup
 from .protocol.operation import Operation
+from .protocol.receipts import Dedup
 from .protocol.recovery import Recovered
 from .receiver import Receiver
 from .redrive import redrive
@@ -95,8 +95,12 @@ class Queue:
         With *wait*, wait that long for one. Cancelled, a message that was taken already is made
         visible again.
         """
-        deliveries = await self.receive_many(1, vt=vt, wait=wait)
-        return deliveries[0] if deliveries else None
+        vt_ms = limits.optional_ms("vt", vt)
+        wait_s = limits.seconds_to_ms("wait", wait) / 1000
+        received = await self._receiver.receive(1, vt_ms, wait_s)
+        for leased in received.messages:
+            return Delivery(leased, self.origin, received.asked_at + leased.vt_ms / 1000)
+        return None
 
     async def receive_many(
         self, count: int, *, vt: Seconds | None = None, wait: Seconds = 0

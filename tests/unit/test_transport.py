@@ -18,7 +18,8 @@ from aiorsmq_ng import (
 )
 from aiorsmq_ng.protocol import messages, queues
 from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake, Receipt
+from aiorsmq_ng.protocol.messages import Intake
+from aiorsmq_ng.protocol.receipts import Receipt
 from aiorsmq_ng.transport import budget
 from aiorsmq_ng.transport.base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from aiorsmq_ng.transport.budget import RetryBudget
