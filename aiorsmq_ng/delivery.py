@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -116,6 +116,24 @@ class Delivery(Message):
     async def ack(self) -> None:
         """Delete the message: it is done."""
         await self._settle(messages.ack(self.origin.keys, self.receipt))
+
+    @staticmethod
+    async def ack_all(origin: Origin, batch: Sequence[Delivery]) -> list[Delivery]:
+        """Ack deliveries of one queue by one call; return those that were still their holder's."""
+        kept = [delivery for delivery in batch if origin.keeper.keeps(delivery)]
+        for delivery in kept:
+            origin.keeper.drop(delivery)
+        operation = messages.ack_many(origin.keys, [delivery.receipt for delivery in batch])
+        try:
+            outcomes = await origin.transport.see_through(operation)
+        except RSMQError:
+            for delivery in kept:
+                origin.keeper.keep(delivery)
+            raise
+        acked = [delivery for delivery, done in zip(batch, outcomes, strict=True) if done]
+        for delivery in acked:
+            delivery._settled = True  # noqa: SLF001 - our own kind
+        return acked
 
     async def extend(self, vt: limits.Seconds) -> None:
         """Hold the message for *vt* from now on."""

@@ -39,8 +39,8 @@ class QueueKeys:
     queue: str
 
     @cached_property
-    def models(self) -> dict[str, Any]:
-        """Operations on this queue that others are made from, so that each costs less."""
+    def makers(self) -> dict[str, Any]:
+        """What makes operations on this queue, by wake-up channel; prepared once."""
         return {}
 
     @cached_property

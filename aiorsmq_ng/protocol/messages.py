@@ -11,7 +11,7 @@ from ..errors import LeaseLost, MessageTooLong, SendUnknown
 from ..ids import SUFFIX_LENGTH, suffix, suffixes
 from ..models import Message, Sent
 from .keys import QueueKeys
-from .operation import Argument, Operation, Reply
+from .operation import Argument, Maker, Operation, Reply
 from .receipts import Dedup, Leased, Receipt, Received
 from .scripts import load
 
@@ -38,7 +38,7 @@ def send(
     count = len(bodies)
     if len(entropy) != SUFFIX_LENGTH * count:
         raise ValueError("22 bytes of entropy are needed per body")
-    model: Operation[list[str]] = keys.models.get(channel) or _send_model(keys, channel)
+    make: Maker[list[str]] = keys.makers.get(channel) or _send_maker(keys, channel)
     window_ms = dedup.window_ms if dedup else 0
     if count == 1:
         (body,) = bodies
@@ -48,11 +48,10 @@ def send(
         rows = zip(suffixes(entropy), bodies, strict=True)
         args = (delay_ms, window_ms, count, *chain.from_iterable(rows))
         size = sum(map(len, bodies))
-    own_keys = (keys.marker(dedup.digest),) if dedup else ()
-    return model.like(args, own_keys=own_keys, weight=count, size=size)
+    return make(args, (keys.marker(dedup.digest),) if dedup else (), count, size)
 
 
-def _send_model(keys: QueueKeys, channel: str) -> Operation[list[str]]:
+def _send_maker(keys: QueueKeys, channel: str) -> Maker[list[str]]:
     def parse(reply: Reply) -> list[str]:
         if reply[0] == b"messageTooLong":
             _check_size(keys, reply)
@@ -70,8 +69,8 @@ def _send_model(keys: QueueKeys, channel: str) -> Operation[list[str]]:
         lost=SendUnknown,
         graded=lambda ids, level: [Sent(id).at(level) for id in ids],
     )
-    keys.models[channel] = model
-    return model
+    make = keys.makers[channel] = model.maker()
+    return make
 
 
 class Intake(NamedTuple):
@@ -225,17 +224,21 @@ def delete(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
     )
 
 
+#: Of an operation: own keys, weight, size, head, merge, repeatable.
+_ONE_TO_SETTLE = ((), 1, 0, (), True, True)
+
+
 def ack(keys: QueueKeys, receipt: Receipt) -> Operation[None]:
     """Delete one message if *receipt* is the newest; ``LeaseLost`` otherwise."""
+    # In the order of the fields, because naming them takes as long as the rest.
     return Operation(
         (1, *receipt),
         _DELETE,
         keys.settling,
         lambda reply: _settled(keys, receipt, reply[0]),
         keys.failure,
-        merge=True,
-        repeatable=True,
-        parse_again=lambda reply: _settled_before(keys, receipt, reply[0]),
+        *_ONE_TO_SETTLE,
+        lambda reply: _settled_before(keys, receipt, reply[0]),
     )
 
 
@@ -375,6 +378,8 @@ def read_messages(reply: Reply) -> list[Message]:
 
 def _leased(keys: QueueKeys, reply: Reply) -> list[Leased]:
     vt_ms = reply[0]
+    if len(reply) == 6:
+        return [Leased(read_id(reply[2]), reply[3], reply[4], reply[5], keys, vt_ms)]
     rows = iter(reply[2:])
     return [
         Leased(read_id(id), body, rc, fr, keys, vt_ms)

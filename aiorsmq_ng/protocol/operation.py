@@ -58,13 +58,19 @@ class Operation(NamedTuple, Generic[R]):
     #: Build what undoes it, for a caller that was cancelled while it ran.
     undo: Callable[[R], list[Operation[Any]]] | None = None
 
-    def like(
-        self,
-        args: tuple[Argument, ...],
-        *,
-        own_keys: tuple[str, ...] = (),
-        weight: int = 1,
-        size: int = 0,
-    ) -> Operation[R]:
-        """Return one of the same kind about other messages; a third of the time of a new one."""
-        return Operation._make((args, *self[1:5], own_keys, weight, size, *self[8:]))
+    def maker(self) -> Maker[R]:
+        """Return what makes operations like this one, in a third of the time of a new one.
+
+        It takes what differs: ``args``, ``own_keys``, ``weight`` and ``size``.
+        """
+        middle, rest = self[1:5], self[8:]
+
+        def make(
+            args: tuple[Argument, ...], own_keys: tuple[str, ...], weight: int, size: int
+        ) -> Operation[R]:
+            return tuple.__new__(Operation, (args, *middle, own_keys, weight, size, *rest))
+
+        return make
+
+
+Maker = Callable[[tuple[Argument, ...], tuple[str, ...], int, int], Operation[R]]

@@ -71,6 +71,7 @@ class Transport:
         self._quiet: asyncio.Event | None = None
         self._tasks: TaskGroup | None = None
         self._host: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         #: Called first when the client is closed, while operations can still be submitted.
         self.closers: set[Callable[[], object]] = set()
@@ -80,6 +81,7 @@ class Transport:
         if self._closed:
             raise Unavailable("the client is closed; open a new one")
         if self._host is None:
+            self._loop = asyncio.get_running_loop()
             self._connecting = anyio.Lock()
             self._quiet = asyncio.Event()
             self._quiet.set()
@@ -242,9 +244,9 @@ class Transport:
         *,
         firm: bool = False,
     ) -> asyncio.Future[R]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
-        deadline = loop.time() + (within_s or self._deadline_s)
+        assert self._loop is not None  # noqa: S101 - start() came first
+        future: asyncio.Future[R] = self._loop.create_future()
+        deadline = self._loop.time() + (within_s or self._deadline_s)
         waiting = Waiting(operation, future, deadline, firm)
         if after is None or after.done():
             self._enqueue(waiting)

@@ -170,9 +170,10 @@ class Conductor:
         parts = reply if call.first.merge else (reply,)
         if len(parts) != len(batch):
             raise ValueError(f"{len(parts)} replies for {len(batch)} operations")
+        result_of = call.result_of
         for waiting, part in zip(batch, parts, strict=True):
             try:
-                result = call.result_of(waiting.operation, part)
+                result = result_of(waiting.operation, part)
             except RSMQError as error:
                 waiting.fail(error)
             except Exception:
