@@ -17,7 +17,8 @@ import anyio
 from .backoff import Backoff
 from .errors import Unavailable
 from .options import Options
-from .protocol.messages import Received, Source, give_back
+from .protocol.messages import Source, give_back
+from .protocol.receipts import Received
 from .transport.coalescing import Transport
 from .transport.notifier import Notifier
 
@@ -61,7 +62,12 @@ class Receiver:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
-        received = await self._try(count, vt_ms)
+        operation = self._source.receive(count, vt_ms)
+        received = await self._transport.run(operation)
+        # Nothing found, yet a message is due now: the script stopped to let others through
+        # after clearing a thousand ids without a body.
+        while not received.messages and received.next_visible_ms == 0:
+            received = await self._transport.run(operation)
         if received.messages or wait_s <= 0:
             return received
         waiter = _Waiter(count, vt_ms, loop.create_future())
@@ -85,15 +91,6 @@ class Receiver:
         self._closed = True
         self._changed.set()
         await self._stopped.wait()
-
-    async def _try(self, count: int, vt_ms: int) -> Received:
-        operation = self._source.receive(count, vt_ms)
-        while True:
-            received = await self._transport.run(operation)
-            # Nothing found, yet a message is due now: the script stopped to let others through
-            # after clearing a thousand ids without a body.
-            if received.messages or received.next_visible_ms != 0:
-                return received
 
     def _enrol(self, waiter: _Waiter, next_visible_ms: int) -> None:
         if self._closed:

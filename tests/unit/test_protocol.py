@@ -8,7 +8,8 @@ import pytest
 from aiorsmq_ng import LeaseLost, MessageTooLong, QueueCorrupt, QueueNotFound, SendUnknown
 from aiorsmq_ng.protocol import messages, queues, scripts
 from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake, Receipt
+from aiorsmq_ng.protocol.messages import Intake
+from aiorsmq_ng.protocol.receipts import Receipt
 
 KEYS = Namespace("rsmq").queue("jobs")
 ID = "g73zkl38qz" + "x" * 22

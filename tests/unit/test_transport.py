@@ -18,7 +18,8 @@ from aiorsmq_ng import (
 )
 from aiorsmq_ng.protocol import messages, queues
 from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake, Receipt
+from aiorsmq_ng.protocol.messages import Intake
+from aiorsmq_ng.protocol.receipts import Receipt
 from aiorsmq_ng.transport import budget
 from aiorsmq_ng.transport.base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from aiorsmq_ng.transport.budget import RetryBudget
@@ -35,9 +36,9 @@ def send(body=b"x", keys=KEYS):
     return messages.send(keys, [body], delay_ms=-1, entropy=bytes(22), channel="w")
 
 
-def parts(command):
+def parts(command, head=3):
     """Return the operations' own arguments: after the keys, number, attempt and channel."""
-    return list(command.words[3 + command.words[2] + 3 :])
+    return list(command.words[3 + command.words[2] + head :])
 
 
 def bodies(command):
@@ -116,6 +117,33 @@ async def test_call_carries_a_bounded_number_of_bytes():
         await asyncio.gather(*(transport.run(send(bytes(400_000))) for _ in range(5)))
 
     assert sorted(len(bodies(c)) for c in driver.commands) == [1, 2, 2]
+
+
+async def test_operation_to_be_seen_through_is_made_without_its_caller():
+    async with running(lambda command: [[1]] * 2) as (driver, transport):
+        await transport.start()
+        given_up = transport.submit(send())
+        gone = transport.see_through(messages.ack(KEYS, Receipt("a" * 32, 1, 5)))
+        there = transport.see_through(messages.ack(KEYS, Receipt("b" * 32, 1, 5)))
+        given_up.cancel()
+        gone.cancel()
+        await there
+
+    assert [parts(c, 0)[1::4] for c in driver.commands] == [["a" * 32, "b" * 32]]
+
+
+async def test_acks_repeated_after_a_lost_reply_take_messages_that_are_gone_for_acked():
+    replies = iter([ReplyLost("gone"), [[0, 1, -1]]])
+
+    def answer(command):
+        reply = next(replies)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async with running(answer) as (_, transport):
+        receipts = [Receipt(letter * 32, 1, 5) for letter in "abc"]
+        assert await transport.run(messages.ack_many(KEYS, receipts)) == [True, True, False]
 
 
 async def test_failure_of_one_operation_is_its_own():

@@ -61,20 +61,12 @@ if known and ARGV[2] == '1' and tonumber(string.match(known, '^%d+') or -1) >= c
   return {}
 end
 
-local scores, bodies = {}, {}
-local function flush()
-  if #scores > 0 then
-    redis.call('ZADD', zset, unpack(scores))
-    redis.call('HSET', hash, unpack(bodies))
-    scores, bodies = {}, {}
-  end
-end
+local scores, bodies, size = {}, {}, 0
 
-local replies, stored_now, at, marker, hits, met = {}, 0, 4, 2, {}, false
+local replies, stored_now, at, marker, hits, met, delay, score = {}, 0, 4, 2, {}, false, nil, nil
 while at <= #ARGV do
-  local delay_ms, window, count = tonumber(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
+  local window, count = ARGV[at + 1], tonumber(ARGV[at + 2])
   local first, last = at + 3, at + 2 + 2 * count
-  at = last + 1
   local reply, copy = too_long(first, last, maxsize), false
   if window ~= '0' then
     marker = marker + 1
@@ -88,33 +80,37 @@ while at <= #ARGV do
     next_us = next_us + 1
   elseif not reply then
     reply = {}
-    if delay_ms < 0 then delay_ms = queue_delay_ms end
-    local score = string.format('%.0f', now + delay_ms)
+    -- Most parts of a call have the same delay.
+    if ARGV[at] ~= delay then
+      delay = ARGV[at]
+      local delay_ms = tonumber(delay)
+      score = string.format('%.0f', now + (delay_ms < 0 and queue_delay_ms or delay_ms))
+    end
     for i = first, last, 2 do
       local id = id_prefix() .. ARGV[i]
-      reply[#reply + 1] = id
-      scores[#scores + 1] = score
-      scores[#scores + 1] = id
-      bodies[#bodies + 1] = id
-      bodies[#bodies + 1] = ARGV[i + 1]
+      reply[(i - first) / 2 + 1] = id
+      scores[size + 1], scores[size + 2] = score, id
+      bodies[size + 1], bodies[size + 2] = id, ARGV[i + 1]
+      size = size + 2
       -- unpack() has room for some 7900 values.
-      if #scores >= 4000 then flush() end
+      if size == 4000 then
+        redis.call('ZADD', zset, unpack(scores, 1, size))
+        redis.call('HSET', hash, unpack(bodies, 1, size))
+        size = 0
+      end
     end
     stored_now = stored_now + count
     if window ~= '0' then redis.call('SET', KEYS[marker], reply[1], 'PX', window) end
   end
+  at = last + 1
   replies[#replies + 1] = reply
 end
 if met then redis.call('SET', memory, outcome .. ' ' .. table.concat(hits, ' '), 'PX', 3600000) end
 
 if stored_now > 0 then
-  bodies[#bodies + 1] = 'totalsent'
-  bodies[#bodies + 1] = string.format('%.0f', sent + stored_now)
-  if #scores > 0 then
-    flush()
-  else
-    redis.call('HSET', hash, unpack(bodies))
-  end
+  if size > 0 then redis.call('ZADD', zset, unpack(scores, 1, size)) end
+  bodies[size + 1], bodies[size + 2] = 'totalsent', string.format('%.0f', sent + stored_now)
+  redis.call('HSET', hash, unpack(bodies, 1, size + 2))
   -- A wake-up is a hint: a user who may not publish may still send.
   redis.pcall('PUBLISH', channel, present + stored_now)
 end
