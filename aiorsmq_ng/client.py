@@ -27,10 +27,11 @@ from .protocol.messages import Intake
 from .protocol.shards import Shards, check_together
 from .protocol.topic_names import check_part, queue_name
 from .protocol.topics import TopicKeys
+from .publication import Plans
 from .queue import Queue
 from .receiver import Receiver
 from .retry import Retry
-from .topic import Plans, Topic
+from .topic import Topic
 from .transport.base import Driver
 from .transport.coalescing import Transport
 from .transport.connect import CallerClient, adopt, connect

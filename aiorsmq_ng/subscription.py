@@ -11,15 +11,15 @@ from .delivery import Delivery, Origin
 from .ids import suffixes
 from .protocol import limits, topics
 from .protocol.limits import Seconds
-from .protocol.topic_state import EACH, OFF, Member, TopicState, orphans
+from .protocol.topic_state import EACH, GONE, OFF, ON, Member, TopicState, orphans
 from .protocol.topics import Joining, TopicChanged, TopicKeys
 from .queue import Queue
 from .receiver import Receiver
 
 #: Messages that one observe returns at most, unless it is told otherwise.
 OBSERVED = 50
-#: A peer is heard of three times before its silence is too long.
-_BEATS = 3
+#: Parts of a peer's silence: how often it is heard of at most, and at least while it waits.
+_BEAT, _WAIT = 1 / 10, 1 / 3
 #: Steps of taking over what others left that one receive makes, each some 2 ms of the server.
 _STEPS = 10
 
@@ -44,7 +44,7 @@ class Subscription(Queue):
         self._topic = keys
         self._joining = joining
         self._field = topics.heard_field(parts[0].keys, joining.mode, joining.peer)
-        self._beat_s = joining.silence_ms / 1000 / _BEATS
+        self._silence_s = joining.silence_ms / 1000
         self._beat_at = 0.0
         # The version at which everything was found in order, and how far a walk has come.
         self._version: str | None = None
@@ -77,7 +77,6 @@ class Subscription(Queue):
         limits.check_count(count)
         vt_ms = limits.optional_ms("vt", vt)
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
-        self._beat_at = 0.0
         return await self._receive(count, vt_ms, wait_s)
 
     async def keep_alive(self) -> bool:
@@ -101,14 +100,14 @@ class Subscription(Queue):
             if loop.time() >= self._beat_at:
                 await self._beat()
             left_s = max(0.0, until - loop.time())
-            received = await super()._receive(count, vt_ms, min(left_s, self._beat_s))
+            received = await super()._receive(count, vt_ms, min(left_s, self._silence_s * _WAIT))
             if received or loop.time() >= until:
                 return received
 
     async def _beat(self) -> bool:
         run = self.origin.transport.run
         on, version = await run(topics.beat(self._topic, self.origin.keys, self._field, nonce()))
-        self._beat_at = asyncio.get_running_loop().time() + self._beat_s
+        self._beat_at = asyncio.get_running_loop().time() + self._silence_s * _BEAT
         if self.mode == EACH and (not on or version != self._version):
             with suppress(TopicChanged):  # then the next beat looks again
                 on = await self._look_around()
@@ -118,7 +117,7 @@ class Subscription(Queue):
         """Come back if this peer was taken off, and take over what others left."""
         state = await self.origin.transport.run(topics.read(self._topic))
         member = state.find(self.name)
-        if member is None or not (member.on or member.state == OFF):
+        if member is None or member.state not in (ON, OFF, GONE):
             return False
         if not member.on:
             self._beat_at = 0.0

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
-from . import entropy
 from .codec import Codec, to_body
 from .delivery import Origin
 from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
-from .ids import SUFFIX_LENGTH
 from .models import PeerInfo, QueueAttributes, SubscriptionInfo, TopicInfo
 from .protocol import limits, queues, topics
 from .protocol.limits import Seconds
 from .protocol.messages import Dedup
 from .protocol.operation import Operation
 from .protocol.topic_names import check_part
-from .protocol.topic_state import EACH, SHARED, Member, TopicState
-from .protocol.topics import Joining, Plan, TopicChanged, TopicKeys
+from .protocol.topic_state import EACH, GONE, SHARED, Member, TopicState
+from .protocol.topics import Joining, TopicChanged, TopicKeys
+from .publication import Plans, Publication, PublishToken
 from .queue import Queue
 from .receiver import Receiver
 from .retry import Retry
 from .subscription import Subscription, nonce
 
 R = TypeVar("R")
-
-#: Copies that one call may make; a script that makes more would stall other clients for seconds.
-MAX_COPIES = 1_000_000
-#: Topics of which a client remembers the subscriptions.
-_PLANS = 1024
 
 
 class Parts(Protocol):
@@ -46,62 +39,6 @@ class Parts(Protocol):
     ) -> tuple[Origin, Receiver, Codec]:
         """Return where deliveries come from, who waits for them, and what reads bodies."""
         ...
-
-
-class Plans:
-    """Where the messages of topics go, as far as this client has heard."""
-
-    def __init__(self) -> None:
-        self._plans: OrderedDict[TopicKeys, Plan] = OrderedDict()
-
-    def get(self, keys: TopicKeys) -> Plan:
-        """Return what is known of a topic; of a new one, that nobody has subscribed."""
-        plan = self._plans.get(keys)
-        return self.put(Plan(keys, TopicState())) if plan is None else plan
-
-    def put(self, plan: Plan) -> Plan:
-        """Remember a plan, and forget the one that was not used for longest if there are many."""
-        self._plans[plan.keys] = plan
-        self._plans.move_to_end(plan.keys)
-        if len(self._plans) > _PLANS:
-            self._plans.popitem(last=False)
-        return plan
-
-
-class _Publication:
-    """What is published: all that is needed to do so again."""
-
-    def __init__(self, bodies: list[bytes], delay_ms: int, dedup: Dedup | None) -> None:
-        self.bodies = bodies
-        self.delay_ms = delay_ms
-        self.dedup = dedup
-        self.entropy = entropy.take(SUFFIX_LENGTH * len(bodies))
-
-    def under(self, plan: Plan) -> Operation[list[str]]:
-        """Return the operation that publishes it to the subscriptions of *plan*."""
-        if len(self.bodies) * plan.copies > MAX_COPIES:
-            raise InvalidValue(
-                f"{len(self.bodies)} messages for {plan.copies} subscriptions are more than "
-                f"{MAX_COPIES} copies in one call; publish fewer at a time"
-            )
-        return topics.publish(
-            plan,
-            self.bodies,
-            delay_ms=self.delay_ms,
-            entropy=self.entropy,
-            dedup=self.dedup,
-        )
-
-
-class _PublishToken(SendToken):
-    """A publish whose outcome is not known."""
-
-    __slots__ = ("publication", "token", "topic")
-
-    def __init__(self, topic: TopicKeys, publication: _Publication, token: SendToken) -> None:
-        self.topic = topic
-        self.publication = publication
-        self.token = token
 
 
 class Topic:
@@ -150,7 +87,7 @@ class Topic:
 
         Never makes a second copy. Returns the ids, one for each body.
         """
-        if not isinstance(token, _PublishToken) or token.topic != self._keys:
+        if not isinstance(token, PublishToken) or token.topic != self._keys:
             raise InvalidValue("the token is not of a publish to this topic by this client")
         try:
             sent: list[str] = await self._origin.transport.resume(token.token)
@@ -242,7 +179,8 @@ class Topic:
     async def describe(self) -> TopicInfo:
         """Describe the topic and its subscriptions. One round trip, and one for each queue."""
         state = await self._read()
-        attributes = await asyncio.gather(*(self._attributes(m.queue) for m in state.members))
+        members = [m for m in state.members if m.state != GONE]
+        attributes = await asyncio.gather(*(self._attributes(m.queue) for m in members))
         found = [
             SubscriptionInfo(
                 consumer=member.consumer,
@@ -252,7 +190,7 @@ class Topic:
                 peers=_peers(member, state),
                 attributes=known,
             )
-            for member, known in zip(state.members, attributes, strict=True)
+            for member, known in zip(members, attributes, strict=True)
         ]
         return TopicInfo(
             name=self.name,
@@ -279,7 +217,7 @@ class Topic:
         *maxsize*, if given, is stored on the own queue, which is made if it is not there.
         """
         if max_length is not None:
-            limits.check_count(max_length)
+            _check_length(max_length)
         operation = topics.set_limits(
             self._keys,
             max_length=max_length,
@@ -343,18 +281,18 @@ class Topic:
         self, bodies: list[object], delay: Seconds | None, dedup: Dedup | None
     ) -> list[str]:
         raw = [to_body(body, self._codec) for body in bodies]
-        return await self._run(_Publication(raw, limits.optional_ms("delay", delay), dedup))
+        return await self._run(Publication(raw, limits.optional_ms("delay", delay), dedup))
 
-    async def _run(self, publication: _Publication) -> list[str]:
+    async def _run(self, publication: Publication) -> list[str]:
         plan = self._plans.get(self._keys)
         while True:
             try:
                 return await self._origin.transport.run(publication.under(plan))
             except TopicChanged:
-                plan = self._plans.put(Plan(self._keys, await self._read()))
+                plan = await self._plans.renew(plan, self._origin.transport)
             except SendUnknown as error:
                 if error.token is not None:
-                    error.token = _PublishToken(self._keys, publication, error.token)
+                    error.token = PublishToken(self._keys, publication, error.token)
                 raise
 
     async def _read(self) -> TopicState:
@@ -368,6 +306,11 @@ class Topic:
             return await self._transact(queues.attributes(self._keys.named(queue)))
         except QueueNotFound:
             return None
+
+
+def _check_length(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidValue(f"max_length must be a whole number of messages, not {value!r}")
 
 
 def _leaving(state: TopicState, consumer: str, peer: str | None) -> tuple[list[Member], list[str]]:

@@ -8,9 +8,11 @@ from typing import NamedTuple
 from .topic_names import unescape
 
 SHARED, EACH = "shared", "each"
-#: A subscription gets what is published; its peer was silent for too long; it was ended. In the
-#: last two states what it holds waits for another peer to take it over.
-ON, OFF, LEFT = "on", "off", "left"
+#: A subscription gets what is published; its peer was silent for too long; it was ended: in both
+#: cases what it holds waits for another peer. Gone: another peer has taken that over.
+ON, OFF, LEFT, GONE = "on", "off", "left", "gone"
+#: How long a peer is remembered whose messages were taken over, should it come back.
+_REMEMBERED_MS = 86_400_000
 #: Stands for "no peer" in a record; no name is escaped to it.
 NOBODY = "."
 
@@ -67,21 +69,34 @@ class TopicState:
         """Return the subscriptions of a consumer, also those that were taken off."""
         return [m for m in self.members if m.consumer == consumer]
 
+    def left_by(self, consumer: str) -> list[Member]:
+        """Return those of a consumer that have a queue."""
+        return [m for m in self.of(consumer) if m.state != GONE]
+
+    @property
+    def forgotten(self) -> list[str]:
+        """Queues that were taken over so long ago that nobody will ask for them."""
+        return [
+            m.queue
+            for m in self.members
+            if m.state == GONE and self.now_ms - int(m.heard or 0) > _REMEMBERED_MS
+        ]
+
 
 def heritage(consumer: str, state: TopicState) -> Member | None:
     """Return what a new peer takes over: what one left that is gone, the longest silent first."""
-    gone = [m for m in state.of(consumer) if m.heard and not m.alive(state.now_ms)]
-    return min(gone, key=lambda m: int(m.heard), default=None)
+    gone = [m for m in state.left_by(consumer) if not m.alive(state.now_ms)]
+    return min(gone, key=lambda m: int(m.heard or 0), default=None)
 
 
 def orphans(member: Member, state: TopicState) -> list[tuple[Member, bool]]:
     """Return which queues hold what *member* may lack, and whether it takes over all of it."""
     found = []
     heir = not member.heir
-    for left in state.of(member.consumer):
-        if not left.on and left.heard:
+    for left in state.left_by(member.consumer):
+        if not left.on:
             # One that subscribed after the other was last heard of is probably the same process.
-            whole = heir and member.since_us > int(left.heard) * 1000
+            whole = heir and member.since_us > int(left.heard or 0) * 1000
             heir = heir and not whole
             found.append((left, whole))
     return found

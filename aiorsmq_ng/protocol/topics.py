@@ -14,7 +14,7 @@ from .messages import Dedup
 from .operation import Argument, Operation, Reply
 from .scripts import load
 from .topic_names import escape, queue_name
-from .topic_state import EACH, NOBODY, Member, TopicState, heritage, read_state
+from .topic_state import EACH, GONE, NOBODY, Member, TopicState, heritage, read_state
 
 #: Messages that one step of moving a queue into another handles, in about 2 ms.
 PAGE = 1000
@@ -97,7 +97,7 @@ def publish(
 
     def parse(reply: Reply) -> list[str]:
         if reply[0] == b"messageTooLong":
-            raise MessageTooLong(keys.own.queue, reply[1], reply[2])
+            raise MessageTooLong(keys.name, reply[1], reply[2])
         return [id.decode() for id in reply]
 
     return Operation(
@@ -178,7 +178,8 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
     """Begin a subscription; the result is false if a long queue is still being moved."""
     own, queue = keys.own, joining.queue(keys)
     known = state.find(queue.queue)
-    left = heritage(joining.consumer, state) if not known and joining.mode == EACH else None
+    fresh = joining.mode == EACH and (known is None or known.state == GONE)
+    left = heritage(joining.consumer, state) if fresh else None
     names = [own.topic, own.heard, own.namespace.topics, own.namespace.index]
     names += (own.zset, own.hash, queue.zset, queue.hash)
     if left is not None:
@@ -201,6 +202,7 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
             left.heard if left else "",
             PAGE,
             keys.channel(queue),
+            *state.forgotten,
         ),
         parse=bool,
         fail=keys.failure,

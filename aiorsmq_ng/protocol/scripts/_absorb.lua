@@ -1,10 +1,10 @@
 -- Messages from one queue into another, with score, rc and fr, so that their order stays. A message that
 -- the target has already is not stored twice.
--- Defines: carry(from, to, ids) moves these; absorb(from, to, page) -> whether all of them are moved. A
+-- Defines: carry(from, to, ids, copy) moves or copies these; absorb(from, to, page) -> whether all of them are moved. A
 --   queue is a table {zset, hash}. A whole queue is renamed into an empty one, whatever its length; a short
 --   one is moved at once; of two long ones a page is moved per call, the oldest first.
 local ATTRIBUTES = {'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified'}
-local function carry(from, to, ids)
+local function carry(from, to, ids, copy)
   local moved = 0
   for first = 1, #ids, 1000 do
     local page, fields, scores, bodies = {}, {}, {}, {}
@@ -36,15 +36,16 @@ local function carry(from, to, ids)
       redis.call('ZADD', to[1], unpack(scores))
       redis.call('HSET', to[2], unpack(bodies))
     end
-    redis.call('ZREM', from[1], unpack(page))
-    redis.call('HDEL', from[2], unpack(fields))
+    if not copy then
+      redis.call('ZREM', from[1], unpack(page))
+      redis.call('HDEL', from[2], unpack(fields))
+    end
   end
   if moved > 0 then redis.pcall('HINCRBY', to[2], 'totalsent', moved) end
 end
-local function replace(from, to)
+local function replace(from, to, arrived)
   local kept, pairs_kept = redis.call('HMGET', to[2], unpack(ATTRIBUTES)), {}
   local old = redis.call('HMGET', from[2], unpack(ATTRIBUTES))
-  local arrived = redis.call('ZCARD', from[1])
   local back = {}
   for i = 1, #ATTRIBUTES do
     if kept[i] then
@@ -64,12 +65,12 @@ local function absorb(from, to, page)
   local arriving, present = redis.call('ZCARD', from[1]), redis.call('ZCARD', to[1])
   if arriving == 0 then return true end
   if present == 0 then
-    replace(from, to)
+    replace(from, to, arriving)
   elseif arriving <= page then
     carry(from, to, redis.call('ZRANGE', from[1], 0, -1))
   elseif present <= page then
     carry(to, from, redis.call('ZRANGE', to[1], 0, -1))
-    replace(from, to)
+    replace(from, to, arriving)
   else
     carry(from, to, redis.call('ZRANGE', from[1], 0, page - 1))
     return false

@@ -1,7 +1,7 @@
 -- Peers that have copies of their own and were not heard of for too long. One that has a sibling which
 -- is alive is taken off; the last ones stay, and their messages wait for the consumer's return.
 -- Reads: topic, heard, now. Defines: take_off(peers) -> place of each peer taken off -> true, or nil.
---   put_off(queue, state) notes that a subscription is over: off (silent) or left.
+--   put_off(queue, state) notes that a subscription is over: off (silent), left or gone (taken over).
 -- peers: list of {queue, group (peers of one consumer share it), silence allowed (ms)}; false: none.
 local function take_off(peers)
   local fields, places = {}, {}
@@ -30,5 +30,5 @@ local function take_off(peers)
 end
 local function put_off(queue, state)
   local record = redis.call('HGET', topic, 'q:' .. queue)
-  if record then redis.call('HSET', topic, 'q:' .. queue, (string.gsub(record, '^on ', state .. ' '))) end
+  if record then redis.call('HSET', topic, 'q:' .. queue, (string.gsub(record, '^%a+', state))) end
 end

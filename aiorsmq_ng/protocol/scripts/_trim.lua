@@ -1,6 +1,6 @@
 -- Keep what waits in a topic's own queue within its limits, the oldest go first. At most 1000 per call, so
 -- that other clients go on; the next call goes on.
--- Reads: topic, zset, hash, now. Defines: trim() -> whether nothing is left to be done.
+-- Reads: topic, zset, hash, now. Defines: trim() -> whether nothing was to be done.
 local function trim()
   local limits = redis.call('HMGET', topic, 'max_length', 'max_age_ms')
   local doomed = {}

@@ -163,7 +163,10 @@ end
 if waits then
   local zset, hash = KEYS[5], KEYS[6]
   -- @include trim
-  trim()
+  -- As many as were stored just now, and a thousand more.
+  for _ = 0, count, 1000 do
+    if trim() then break end
+  end
 end
 if #lost > 0 or gone then
   for _, queue in ipairs(lost) do

@@ -6,7 +6,7 @@
 -- ARGV: version that the caller knows, random characters, name of the topic, queue, record (without the
 --   state and the time), field of the peer in heard (empty: none), vt (s), delay (s), maxsize, 1 if it is
 --   the first, queue to be taken over (empty: none), when that was heard of (ms), messages in one step,
---   wake-up channel.
+--   wake-up channel, then queues of which nothing need be known any more.
 -- Returns: 1 subscribed, 0 come again. Errors: topicChanged. Cost: O(1), or O(messages in a step).
 local topic, heard, topics, index = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local zset, hash = KEYS[5], KEYS[6]
@@ -14,9 +14,10 @@ local queue, field, heir, page = ARGV[4], ARGV[6], ARGV[11], tonumber(ARGV[13])
 -- @include clock
 -- @include topic_changed
 -- @include absorb
+-- @include silent
 -- @include trim
 if not version_is(ARGV[1]) then return 'topicChanged' end
-if heir ~= '' and redis.call('HGET', heard, heir) ~= ARGV[12] then return 'topicChanged' end
+if heir ~= '' and (redis.call('HGET', heard, heir) or '') ~= ARGV[12] then return 'topicChanged' end
 -- Touch all keys before writing, so that a wrong type changes nothing.
 for at = 5, #KEYS, 2 do
   redis.call('ZCARD', KEYS[at])
@@ -37,16 +38,33 @@ if string.match(known, '^on ') then
   return 1
 end
 local to = {KEYS[7], KEYS[8]}
+-- Messages of a publish get one microsecond each, so the last ids may lie in the future; what this
+-- subscription has no copy of must be older than it.
+local since = string.format('%.0f', seconds * 1000000 + micros + 200000)
+local function come_again()
+  -- Should the caller not come, others find what this queue holds by now.
+  redis.call('HSET', topic, 'q:' .. queue, 'left ' .. ARGV[5] .. ' ' .. since)
+  return 0
+end
 if heir ~= '' then
-  if not absorb({KEYS[9], KEYS[10]}, to, page) then return 0 end
+  if not absorb({KEYS[9], KEYS[10]}, to, page) then return come_again() end
   redis.call('UNLINK', KEYS[9], KEYS[10])
   redis.call('SREM', index, heir)
-  redis.call('HDEL', heard, heir)
-  redis.call('HDEL', topic, 'q:' .. heir)
+  -- It has had, or has now, all that the other one got.
+  local record = redis.call('HGET', topic, 'q:' .. heir) or ''
+  since = string.match(record, ' (%d+)$') or since
+  put_off(heir, 'gone')
 end
-if ARGV[10] == '1' and not (trim() and absorb({KEYS[5], KEYS[6]}, to, page)) then return 0 end
-local since = string.format('%.0f', seconds * 1000000 + micros)
+-- The first one has whatever was published before, too.
+if ARGV[10] == '1' then since = '0' end
+if ARGV[10] == '1' and not (trim() and absorb({KEYS[5], KEYS[6]}, to, page)) then
+  return come_again()
+end
 redis.call('HSET', topic, 'q:' .. queue, 'on ' .. ARGV[5] .. ' ' .. since)
+for i = 15, #ARGV do
+  redis.call('HDEL', topic, 'q:' .. ARGV[i])
+  redis.call('HDEL', heard, ARGV[i])
+end
 changed(ARGV[2])
 local present = redis.call('ZCARD', KEYS[7])
 if present > 0 then redis.pcall('PUBLISH', ARGV[14], present) end

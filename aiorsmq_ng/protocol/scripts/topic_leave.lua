@@ -11,6 +11,8 @@ local count, left = tonumber(ARGV[4]), 0
 -- @include silent
 if not version_is(ARGV[1]) then return 'topicChanged' end
 for i = 1, count do redis.call('ZCARD', KEYS[1 + 3 * i]) end
+-- See _spend.lua: a full server takes what follows.
+redis.call('HDEL', heard, '')
 for i = 1, count do
   local queue, present = ARGV[3 + 2 * i], redis.call('ZCARD', KEYS[1 + 3 * i])
   if ARGV[3] == '1' or present == 0 then
