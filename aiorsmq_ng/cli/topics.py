@@ -65,7 +65,7 @@ mode_option = click.option(
 )  # fmt: skip
 @global_options()
 def topic() -> None:
-    """Publish to topics, subscribe to them and read what was published."""
+    """Publish, subscribe, and read what was published."""
 
 
 @click.command("list", epilog=examples("$ rsmqctl topic list", '["news", "orders"]'))
