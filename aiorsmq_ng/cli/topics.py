@@ -108,7 +108,7 @@ def list_topics() -> None:
 def publish(
     name: str, body: str | None, file: str | None, delay: float | None, dedup_key: str | None
 ) -> None:
-    """Put a message into every subscription of a topic and print its id.
+    """Put a message into every subscription; print its id.
 
     Without a subscription it waits for the first one. With --file one for every line that is not
     empty, in order, with an id per line on stdout.
@@ -166,7 +166,7 @@ async def _publish_lines(topic: aiorsmq_ng.Topic, file: str, delay: float | None
 def subscribe(
     name: str, consumer: str, peer: str | None, mode: str, vt: float, silence: float
 ) -> None:
-    """Subscribe to a topic and print which queue the messages go into.
+    """Subscribe to a topic; print which queue it fills.
 
     It is an ordinary queue: message receive, worker run and every RSMQ client can read it. The
     first subscription also gets what has waited for one. Subscribing again changes nothing.
@@ -197,7 +197,7 @@ def subscribe(
 @yes_option
 @global_options()
 def unsubscribe(name: str, consumer: str, peer: str | None, discard: bool, yes: bool) -> None:
-    """End a subscription and print how many messages are kept for its return.
+    """End a subscription; print how many messages are kept.
 
     What was not received yet stays in its queue, and is there again after subscribing again.
     """
@@ -248,7 +248,7 @@ def observe(  # noqa: PLR0913 - one per option
     follow: bool,
     fail_empty: bool,
 ) -> None:
-    """Receive what was published to a subscription and print it.
+    """Receive what was published and print it.
 
     Without --ack the messages come back after the visibility timeout. With --follow they are
     printed one by one as they come, and Ctrl-C gives back what was not printed. Observing keeps a
@@ -308,7 +308,7 @@ async def _until(
 @topic_option
 @global_options()
 def describe(name: str) -> None:
-    """Print a topic, its limits and its subscriptions as a JSON object.
+    """Print a topic and its subscriptions as a JSON object.
 
     waiting is what waits for the first subscription, trimmed what its limits have removed, lost
     how many subscriptions ended because their queue was deleted. A peer that was silent for too
@@ -358,6 +358,6 @@ def limit(name: str, max_length: int | None, max_age: float | None) -> None:
 @yes_option
 @global_options()
 def delete(name: str, yes: bool) -> None:
-    """Delete a topic, its subscriptions and all their messages, after a question."""
+    """Delete a topic with all subscriptions, after a question."""
     confirm(f"Delete topic {name!r} and all its subscriptions?", yes=yes)
     show_record({"deleted": run(lambda rsmq: rsmq.topic(name).delete())})
