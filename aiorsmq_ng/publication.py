@@ -9,8 +9,8 @@ from . import entropy
 from .errors import InvalidValue, SendToken
 from .ids import SUFFIX_LENGTH
 from .protocol import topics
-from .protocol.messages import Dedup
 from .protocol.operation import Operation
+from .protocol.receipts import Dedup
 from .protocol.topic_state import TopicState
 from .protocol.topics import Plan, TopicKeys
 from .transport.coalescing import Transport

@@ -12,8 +12,8 @@ from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
 from .models import PeerInfo, QueueAttributes, SubscriptionInfo, TopicInfo
 from .protocol import limits, queues, topics
 from .protocol.limits import Seconds
-from .protocol.messages import Dedup
 from .protocol.operation import Operation
+from .protocol.receipts import Dedup
 from .protocol.topic_names import check_part
 from .protocol.topic_state import EACH, GONE, SHARED, Member, TopicState
 from .protocol.topics import Joining, TopicChanged, TopicKeys

@@ -10,8 +10,8 @@ from ..errors import MessageTooLong, QueueCorrupt, RSMQError, SendUnknown
 from ..ids import suffixes
 from ..models import Sent
 from .keys import Namespace, QueueKeys
-from .messages import Dedup
 from .operation import Argument, Operation, Reply
+from .receipts import Dedup
 from .scripts import load
 from .topic_names import escape, queue_name
 from .topic_state import EACH, GONE, NOBODY, Member, TopicState, heritage, read_state
