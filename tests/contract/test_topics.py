@@ -15,8 +15,7 @@ def topic(rsmq):
 async def texts(queue, count=100):
     """Receive and acknowledge what is ready; return the texts in order."""
     found = await queue.receive_many(count)
-    for message in found:
-        await message.ack()
+    await asyncio.gather(*(message.ack() for message in found))
     return [message.text for message in found]
 
 
