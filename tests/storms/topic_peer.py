@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 
-from aiorsmq_ng import RSMQ
+from aiorsmq_ng import RSMQ, Options
 
 
 async def main(url: str, consumer: str, peer: str, file: str) -> None:
     """Observe for ever; SIGTERM ends it between two rounds."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with RSMQ(url) as rsmq:
+    async with RSMQ(url, options=Options(deadline=60, connect_timeout=60)) as rsmq:
         subscription = await rsmq.topic("storm").subscribe(consumer, peer=peer)
         while not stop.is_set():
             found = await subscription.observe(wait=0.5)
