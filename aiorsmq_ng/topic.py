@@ -289,7 +289,7 @@ class Topic:
             try:
                 return await self._origin.transport.run(publication.under(plan))
             except TopicChanged:
-                plan = await self._plans.renew(plan, self._origin.transport)
+                plan = await self._plans.renew(plan, self._origin.transport.submit)
             except SendUnknown as error:
                 if error.token is not None:
                     error.token = PublishToken(self._keys, publication, error.token)
