@@ -1,0 +1,67 @@
+"""Who takes part: each in a process of its own, most in an environment of their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .environments import node_with, python_with
+
+DRIVERS = Path(__file__).parent / "drivers"
+
+#: Sends alone; also messages taken one by one; also by a consumer that leases ahead.
+SENDS = ("send", "send_many")
+TAKES = (*SENDS, "drain")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to send and to take messages."""
+
+    name: str
+    label: str
+    driver: str
+    #: Kinds of jobs that it can do.
+    kinds: Sequence[str]
+    #: What to install for it; nothing: it runs on the interpreter of the harness.
+    packages: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    #: Workloads that it takes part in only; all if none are named.
+    only: Sequence[str] = field(default=())
+
+    def command(self, url: str) -> tuple[list[str], dict[str, str]]:
+        """Return the command that starts it and what it needs in its environment."""
+        script = str(DRIVERS / self.driver)
+        extra: dict[str, str] = {}
+        if self.driver.endswith(".js"):
+            program, extra = node_with(self.name, self.packages)
+        elif self.packages:
+            program = python_with(self.name, self.packages)
+        else:
+            program = sys.executable
+        return [program, script, url, *self.arguments], extra
+
+
+ALL = (
+    Contender("ours", "aiorsmq-ng", "ours.py", (*TAKES, "cycle", "consume")),
+    Contender(
+        "uvloop", "aiorsmq-ng, uvloop", "ours.py", (*TAKES, "cycle", "consume"),
+        arguments=("uvloop",),
+    ),
+    Contender(
+        "limit", "limit (raw socket)", "limit.py", (*SENDS, "consume"),
+        only=("send64", "send_many", "consume", "bytes"),
+    ),
+    Contender(
+        "evalsha", "bare EVALSHA, redis-py", "evalsha.py", ("send",), only=("send1",),
+    ),
+    Contender(
+        "evalsha-empty", "empty EVALSHA, redis-py", "evalsha.py", ("send",), only=("send1",),
+        arguments=("empty",),
+    ),
+    Contender("aiorsmq", "aiorsmq's way, redis-py 8", "aiorsmq_way.py", ("send", "drain", "cycle")),
+    Contender("npm-rsmq", "npm rsmq", "rsmq.js", ("send", "drain", "cycle"), ("rsmq",)),
+    Contender("streams", "Streams, redis-py", "streams.py", (*TAKES, "cycle", "consume")),
+)  # fmt: skip
