@@ -89,11 +89,12 @@ class Process:
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> str:
-    """Return the last line of what a process says beside its answers."""
-    last = ""
+    """Return what a process says last beside its answers; a line that names an error if any."""
+    last = error = ""
     while stream and (line := await stream.readline()):
         last = line.decode(errors="replace").strip() or last
-    return last
+        error = last if "Error" in last else error
+    return error or last
 
 
 class Arena:
@@ -128,9 +129,9 @@ class Arena:
 
     async def play(self, workload: Workload, rounds: int, duration_s: float) -> list[Sample]:
         """Play a workload: one round that only warms up and finds the rates, then *rounds*."""
-        names = [name for name, p in self.processes.items() if _takes_part(p.contender, workload)]
+        names = [name for name, p in self.processes.items() if p.contender.plays(workload)]
         samples = []
-        for number in range(rounds + 1):
+        for number in range(rounds + 1 if names else 0):
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 if f"{name}, {workload.name}" in self.failures:
                     continue
@@ -175,11 +176,6 @@ class Arena:
     async def _server_cpu(self) -> float:
         found = await self.server.info("cpu")
         return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
-
-
-def _takes_part(contender: Contender, workload: Workload) -> bool:
-    chosen = not contender.only or {workload.name, workload.group} & set(contender.only)
-    return workload.kind in contender.kinds and bool(chosen)
 
 
 def _percentile(times: Sequence[float], percent: int) -> float | None:

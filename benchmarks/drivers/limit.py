@@ -11,7 +11,6 @@ import os
 import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -127,6 +126,7 @@ class Limit(Peer):
         """Lease batches and delete them, fenced by their receipts, some calls ahead."""
         batch = _batch(job.size)
         receive = messages.receive(Intake(KEYS), batch, vt_ms=-1)
+        delete = messages.delete(KEYS, ())
         calls, gone = -(-job.messages // batch), 0
         waiting: deque[str] = deque()
         while calls or waiting:
@@ -136,7 +136,8 @@ class Limit(Peer):
                 calls -= 1
             reply = self.reply()[0]
             if waiting.popleft() == "receive":
-                self.socket.sendall(self.pack(_delete(reply[2:])))
+                command = ("EVALSHA", delete.script.sha, len(delete.keys), *delete.keys)
+                self.socket.sendall(hiredis.pack_command((*command, *_receipts(reply[2:]))))
                 waiting.append("delete")
             else:
                 gone += sum(reply)
@@ -144,12 +145,12 @@ class Limit(Peer):
             raise RuntimeError(f"{gone} of {job.messages} messages were taken")
 
 
-def _delete(rows: list[Any]) -> Operation[list[str]]:
-    """Return the fenced delete of leased messages, given as id, body, rc, fr for each."""
+def _receipts(rows: list[Any]) -> list[Any]:
+    """Return what a fenced delete says of leased messages, given as id, body, rc, fr for each."""
     receipts = [len(rows) // 4]
     for at in range(0, len(rows), 4):
-        receipts += (rows[at], *rows[at + 2 : at + 4])
-    return replace(messages.delete(KEYS, ()), args=tuple(receipts))
+        receipts += (rows[at], rows[at + 2], rows[at + 3])
+    return receipts
 
 
 def _batch(size: int) -> int:

@@ -1,6 +1,8 @@
 // The line protocol of talk.py for contenders in Node: see there.
 "use strict";
 
+const fs = require("fs");
+const path = require("path");
 const readline = require("readline");
 
 const SAMPLES = 4000;
@@ -8,6 +10,12 @@ const FILL = 100;
 
 // Standard output belongs to the answers.
 console.log = console.error;
+
+// Not every package lets itself be asked for its package.json.
+function versionOf(name) {
+  const file = path.join(process.env.NODE_PATH, name, "package.json");
+  return JSON.parse(fs.readFileSync(file, "utf8")).version;
+}
 
 async function spread(calls, tasks, call, times) {
   let left = calls;
@@ -64,6 +72,7 @@ async function answer(peer, request) {
   const times = await run(peer, job);
   const seconds = Number(process.hrtime.bigint() - began) / 1e9;
   const { user, system } = process.cpuUsage(busy);
+  if (peer.settle) await peer.settle();
   const step = Math.ceil(times.length / SAMPLES) || 1;
   return {
     messages: job.messages,
@@ -77,7 +86,7 @@ exports.serve = async (peer, packages) => {
   const say = (said) => process.stdout.write(`${JSON.stringify(said)}\n`);
   await peer.open(process.argv[2]);
   const versions = { Node: process.versions.node };
-  for (const name of packages) versions[name] = require(`${name}/package.json`).version;
+  for (const name of packages) versions[name] = versionOf(name);
   say({ ready: versions });
   for await (const line of readline.createInterface({ input: process.stdin })) {
     try {

@@ -87,6 +87,9 @@ class Peer:
         if job.kind in ("drain", "consume"):
             await self.fill(job)
 
+    async def settle(self) -> None:
+        """Stop what a job has started; not measured."""
+
     async def run(self, job: Job) -> list[float]:
         """Do a job; return how many seconds single calls took."""
         body, times = job.body, list[float]()
@@ -103,6 +106,25 @@ class Peer:
         else:
             await self.consume(job, times)
         return times
+
+
+class Countdown:
+    """Counts the messages that a worker handles; ``over`` is set by the last."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.over = asyncio.Event()
+
+    def begin(self, messages: int) -> None:
+        """Count from so many down."""
+        self.left = messages
+        self.over.clear()
+
+    def done(self) -> None:
+        """Count one message."""
+        self.left -= 1
+        if self.left <= 0:
+            self.over.set()
 
 
 async def spread(
@@ -133,11 +155,12 @@ async def _answer(peer: Peer, request: dict[str, dict[str, object]]) -> dict[str
     job = Job(**request["run"])  # type: ignore[arg-type]
     busy, began = time.process_time(), time.perf_counter()
     times = await peer.run(job)
-    seconds = time.perf_counter() - began
+    seconds, busy = time.perf_counter() - began, time.process_time() - busy
+    await peer.settle()
     return {
         "messages": job.messages,
         "seconds": seconds,
-        "cpu": time.process_time() - busy,
+        "cpu": busy,
         "times": times[:: -(-len(times) // SAMPLES) or 1],
     }
 
