@@ -83,8 +83,6 @@ def bench(session: nox.Session) -> None:
     """Ours, the peers and the limit, on a server of their own; ``-- --help`` names the options."""
     session.install("-e", ".[all]", "uvloop>=0.22", "matplotlib>=3.10,<4")
     session.run("python", "-m", "benchmarks", *session.posargs)
-    session.run("python", "benchmarks/idle_and_wake.py")
-    session.run("python", "benchmarks/numbered_calls.py")
 
 
 @nox.session

@@ -11,8 +11,8 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from aiorsmq_ng.testing import PrivateServer
 
 from .contenders import Contender
 from .environments import NotInstalled
+from .timing import machine_cpu, percentile, server_cpu
 from .workloads import Workload
 
 #: How long a contender may take for a turn, its preparation included.
@@ -153,45 +154,25 @@ class Arena:
         process = self.processes[name]
         await self.server.command("FLUSHALL")
         await process.ask({"prepare": job})
-        before, busy = await self._server_cpu(), _machine_cpu()
+        before, busy = await server_cpu(self.server), machine_cpu()
         result = await process.ask({"run": job})
-        busy, spent = _machine_cpu() - busy, await self._server_cpu() - before
+        busy, spent = machine_cpu() - busy, await server_cpu(self.server) - before
         messages, seconds = result["messages"], result["seconds"]
         self._rates[name, workload.name] = messages / seconds
-        times = sorted(result["times"])
+        times = result["times"]
         return {
             "workload": workload.name,
             "contender": name,
             "messages": messages,
             "seconds": round(seconds, 5),
             "rate": round(messages / seconds, 1),
-            "p50_ms": _percentile(times, 50),
-            "p99_ms": _percentile(times, 99),
+            "p50_ms": percentile(times, 50),
+            "p99_ms": percentile(times, 99),
             "client_us": round(result["cpu"] / messages * 1e6, 2),
             "server_us": round(spent / messages * 1e6, 2),
             # Processors that others kept busy meanwhile.
             "foreign": round(max(0.0, busy - result["cpu"] - spent) / seconds, 2),
         }
-
-    async def _server_cpu(self) -> float:
-        found = await self.server.info("cpu")
-        return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
-
-
-def _percentile(times: Sequence[float], percent: int) -> float | None:
-    if not times:
-        return None
-    return round(times[-(-len(times) * percent // 100) - 1] * 1000, 4)
-
-
-def _machine_cpu() -> float:
-    """Return the seconds that all processors together were busy, where the system tells."""
-    with suppress(OSError):
-        user, nice, system, _idle, _wait, *interrupts = map(
-            int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
-        )
-        return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
-    return 0.0
 
 
 @asynccontextmanager

@@ -62,6 +62,14 @@ ALL = (
         arguments=("uvloop",),
     ),
     Contender(
+        "forgetful",
+        "aiorsmq-ng, calls not remembered",
+        "ours.py",
+        TAKES,
+        arguments=("forgetful",),
+        only=("send1", "send64", "send_many100", "drain64"),
+    ),
+    Contender(
         "limit",
         "limit (raw socket)",
         "limit.py",

@@ -47,14 +47,13 @@ def _lone(found: Medians, _: dict[str, Any], ours: str) -> float:
     return found["send1"]["evalsha"]["p50_ms"] / found["send1"][ours]["p50_ms"]
 
 
-def _extra(*path: str) -> Compute:
-    def compute(_: Medians, extras: dict[str, Any], ours: str) -> float:
-        value: Any = extras
-        for step in path:
-            value = value[step]
-        return float(value)
+def _deep(_: Medians, studies: dict[str, Any], ours: str) -> float:
+    p99 = {row["depth"]: row["receive_p99_ms"] for row in studies["growth"]["rows"]}
+    return p99[1_000_000] / p99[1]
 
-    return compute
+
+def _idle(column: str) -> Compute:
+    return lambda _, studies, ours: studies["idle"][column]
 
 
 ALL = (
@@ -68,18 +67,22 @@ ALL = (
     Figure("64 workers, one message each", "npm rsmq", 1.8, _rate("drain64", "npm-rsmq")),
     Figure("consumer with prefetch", "the limit", 0.8, _rate("consume", "limit")),
     Figure("consumer with prefetch", "npm rsmq", 4, _rate("consume", "npm-rsmq", "drain64")),
+    Figure("64 senders", "calls not remembered", 0.9, _rate("send64", "forgetful"), looped=False),
+    Figure("receive at 1 000 000 waiting, p99", "at 1 waiting", 2, _deep, most=True, looped=False),
+    Figure("100 idle consumers", "commands/s", 3, _idle("commands_per_s"), most=True, looped=False),
+    Figure("wake-up, median", "ms", 5, _idle("wake_p50_ms"), most=True, looped=False),
 )
 
 
 def reached(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Return every figure with what the run reached, by event loop; none where it is missing."""
-    found, extras = medians(result["samples"]), result.get("extras", {})
+    found, studies = medians(result["samples"]), result["studies"]
     rows = []
     for figure in ALL:
         row: dict[str, Any] = {"figure": figure}
         for loop in ("ours", "uvloop") if figure.looped else ("ours",):
             try:
-                row[loop] = figure.compute(found, extras, loop)
+                row[loop] = figure.compute(found, studies, loop)
             except KeyError:
                 row[loop] = None
         rows.append(row)

@@ -32,6 +32,11 @@ def medians(samples: Iterable[dict[str, Any]]) -> dict[str, dict[str, dict[str, 
     }
 
 
+def grouped(number: float) -> str:
+    """Return a whole number with its thousands set apart."""
+    return f"{number:,.0f}".replace(",", " ")
+
+
 def markdown(samples: Sequence[dict[str, Any]]) -> str:
     """Return one table per workload."""
     labels = {contender.name: contender.label for contender in contenders.ALL}
@@ -50,7 +55,7 @@ def markdown(samples: Sequence[dict[str, Any]]) -> str:
             row = by_contender[contender]
             cells = [
                 labels[contender],
-                f"{row['rate']:,.0f}".replace(",", " ")
+                grouped(row["rate"])
                 + (f" ({row['rate'] * sizes[name] / 1e6:.0f} MB/s)" if sizes[name] > 1000 else ""),
                 f"{ours / row['rate']:.2f}" if ours else "",
                 *(f"{row[c]:.2f}" if c in row else "" for c in ("p50_ms", "p99_ms")),

@@ -38,7 +38,7 @@ class Aiorsmq(Peer):
 
     async def open(self, url: str) -> None:
         """Connect by a pool."""
-        self.redis = Redis.from_url(url, decode_responses=True)
+        self.redis = Redis.from_url(url, decode_responses=True, max_connections=1000)
         self.script = self.redis.register_script(RECEIVE)
 
     async def reset(self) -> None:

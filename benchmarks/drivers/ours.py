@@ -1,4 +1,7 @@
-"""aiorsmq-ng itself. The second argument ``uvloop`` chooses that event loop."""
+"""aiorsmq-ng itself.
+
+Further arguments: ``uvloop`` for that event loop, ``forgetful`` for scripts that remember no calls.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import asyncio
 import sys
 from importlib import import_module
 
+from forgetful import forget
 from talk import Job, Peer, serve
 
-from aiorsmq_ng import RSMQ, Delivery
+import aiorsmq_ng
 
 
 class Ours(Peer):
@@ -18,7 +22,7 @@ class Ours(Peer):
 
     async def open(self, url: str) -> None:
         """Connect."""
-        self.rsmq = await RSMQ(url, ns="bench").open()
+        self.rsmq = await aiorsmq_ng.RSMQ(url, ns="bench").open()
 
     async def reset(self) -> None:
         """Make the queue."""
@@ -40,7 +44,7 @@ class Ours(Peer):
 
     async def consume(self, job: Job, times: list[float]) -> None:
         """Iterate over the queue; acknowledge a batch at a time, while the next one is taken."""
-        left, batch, done = job.messages, list[Delivery](), set[asyncio.Task[None]]()
+        left, batch, done = job.messages, list[aiorsmq_ng.Delivery](), set[asyncio.Task[None]]()
         async with self.queue.consume(prefetch=job.batch) as consumer:
             async for message in consumer:
                 batch.append(message)
@@ -55,9 +59,11 @@ class Ours(Peer):
             await asyncio.gather(*done)
 
 
-async def _settle(batch: list[Delivery]) -> None:
+async def _settle(batch: list[aiorsmq_ng.Delivery]) -> None:
     await asyncio.gather(*(message.ack() for message in batch))
 
 
+if "forgetful" in sys.argv:
+    forget()  # the package loads its scripts later, when they are first needed
 loops = import_module("uvloop" if "uvloop" in sys.argv else "asyncio")
 serve(Ours(), run=loops.run)

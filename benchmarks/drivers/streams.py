@@ -17,7 +17,7 @@ class Streams(Peer):
 
     async def open(self, url: str) -> None:
         """Connect by a pool."""
-        self.redis = Redis.from_url(url)
+        self.redis = Redis.from_url(url, max_connections=1000)
 
     async def reset(self) -> None:
         """Make the stream and its group."""
