@@ -83,12 +83,16 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Benchmarks, on a server of their own."""
+    """Ours, the peers and the limit, on a server of their own; ``-- --help`` names the options."""
+    session.install("-e", ".[all]", "uvloop>=0.22", "matplotlib>=3.10,<4")
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def bench_topics(session: nox.Session) -> None:
+    """Benchmark what a copy of a publication costs, beside sends to as many queues."""
     session.install("-e", ".[all]")
-    session.run("python", "benchmarks/send_rate.py", *session.posargs)
-    session.run("python", "benchmarks/idle_and_wake.py")
-    session.run("python", "benchmarks/numbered_calls.py")
-    session.run("python", "benchmarks/topics.py")
+    session.run("python", "benchmarks/topics.py", *session.posargs)
 
 
 @nox.session

@@ -39,14 +39,14 @@ def send(
     if len(entropy) != SUFFIX_LENGTH * count:
         raise ValueError("22 bytes of entropy are needed per body")
     make: Maker[list[str]] = keys.makers.get(channel) or _send_maker(keys, channel)
-    window_ms = dedup.window_ms if dedup else 0
+    header = f"{delay_ms} {dedup.window_ms if dedup else 0} {count}"
     if count == 1:
         (body,) = bodies
-        args: tuple[Argument, ...] = (delay_ms, window_ms, 1, suffix(entropy), body)
+        args: tuple[Argument, ...] = (header, suffix(entropy), body)
         size = len(body)
     else:
         rows = zip(suffixes(entropy), bodies, strict=True)
-        args = (delay_ms, window_ms, count, *chain.from_iterable(rows))
+        args = (header, *chain.from_iterable(rows))
         size = sum(map(len, bodies))
     return make(args, (keys.marker(dedup.digest),) if dedup else (), count, size)
 

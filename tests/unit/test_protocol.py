@@ -34,7 +34,7 @@ def test_send_carries_suffix_and_body_in_order():
         KEYS, [b"one", b"two"], delay_ms=-1, entropy=bytes(44), channel="wake"
     )
 
-    assert operation.args == (-1, 0, 2, b"A" * 22, b"one", b"A" * 22, b"two")
+    assert operation.args == ("-1 0 2", b"A" * 22, b"one", b"A" * 22, b"two")
     assert (operation.head, operation.weight, operation.size) == (("wake",), 2, 6)
     assert operation.lost is SendUnknown
     assert not operation.repeatable

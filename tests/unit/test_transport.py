@@ -42,7 +42,7 @@ def parts(command, head=3):
 
 
 def bodies(command):
-    return parts(command)[4::5]
+    return parts(command)[2::3]
 
 
 def echo(command):
