@@ -31,8 +31,8 @@ def options() -> argparse.Namespace:
     known = dict.fromkeys(word for w in workloads.ALL for word in (w.group, w.name))
     every = [contender.name for contender in contenders.ALL]
     add = parser.add_argument
-    add("--rounds", type=int, default=5)
-    add("--duration", type=float, default=0.4, help="seconds of one turn, about")
+    add("--rounds", type=int, default=9)
+    add("--duration", type=float, default=0.25, help="seconds of one turn, about")
     add(
         "--workloads", nargs="+", metavar="NAME", choices=[*known, *report.STUDIES], default=[],
         help=f"names or groups of workloads ({' '.join(known)}), studies "
