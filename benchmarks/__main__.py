@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import contenders, figures, report, table, workloads
+from . import contenders, figures, plots, report, table, workloads
 from .arena import arena
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -31,8 +31,8 @@ def options() -> argparse.Namespace:
     known = dict.fromkeys(word for w in workloads.ALL for word in (w.group, w.name))
     every = [contender.name for contender in contenders.ALL]
     add = parser.add_argument
-    add("--rounds", type=int, default=5)
-    add("--duration", type=float, default=0.4, help="seconds of one turn, about")
+    add("--rounds", type=int, default=7)
+    add("--duration", type=float, default=0.2, help="seconds of one turn, about")
     add(
         "--workloads", nargs="+", metavar="NAME", choices=[*known, *report.STUDIES], default=[],
         help=f"names or groups of workloads ({' '.join(known)}), studies "
@@ -102,6 +102,7 @@ def main() -> None:
         folder = DOCS
     if folder is not None:
         report.write(result, folder)
+        plots.draw(result, folder / "pictures")
     print(table.markdown(result["samples"]))
     print(report.studies_markdown(result))
     print(figures.markdown(result))

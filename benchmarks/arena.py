@@ -146,10 +146,8 @@ class Arena:
         return samples
 
     async def _turn(self, name: str, workload: Workload, duration_s: float) -> Sample:
-        rate = self._rates.get((name, workload.name))
-        wanted = (
-            workload.first if rate is None else max(workload.first // 4, int(rate * duration_s))
-        )
+        rate = self._rates.get((name, workload.name), 0)
+        wanted = max(workload.first, int(rate * duration_s))
         job = workload.job(min(wanted, workload.most))
         process = self.processes[name]
         await self.server.command("FLUSHALL")

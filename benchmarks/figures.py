@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .table import medians
+from .table import ratio
 
-Medians = dict[str, dict[str, dict[str, float]]]
-#: Compute a figure for ``ours`` or ``uvloop``; raises KeyError if the run does not have it.
-Compute = Callable[[Medians, dict[str, Any], str], float]
+#: Compute a figure from a result, for ``ours`` or ``uvloop``; none if the result does not have it.
+Compute = Callable[[dict[str, Any], str], float | None]
+LOOPS = ("ours", "uvloop")
 
 
 @dataclass(frozen=True)
@@ -37,23 +37,23 @@ class Figure:
 
 
 def _rate(workload: str, peer: str, theirs: str | None = None) -> Compute:
-    def compute(found: Medians, _: dict[str, Any], ours: str) -> float:
-        return found[workload][ours]["rate"] / found[theirs or workload][peer]["rate"]
-
-    return compute
-
-
-def _lone(found: Medians, _: dict[str, Any], ours: str) -> float:
-    return found["send1"]["evalsha"]["p50_ms"] / found["send1"][ours]["p50_ms"]
+    return lambda result, ours: ratio(
+        result["samples"], "rate", (workload, ours), (theirs or workload, peer)
+    )
 
 
-def _deep(_: Medians, studies: dict[str, Any], ours: str) -> float:
-    p99 = {row["depth"]: row["receive_p99_ms"] for row in studies["growth"]["rows"]}
-    return p99[1_000_000] / p99[1]
+def _lone(result: dict[str, Any], ours: str) -> float | None:
+    return ratio(result["samples"], "p50_ms", ("send1", "evalsha"), ("send1", ours))
+
+
+def _deep(result: dict[str, Any], ours: str) -> float | None:
+    rows = result["studies"].get("growth", {"rows": []})["rows"]
+    p99 = {row["depth"]: row["receive_p99_ms"] for row in rows}
+    return p99[1_000_000] / p99[1] if 1_000_000 in p99 else None
 
 
 def _idle(column: str) -> Compute:
-    return lambda _, studies, ours: studies["idle"][column]
+    return lambda result, ours: result["studies"].get("idle", {}).get(column)
 
 
 ALL = (
@@ -76,17 +76,11 @@ ALL = (
 
 def reached(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Return every figure with what the run reached, by event loop; none where it is missing."""
-    found, studies = medians(result["samples"]), result["studies"]
-    rows = []
-    for figure in ALL:
-        row: dict[str, Any] = {"figure": figure}
-        for loop in ("ours", "uvloop") if figure.looped else ("ours",):
-            try:
-                row[loop] = figure.compute(found, studies, loop)
-            except KeyError:
-                row[loop] = None
-        rows.append(row)
-    return rows
+    return [
+        {"figure": figure}
+        | {loop: figure.compute(result, loop) for loop in LOOPS[: 2 if figure.looped else 1]}
+        for figure in ALL
+    ]
 
 
 def markdown(result: dict[str, Any]) -> str:
@@ -98,7 +92,7 @@ def markdown(result: dict[str, Any]) -> str:
     for row in reached(result):
         figure = row["figure"]
         cells = [figure.workload, figure.against, figure.wanted]
-        for loop in ("ours", "uvloop"):
+        for loop in LOOPS:
             value = row.get(loop)
             if loop not in row:
                 cells += ("", "")

@@ -43,6 +43,13 @@ def _save(figure: Any, path: Path) -> None:
     pyplot.close(figure)
 
 
+def _short(number: float) -> str:
+    for unit, word in ((1e6, " M"), (1e3, " k")):
+        if number >= unit:
+            return f"{number / unit:g}{word}"
+    return f"{number:g}"
+
+
 def _colour(name: str) -> str:
     return OURS if name in ("ours", "uvloop") else LIMIT if name == "limit" else PEER
 
@@ -65,7 +72,7 @@ def _rates(found: Medians, path: Path) -> None:
         axis.set_xlim(0, max(rates) * 1.18)
         axis.set_title(title, loc="left", fontsize=10)
         axis.set_xlabel("messages per second")
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:.0f} k" if value else "0")
+        axis.xaxis.set_major_formatter(lambda value, _: _short(value))
         axis.tick_params(axis="y", length=0)
     _save(figure, path)
 
@@ -114,7 +121,7 @@ def _batches(found: Medians, path: Path) -> None:
     axis.set_ylim(bottom=0)
     axis.set_xlabel("messages per call of one sender")
     axis.set_ylabel("messages per second")
-    axis.yaxis.set_major_formatter(lambda value, _: grouped(value))
+    axis.yaxis.set_major_formatter(lambda value, _: _short(value))
     _save(figure, path)
 
 
@@ -130,7 +137,7 @@ def _growth(rows: list[dict[str, Any]], path: Path) -> None:
             )  # fmt: skip
     axis.set_xscale("log")
     axis.set_ylim(bottom=0)
-    axis.set_xticks(depths, [grouped(depth) for depth in depths], fontsize=8)
+    axis.set_xticks(depths, [_short(depth) for depth in depths])
     axis.minorticks_off()
     axis.set_xlabel("messages waiting in the queue")
     axis.set_ylabel("milliseconds per call")

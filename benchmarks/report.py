@@ -1,4 +1,4 @@
-"""The report: ``docs/performance.md`` and its pictures, made from the result of a run."""
+"""The report, ``docs/performance.md``, made from the result of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from . import contenders, figures, plots, table
+from . import contenders, figures, table
 from .studies import growth, idle, queues, safety
 
 STUDIES = {"idle": idle, "growth": growth, "queues": queues, "safety": safety}
@@ -16,10 +16,9 @@ TEXT = Path(__file__).with_name("report.md")
 
 
 def write(result: dict[str, Any], folder: Path) -> None:
-    """Write the result, the report and its pictures."""
+    """Write the result and the report."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "performance.json").write_text(dump(result))
-    plots.draw(result, folder / "pictures")
     (folder / "performance.md").write_text(markdown(result))
 
 

@@ -32,6 +32,25 @@ def medians(samples: Iterable[dict[str, Any]]) -> dict[str, dict[str, dict[str, 
     }
 
 
+def ratio(
+    samples: Iterable[dict[str, Any]], column: str, one: tuple[str, str], other: tuple[str, str]
+) -> float | None:
+    """Return how *one* compares with *other*, each a workload and a contender.
+
+    The median over the rounds of the ratio within the round, because turns of one round are near
+    each other in time, and what disturbs one often disturbs the other.
+    """
+    found: dict[tuple[str, str], dict[int, float]] = {one: {}, other: {}}
+    for sample in samples:
+        key = (sample["workload"], sample["contender"])
+        if key in found:
+            found[key][sample["round"]] = sample[column]
+    rounds = found[one].keys() & found[other].keys()
+    if not rounds:
+        return None
+    return statistics.median(found[one][number] / found[other][number] for number in rounds)
+
+
 def grouped(number: float) -> str:
     """Return a whole number with its thousands set apart."""
     return f"{number:,.0f}".replace(",", " ")
@@ -44,7 +63,6 @@ def markdown(samples: Sequence[dict[str, Any]]) -> str:
     sizes = {workload.name: workload.size for workload in workloads.ALL}
     parts = []
     for name, by_contender in medians(samples).items():
-        ours = by_contender.get("ours", {}).get("rate")
         lines = [
             f"### {titles[name][0].upper()}{titles[name][1:]}",
             "",
@@ -53,11 +71,12 @@ def markdown(samples: Sequence[dict[str, Any]]) -> str:
         ]
         for contender in (name for name in labels if name in by_contender):
             row = by_contender[contender]
+            compared = ratio(samples, "rate", (name, "ours"), (name, contender))
             cells = [
                 labels[contender],
                 grouped(row["rate"])
                 + (f" ({row['rate'] * sizes[name] / 1e6:.0f} MB/s)" if sizes[name] > 1000 else ""),
-                f"{ours / row['rate']:.2f}" if ours else "",
+                "" if compared is None else f"{compared:.2f}",
                 *(f"{row[c]:.2f}" if c in row else "" for c in ("p50_ms", "p99_ms")),
                 *(f"{row[c]:.1f}" for c in ("client_us", "server_us")),
                 f"{row['rounds']:.0f}",

@@ -35,8 +35,8 @@ class Workload:
 
     @property
     def first(self) -> int:
-        """How many messages to begin with, before a rate is known."""
-        return max(4 * self.tasks, 2 * self.batch, 20 if self.size > MIB // 2 else 200)
+        """How many messages at least, and as long as no rate is known."""
+        return max(2 * self.tasks, 2 * self.batch, 20 if self.size > MIB // 2 else 100)
 
     @property
     def most(self) -> int:

@@ -38,7 +38,9 @@ class Aiorsmq(Peer):
 
     async def open(self, url: str) -> None:
         """Connect by a pool."""
-        self.redis = Redis.from_url(url, decode_responses=True, max_connections=1000)
+        # As many connections as tasks; on a busy machine hundreds of them take their time.
+        more = {"max_connections": 1000, "socket_connect_timeout": 30}
+        self.redis = Redis.from_url(url, decode_responses=True, **more)
         self.script = self.redis.register_script(RECEIVE)
 
     async def reset(self) -> None:

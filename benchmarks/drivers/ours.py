@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from importlib import import_module
+from typing import Any
 
 from forgetful import forget
 from talk import Job, Peer, serve
@@ -44,22 +45,25 @@ class Ours(Peer):
 
     async def consume(self, job: Job, times: list[float]) -> None:
         """Iterate over the queue; acknowledge a batch at a time, while the next one is taken."""
-        left, batch, done = job.messages, list[aiorsmq_ng.Delivery](), set[asyncio.Task[None]]()
+        left, batch, going = job.messages, list[aiorsmq_ng.Delivery](), set[asyncio.Task[Any]]()
+        # Later versions acknowledge many by one call.
+        acknowledge = getattr(self.queue, "ack_many", _ack_each)
         async with self.queue.consume(prefetch=job.batch) as consumer:
             async for message in consumer:
                 batch.append(message)
                 left -= 1
                 if len(batch) * 2 >= job.batch or not left:
-                    if len(done) > 1:
-                        _, done = await asyncio.wait(done, return_when=asyncio.FIRST_COMPLETED)
-                    done.add(asyncio.create_task(_settle(batch)))
+                    if len(going) > 1:
+                        done, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+                        await asyncio.gather(*done)
+                    going.add(asyncio.create_task(acknowledge(batch)))
                     batch = []
                 if not left:
                     break
-            await asyncio.gather(*done)
+            await asyncio.gather(*going)
 
 
-async def _settle(batch: list[aiorsmq_ng.Delivery]) -> None:
+async def _ack_each(batch: list[aiorsmq_ng.Delivery]) -> None:
     await asyncio.gather(*(message.ack() for message in batch))
 
 

@@ -17,7 +17,8 @@ class Streams(Peer):
 
     async def open(self, url: str) -> None:
         """Connect by a pool."""
-        self.redis = Redis.from_url(url, max_connections=1000)
+        # As many connections as tasks; on a busy machine hundreds of them take their time.
+        self.redis = Redis.from_url(url, max_connections=1000, socket_connect_timeout=30)
 
     async def reset(self) -> None:
         """Make the stream and its group."""

@@ -20,38 +20,50 @@ ROUNDS, CYCLES = 9, 300
 OPERATIONS = ("send", "receive", "ack")
 #: A waiting message with a body of 100 bytes takes less than this on the server.
 MESSAGE_BYTES = 500
+#: A queue that would take longer to fill is left out.
+FILL_LIMIT_S = 60
 
 
 async def measure(seconds: float) -> dict[str, Any]:
     """Fill the queues, then send, receive and acknowledge in each, round by round."""
-    depths = [depth for depth in DEPTHS if depth * MESSAGE_BYTES < _free_bytes() // 2]
     async with PrivateServer() as server, RSMQ(server.url) as rsmq:
-        rows: dict[int, dict[str, Any]] = {}
-        for depth in depths:
+        rows, left_out = await _fill_all(server, rsmq)
+        depths = list(rows)
+        turns: dict[int, list[dict[str, float]]] = {depth: [] for depth in depths}
+        for number in range(ROUNDS + 1):
+            for depth in depths[number % len(depths) :] + depths[: number % len(depths)]:
+                queue = rsmq.queue(f"depth{depth}")
+                turn = await _turn(server, queue, CYCLES if number else CYCLES // 10)
+                if number:  # the first round only warms up
+                    turns[depth].append(turn)
+        for depth, made in turns.items():
+            for column in made[0]:
+                rows[depth][column] = statistics.median(turn[column] for turn in made)
+            began = time.perf_counter()
+            await rsmq.queue(f"depth{depth}").attributes()
+            rows[depth]["attributes_ms"] = round((time.perf_counter() - began) * 1000, 3)
+    return {"rows": list(rows.values()), "left_out": left_out}
+
+
+async def _fill_all(
+    server: PrivateServer, rsmq: RSMQ
+) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+    """Fill a queue for every depth; return what each message takes, and what was left out."""
+    rows: dict[int, dict[str, Any]] = {}
+    left_out: dict[int, str] = {}
+    per_s = 0.0
+    for depth in DEPTHS:
+        if depth * MESSAGE_BYTES > _free_bytes() // 2:
+            left_out[depth] = "not enough memory"
+        elif depth > 100_000 and depth / per_s > FILL_LIMIT_S:
+            left_out[depth] = f"filling would take {depth / per_s:.0f} s"
+        else:
             queue = await rsmq.create_queue(f"depth{depth}")
             before = await _memory(server)
-            took = await _fill(queue, depth)
-            rows[depth] = {
-                "depth": depth,
-                "bytes_per_message": round((await _memory(server) - before) / depth),
-                "fill_rate": round(depth / took),
-            }
-        turns = {depth: await _turns(server, rsmq.queue(f"depth{depth}"), 1) for depth in depths}
-        for depth in depths:
-            turns[depth].clear()  # the first turn only warms up
-        for number in range(ROUNDS):
-            for depth in depths[number % len(depths) :] + depths[: number % len(depths)]:
-                turns[depth] += await _turns(server, rsmq.queue(f"depth{depth}"), CYCLES)
-        for depth in depths:
-            for column in turns[depth][0]:
-                rows[depth][column] = statistics.median(turn[column] for turn in turns[depth])
-        for depth in depths:
-            queue = rsmq.queue(f"depth{depth}")
-            began = time.perf_counter()
-            await queue.attributes()
-            rows[depth]["attributes_ms"] = round((time.perf_counter() - began) * 1000, 3)
-    missing = [depth for depth in DEPTHS if depth not in depths]
-    return {"rows": list(rows.values()), "left_out": missing}
+            per_s = depth / await _fill(queue, depth)
+            size = (await _memory(server) - before) / depth
+            rows[depth] = {"depth": depth, "bytes_per_message": round(size)}
+    return rows, left_out
 
 
 async def _fill(queue: Queue, depth: int) -> float:
@@ -69,7 +81,7 @@ async def _fill(queue: Queue, depth: int) -> float:
     return time.perf_counter() - began
 
 
-async def _turns(server: PrivateServer, queue: Queue, cycles: int) -> list[dict[str, float]]:
+async def _turn(server: PrivateServer, queue: Queue, cycles: int) -> dict[str, float]:
     """Return one turn: times of single calls, and what a cycle costs the server."""
     times: dict[str, list[float]] = {name: [] for name in OPERATIONS}
     clock, before = time.perf_counter, await server_cpu(server)
@@ -91,7 +103,7 @@ async def _turns(server: PrivateServer, queue: Queue, cycles: int) -> list[dict[
     for name in OPERATIONS:
         columns[f"{name}_p50_ms"] = percentile(times[name], 50) or 0.0
         columns[f"{name}_p99_ms"] = percentile(times[name], 99) or 0.0
-    return [columns]
+    return columns
 
 
 async def _memory(server: PrivateServer) -> int:
@@ -116,6 +128,6 @@ def markdown(result: dict[str, Any]) -> str:
             f"{row['attributes_ms']:.2f}",
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    if result["left_out"]:
-        lines += ["", f"Left out for want of memory: {result['left_out']}."]
+    for depth, why in result["left_out"].items():
+        lines += ["", f"Left out: {grouped(int(depth))} waiting messages ({why})."]
     return "\n".join(lines) + "\n"
