@@ -34,17 +34,22 @@ if TYPE_CHECKING:
         DoctorReport,
         Finding,
         Message,
+        PeerInfo,
         PendingMessage,
         QueueAttributes,
         QueueStats,
         ScannedMessage,
         Sent,
         ServerFacts,
+        SubscriptionInfo,
+        TopicInfo,
     )
     from .options import Options
     from .queue import Queue
     from .reliable import ReliableQueue
     from .retry import Retry
+    from .subscription import Subscription
+    from .topic import Topic
     from .worker import Worker, WorkerHealth
 
 __version__ = "0.1.0"
@@ -65,6 +70,7 @@ __all__ = [
     "MessageTooLong",
     "NoAttributeSupplied",
     "Options",
+    "PeerInfo",
     "PendingMessage",
     "Queue",
     "QueueAttributes",
@@ -81,6 +87,10 @@ __all__ = [
     "SendUnknown",
     "Sent",
     "ServerFacts",
+    "Subscription",
+    "SubscriptionInfo",
+    "Topic",
+    "TopicInfo",
     "Unavailable",
     "Worker",
     "WorkerHealth",
@@ -98,13 +108,16 @@ _HOMES = {
         "SendUnknown", "Unavailable",
     ),
     "models": (
-        "ConsumerInfo", "DoctorReport", "Finding", "Message", "PendingMessage", "QueueAttributes",
-        "QueueStats", "ScannedMessage", "Sent", "ServerFacts",
+        "ConsumerInfo", "DoctorReport", "Finding", "Message", "PeerInfo", "PendingMessage",
+        "QueueAttributes", "QueueStats", "ScannedMessage", "Sent", "ServerFacts",
+        "SubscriptionInfo", "TopicInfo",
     ),
     "options": ("Options",),
     "queue": ("Queue",),
     "reliable": ("ReliableQueue",),
     "retry": ("Retry",),
+    "subscription": ("Subscription",),
+    "topic": ("Topic",),
     "worker": ("Worker", "WorkerHealth"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -21,14 +21,18 @@ from .leases import LeaseKeeper
 from .models import DoctorReport, Message, QueueAttributes
 from .options import Options
 from .presence import Presence
-from .protocol import limits, messages, queues
+from .protocol import limits, messages, queues, topics
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
 from .protocol.messages import Intake
 from .protocol.shards import Shards, check_together
+from .protocol.topic_names import check_part, queue_name
+from .protocol.topics import TopicKeys
+from .publication import Plans
 from .queue import Queue
 from .receiver import Receiver
 from .retry import Retry
+from .topic import Topic
 from .transport.base import Driver
 from .transport.coalescing import Transport
 from .transport.connect import CallerClient, adopt, connect
@@ -77,6 +81,7 @@ class RSMQ:
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
         self._presence = Presence(self._transport, self._keeper)
+        self._plans = Plans()
         self._closing: asyncio.Task[None] | None = None
         self._receivers: WeakValueDictionary[tuple[Intake, ...], Receiver] = WeakValueDictionary()
 
@@ -138,26 +143,7 @@ class RSMQ:
         ``async with message`` that raises gives it back with a growing delay. *vt* is the lease
         for receives through this handle that name none.
         """
-        if dead_letter == name:
-            raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue")
-        keys = self._keys(name)
-        if dead_letter and len(self._shards.namespaces) > 1:
-            self._beside(keys, dead_letter)
-        origin = Origin(
-            keys=keys,
-            transport=self._transport,
-            keeper=self._keeper,
-            presence=self._presence,
-            sibling=partial(self._beside, keys),
-            channel=self._channel,
-            dead_letter=dead_letter or f"{name}-dead",
-            retry=retry,
-            vt_ms=limits.optional_ms("vt", vt),
-            dedup_window_ms=max(
-                1, limits.seconds_to_ms("dedup_window", self._options.dedup_window)
-            ),
-        )
-        return Queue(origin, self._receiver(origin.intake), self._codec)
+        return Queue(*self._parts(name, dead_letter=dead_letter, retry=retry, vt=vt))
 
     async def create_queue(
         self,
@@ -189,6 +175,20 @@ class RSMQ:
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages; ``QueueNotFound`` if there is nothing of it."""
         await self._transport.run(queues.delete(self._keys(name)))
+
+    def topic(self, name: str) -> Topic:
+        """Return a handle on the topic *name*, any text; no I/O.
+
+        What is published there goes into all its subscriptions, each of them a queue.
+        """
+        own = self._keys(queue_name(check_part("topic", name)))
+        return Topic(TopicKeys(name, own, self._channel), self._parts, self._plans)
+
+    async def list_topics(self) -> list[str]:
+        """Return the names of all topics, sorted. One round trip per namespace."""
+        listed = [topics.list_all(namespace) for namespace in self._shards.namespaces]
+        found = await asyncio.gather(*map(self._transport.run, listed))
+        return sorted(set().union(*found))
 
     async def receive(
         self, *names: str | Queue, vt: Seconds | None = None, wait: Seconds = 0
@@ -333,6 +333,36 @@ class RSMQ:
             return adopt(self._client)
         assert self._address is not None  # noqa: S101 - without a client there is a URL
         return await connect(self._address, self._options)
+
+    def _parts(
+        self,
+        name: str,
+        *,
+        dead_letter: str | None = None,
+        retry: Retry | None = None,
+        vt: Seconds | None = None,
+    ) -> tuple[Origin, Receiver, Codec]:
+        """Return what a handle on a queue is made of."""
+        if dead_letter == name:
+            raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue")
+        keys = self._keys(name)
+        if dead_letter and len(self._shards.namespaces) > 1:
+            self._beside(keys, dead_letter)
+        origin = Origin(
+            keys=keys,
+            transport=self._transport,
+            keeper=self._keeper,
+            presence=self._presence,
+            sibling=partial(self._beside, keys),
+            channel=self._channel,
+            dead_letter=dead_letter or f"{name}-dead",
+            retry=retry,
+            vt_ms=limits.optional_ms("vt", vt),
+            dedup_window_ms=max(
+                1, limits.seconds_to_ms("dedup_window", self._options.dedup_window)
+            ),
+        )
+        return origin, self._receiver(origin.intake), self._codec
 
     def _keys(self, name: str) -> QueueKeys:
         return self._shards.queue(limits.check_name(name, foreign=self._options.foreign_names))

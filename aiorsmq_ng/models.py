@@ -154,6 +154,52 @@ class ConsumerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerInfo:
+    """One of several that read a subscription."""
+
+    name: str
+    #: Seconds since it was last heard of.
+    silent: float
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionInfo:
+    """One subscription of a topic, seen at one moment."""
+
+    consumer: str
+    #: ``shared``: the consumer's peers share it; ``each``: it is the copy of one peer.
+    mode: str
+    #: Name of its queue.
+    queue: str
+    #: ``on``; ``off``: its peer was silent for too long; ``left``: it was ended. What is off or
+    #: left gets nothing new, and holds messages that another peer takes over.
+    state: str
+    #: Those that told their names; for ``each`` the one it belongs to.
+    peers: tuple[PeerInfo, ...]
+    #: Its queue; ``None`` if another client has deleted that.
+    attributes: QueueAttributes | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic and its subscriptions, seen at one moment."""
+
+    name: str
+    #: Name of its own queue, where messages wait for the first subscription.
+    queue: str
+    #: Messages that wait there.
+    waiting: int
+    #: Limits of that queue; ``None`` for none. The age is in seconds.
+    max_length: int | None
+    max_age: float | None
+    #: Messages that went because of these limits.
+    trimmed: int
+    #: Subscriptions that ended because another client deleted their queue.
+    lost: int
+    subscriptions: tuple[SubscriptionInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueStats:
     """A queue, its dead letters and its living consumers, seen at one moment."""
 

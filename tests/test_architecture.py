@@ -106,7 +106,7 @@ def test_public_names_of_the_contract_are_there():
         aiorsmq_ng.RSMQ: (
             "open aclose queue create_queue list_queues delete_queue receive get_queue_attributes "
             "set_queue_attributes send_message receive_message pop_message delete_message "
-            "change_message_visibility quit receive_many doctor"
+            "change_message_visibility quit receive_many doctor topic list_topics"
         ),
         aiorsmq_ng.Queue: (
             "send send_many receive receive_many pop pop_many delete delete_many "
@@ -116,6 +116,11 @@ def test_public_names_of_the_contract_are_there():
         aiorsmq_ng.Message: "text json sent",
         aiorsmq_ng.Worker: "handler batch_handler middleware run stop pause resume health",
         aiorsmq_ng.ReliableQueue: "push pop ack recover inspect info",
+        aiorsmq_ng.Topic: (
+            "publish publish_many resend subscribe unsubscribe subscription describe set_backlog "
+            "delete"
+        ),
+        aiorsmq_ng.Subscription: "observe keep_alive send receive consume __aiter__",
         aiorsmq_ng.Delivery: "ack extend release reject forward __aenter__ __aexit__",
     }.items():
         assert [n for n in names.split() if not hasattr(owner, n)] == []

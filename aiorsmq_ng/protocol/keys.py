@@ -25,6 +25,11 @@ class Namespace:
         """Set of the names of all queues."""
         return f"{self.name}:QUEUES"
 
+    @cached_property
+    def topics(self) -> str:
+        """Set of the names of all topics."""
+        return f"{self.name}:ng:topics"
+
     def queue(self, queue: str) -> QueueKeys:
         """Return the keys of one queue."""
         return QueueKeys(self, queue)
@@ -106,6 +111,16 @@ class QueueKeys:
     def epochs(self, job: str) -> str:
         """Hash with a TTL: which epoch of a job was committed, and which is being committed."""
         return f"{self.namespace.name}:{self.queue}:ng:epochs:{job}"
+
+    @cached_property
+    def topic(self) -> str:
+        """Hash beside a topic's own queue: its version, its subscriptions, its limits."""
+        return f"{self.namespace.name}:{self.queue}:ng:topic"
+
+    @cached_property
+    def heard(self) -> str:
+        """Hash beside a topic's own queue: peer -> epoch ms at which it was last heard of."""
+        return f"{self.namespace.name}:{self.queue}:ng:heard"
 
     def failure(self, code: str) -> RSMQError:
         """Return the error that a script's code word means for this queue."""

@@ -12,6 +12,8 @@ from . import limits
 from .keys import Namespace, QueueKeys
 
 DEAD_SUFFIX = "-dead"
+#: What parts the name of a topic from the rest in the names of its queues.
+TOPIC_MARK = "__"
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,12 @@ class Shards:
         """Return the keys of a queue, in the namespace that its name leads to.
 
         CRC-32 of the name as UTF-8, modulo the number of namespaces. ``-dead`` at the end does
-        not count, so that the default dead-letter queue lies beside its queue.
+        not count, so that the default dead-letter queue lies beside its queue; nor does what
+        follows ``__``, so that the subscriptions of a topic lie together.
         """
         if len(self.namespaces) == 1:
             return self.namespaces[0].queue(name)
-        stem = name
+        stem = name.partition(TOPIC_MARK)[0] or name
         while stem.endswith(DEAD_SUFFIX):
             stem = stem.removesuffix(DEAD_SUFFIX)
         number = crc32(stem.encode("utf-8", "surrogatepass")) % len(self.namespaces)

@@ -1,0 +1,79 @@
+-- Messages from one queue into another, with score, rc and fr, so that their order stays. A message that
+-- the target has already is not stored twice.
+-- Defines: carry(from, to, ids, copy) moves or copies these; absorb(from, to, page) -> whether all of them are moved. A
+--   queue is a table {zset, hash}. A whole queue is renamed into an empty one, whatever its length; a short
+--   one is moved at once; of two long ones a page is moved per call, the oldest first.
+local ATTRIBUTES = {'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified'}
+local function carry(from, to, ids, copy)
+  local moved = 0
+  for first = 1, #ids, 1000 do
+    local page, fields, scores, bodies = {}, {}, {}, {}
+    for i = first, math.min(#ids, first + 999) do
+      local id = ids[i]
+      page[#page + 1] = id
+      fields[#fields + 1] = id
+      fields[#fields + 1] = id .. ':rc'
+      fields[#fields + 1] = id .. ':fr'
+    end
+    local visible = redis.call('ZMSCORE', from[1], unpack(page))
+    local known = redis.call('ZMSCORE', to[1], unpack(page))
+    local values = redis.call('HMGET', from[2], unpack(fields))
+    for i = 1, #page do
+      local body = values[3 * i - 2]
+      if body and visible[i] and not known[i] then
+        scores[#scores + 1], scores[#scores + 2] = visible[i], page[i]
+        for part = 0, 2 do
+          if values[3 * i - 2 + part] then
+            bodies[#bodies + 1] = fields[3 * i - 2 + part]
+            bodies[#bodies + 1] = values[3 * i - 2 + part]
+          end
+        end
+        moved = moved + 1
+      end
+      fields[#fields + 1] = page[i] .. ':meta'
+    end
+    if #scores > 0 then
+      redis.call('ZADD', to[1], unpack(scores))
+      redis.call('HSET', to[2], unpack(bodies))
+    end
+    if not copy then
+      redis.call('ZREM', from[1], unpack(page))
+      redis.call('HDEL', from[2], unpack(fields))
+    end
+  end
+  if moved > 0 then redis.pcall('HINCRBY', to[2], 'totalsent', moved) end
+end
+local function replace(from, to, arrived)
+  local kept, pairs_kept = redis.call('HMGET', to[2], unpack(ATTRIBUTES)), {}
+  local old = redis.call('HMGET', from[2], unpack(ATTRIBUTES))
+  local back = {}
+  for i = 1, #ATTRIBUTES do
+    if kept[i] then
+      pairs_kept[#pairs_kept + 1], pairs_kept[#pairs_kept + 2] = ATTRIBUTES[i], kept[i]
+    end
+    if old[i] then back[#back + 1], back[#back + 2] = ATTRIBUTES[i], old[i] end
+  end
+  redis.call('UNLINK', to[1], to[2])
+  redis.call('RENAME', from[1], to[1])
+  if redis.call('EXISTS', from[2]) == 1 then redis.call('RENAME', from[2], to[2]) end
+  redis.call('HDEL', to[2], unpack(ATTRIBUTES))
+  if #pairs_kept > 0 then redis.call('HSET', to[2], unpack(pairs_kept)) end
+  redis.pcall('HINCRBY', to[2], 'totalsent', arrived)
+  if #back > 0 then redis.call('HSET', from[2], unpack(back)) end
+end
+local function absorb(from, to, page)
+  local arriving, present = redis.call('ZCARD', from[1]), redis.call('ZCARD', to[1])
+  if arriving == 0 then return true end
+  if present == 0 then
+    replace(from, to, arriving)
+  elseif arriving <= page then
+    carry(from, to, redis.call('ZRANGE', from[1], 0, -1))
+  elseif present <= page then
+    carry(to, from, redis.call('ZRANGE', to[1], 0, -1))
+    replace(from, to, arriving)
+  else
+    carry(from, to, redis.call('ZRANGE', from[1], 0, page - 1))
+    return false
+  end
+  return true
+end

@@ -1,0 +1,26 @@
+-- Say that a peer is alive, and take off siblings of it that were silent for too long.
+-- KEYS: topic, heard. ARGV: random characters, queue, field of the peer in heard.
+-- Returns: {1 subscribed, 0 not; version}. Cost: O(subscriptions).
+local topic, heard = KEYS[1], KEYS[2]
+-- @include clock
+-- @include topic_changed
+-- @include silent
+local record = redis.call('HGET', topic, 'q:' .. ARGV[2])
+if not record or not string.match(record, '^on ') then
+  return {0, redis.call('HGET', topic, 'version') or ''}
+end
+-- See _spend.lua: a full server takes what follows, so that its queues can be emptied.
+redis.call('HDEL', heard, '')
+redis.call('HSET', heard, ARGV[3], string.format('%.0f', now))
+local consumer = string.match(record, '^on each %d+ %d (%S+) ')
+if consumer then
+  local all, peers = redis.call('HGETALL', topic), {}
+  for i = 1, #all, 2 do
+    local silence, whose = string.match(all[i + 1], '^on each (%d+) %d (%S+) ')
+    if whose == consumer then peers[#peers + 1] = {string.sub(all[i], 3), whose, silence} end
+  end
+  local gone = take_off(peers)
+  for at in pairs(gone or {}) do put_off(peers[at][1], 'off') end
+  if gone then changed(ARGV[1]) end
+end
+return {1, redis.call('HGET', topic, 'version')}

@@ -1,0 +1,14 @@
+-- Delete a topic with all its subscriptions and messages.
+-- KEYS: topic, heard, topics, index, then per queue zset, hash, deliveries; the first is the topic's own.
+-- ARGV: version that the caller knows, name of the topic, queues.
+-- Returns: 1 something was there, 0 nothing was. Errors: topicChanged.
+-- Cost: O(queues), memory is freed in the background.
+local topic = KEYS[1]
+-- @include clock
+-- @include topic_changed
+if not version_is(ARGV[1]) then return 'topicChanged' end
+local found = redis.call('SREM', KEYS[3], ARGV[2])
+for i = 3, #ARGV do found = found + redis.call('SREM', KEYS[4], ARGV[i]) end
+for i = 5, #KEYS do redis.call('UNLINK', KEYS[i]) end
+found = found + redis.call('UNLINK', topic, KEYS[2])
+return found > 0 and 1 or 0

@@ -1,0 +1,321 @@
+"""Operations on topics: publish, subscribe, unsubscribe, keep alive, take over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..errors import MessageTooLong, QueueCorrupt, RSMQError, SendUnknown
+from ..ids import suffixes
+from ..models import Sent
+from .keys import Namespace, QueueKeys
+from .messages import Dedup
+from .operation import Argument, Operation, Reply
+from .scripts import load
+from .topic_names import escape, queue_name
+from .topic_state import EACH, GONE, NOBODY, Member, TopicState, heritage, read_state
+
+#: Messages that one step of moving a queue into another handles, in about 2 ms.
+PAGE = 1000
+
+_PUBLISH = load("publish")
+
+
+class TopicChanged(RSMQError):
+    """The subscriptions are not what the caller believed; nothing was done."""
+
+    code = "topicChanged"
+
+
+@dataclass(frozen=True)
+class TopicKeys:
+    """A topic, the keys of its own queue, and how arrivals in its queues are announced."""
+
+    name: str
+    own: QueueKeys
+    channel: Callable[[QueueKeys], str] = field(compare=False)
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace in which all its queues lie."""
+        return self.own.namespace
+
+    def queue(self, *parts: str) -> QueueKeys:
+        """Return the keys of the queue for a consumer, or for a peer of it."""
+        return self.named(queue_name(self.name, *parts))
+
+    def named(self, queue: str) -> QueueKeys:
+        """Return the keys of one of its queues."""
+        return self.namespace.queue(queue)
+
+    def failure(self, code: str) -> RSMQError:
+        """Return the error that a script's code word means for this topic."""
+        if code == TopicChanged.code:
+            return TopicChanged(f"the subscriptions of topic {self.name!r} have changed")
+        word, _, queue = code.partition(" ")
+        return (self.named(queue) if queue else self.own).failure(word)
+
+
+class Plan:
+    """Where a topic's messages go, ready to be handed to the script."""
+
+    def __init__(self, keys: TopicKeys, state: TopicState) -> None:
+        self.keys = keys
+        self.version = state.version
+        own = keys.own
+        names = [own.topic, own.heard, own.namespace.topics, own.namespace.index]
+        names += (own.zset, own.hash)
+        members = [m for m in state.members if m.on]
+        self.copies = max(1, len(members))
+        head: list[Argument] = [keys.name, own.queue, keys.channel(own), state.version]
+        head.append(len(members))
+        groups: dict[str, int] = {}
+        for member in members:
+            queue = keys.named(member.queue)
+            names += (queue.zset, queue.hash)
+            group: Argument = ""
+            if member.mode == EACH:
+                group = groups.setdefault(member.consumer, len(groups))
+            head += (member.queue, keys.channel(queue), group, member.silence_ms)
+        self.names, self.head = tuple(names), tuple(head)
+
+
+def publish(
+    plan: Plan,
+    bodies: Sequence[bytes],
+    *,
+    delay_ms: int,
+    entropy: bytes,
+    dedup: Dedup | None = None,
+) -> Operation[list[str]]:
+    """Store *bodies* in order in every subscription, all or none."""
+    args: list[Argument] = [delay_ms, dedup.window_ms if dedup else 0, len(bodies)]
+    for suffix, body in zip(suffixes(entropy), bodies, strict=True):
+        args += (suffix, body)
+    keys = plan.keys
+
+    def parse(reply: Reply) -> list[str]:
+        if reply[0] == b"messageTooLong":
+            raise MessageTooLong(keys.name, reply[1], reply[2])
+        return [id.decode() for id in reply]
+
+    return Operation(
+        script=_PUBLISH,
+        keys=plan.names,
+        own_keys=(keys.own.marker(dedup.digest),) if dedup else (),
+        head=plan.head,
+        args=tuple(args),
+        parse=parse,
+        fail=keys.failure,
+        merge=True,
+        weight=len(bodies) * plan.copies,
+        size=sum(map(len, bodies)) * plan.copies,
+        memory=keys.own.memory,
+        lost=SendUnknown,
+        graded=lambda ids, level: [Sent(id).at(level) for id in ids],
+    )
+
+
+def read(keys: TopicKeys) -> Operation[TopicState]:
+    """Ask what is stored about a topic."""
+    own = keys.own
+
+    def parse(reply: Reply) -> TopicState:
+        now, waiting, stored, times = reply
+        try:
+            return read_state(int(now), waiting, _pairs(stored), _pairs(times))
+        except (ValueError, IndexError):
+            raise QueueCorrupt(own.queue, "what is stored about the topic is damaged") from None
+
+    return Operation(
+        script=load("topic_read"),
+        keys=(own.topic, own.heard, own.zset),
+        args=(),
+        parse=parse,
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
+class Joining(NamedTuple):
+    """A subscription that is to begin."""
+
+    consumer: str
+    mode: str
+    peer: str | None
+    silence_ms: int
+    #: Attributes of the queue, if it is new: seconds, seconds, bytes.
+    vt: int
+    delay: int
+    maxsize: int
+
+    def queue(self, keys: TopicKeys) -> QueueKeys:
+        """Return the keys of its queue."""
+        if self.mode == EACH:
+            return keys.queue(self.consumer, self.peer or "")
+        return keys.queue(self.consumer)
+
+    def record(self, *, heir: bool) -> str:
+        """Return what the topic keeps of it."""
+        peer = escape(self.peer) if self.mode == EACH and self.peer else NOBODY
+        return f"{self.mode} {self.silence_ms} {int(heir)} {escape(self.consumer)} {peer}"
+
+
+def heard_field(queue: QueueKeys, mode: str, peer: str | None) -> str:
+    """Return under which name a peer is heard of; nothing for a consumer without peers."""
+    if mode == EACH:
+        return queue.queue
+    return shared_field(queue.queue, peer) if peer else ""
+
+
+def shared_field(queue: str, peer: str) -> str:
+    """Return under which name a peer of a shared subscription is heard of."""
+    return f"{queue} {escape(peer)}"
+
+
+def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Operation[bool]:
+    """Begin a subscription; the result is false if a long queue is still being moved."""
+    own, queue = keys.own, joining.queue(keys)
+    known = state.find(queue.queue)
+    fresh = joining.mode == EACH and (known is None or known.state == GONE)
+    left = heritage(joining.consumer, state) if fresh else None
+    names = [own.topic, own.heard, own.namespace.topics, own.namespace.index]
+    names += (own.zset, own.hash, queue.zset, queue.hash)
+    if left is not None:
+        names += (keys.named(left.queue).zset, keys.named(left.queue).hash)
+    return Operation(
+        script=load("topic_join"),
+        keys=tuple(names),
+        args=(
+            state.version,
+            nonce,
+            keys.name,
+            queue.queue,
+            joining.record(heir=left is not None or (known is not None and known.heir)),
+            heard_field(queue, joining.mode, joining.peer),
+            joining.vt,
+            joining.delay,
+            joining.maxsize,
+            int(not any(m.on for m in state.members if m is not left)),
+            left.queue if left else "",
+            left.heard if left else "",
+            PAGE,
+            keys.channel(queue),
+            *state.forgotten,
+        ),
+        parse=bool,
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
+def inherit(
+    keys: TopicKeys, state: TopicState, left: str, sibling: str, *, whole: bool, at: int, nonce: str
+) -> Operation[int]:
+    """Move messages that *sibling* lacks out of the queue *left*, one step; -1 at the end."""
+    old, new = keys.named(left), keys.named(sibling)
+    own = keys.own
+    return Operation(
+        script=load("topic_inherit"),
+        keys=(
+            *(own.topic, own.heard, own.namespace.index),
+            *(old.zset, old.hash, new.zset, new.hash),
+        ),
+        args=(
+            *(state.version, nonce, left, sibling, int(whole), at, PAGE),
+            keys.channel(new),
+        ),
+        parse=int,
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
+def leave(
+    keys: TopicKeys,
+    state: TopicState,
+    members: Sequence[Member],
+    peers: Sequence[str],
+    *,
+    discard: bool,
+    nonce: str,
+) -> Operation[int]:
+    """End subscriptions, and forget peers of shared ones; the result is how many messages stay."""
+    own = keys.own
+    names = [own.topic, own.heard, own.namespace.index]
+    args: list[Argument] = [state.version, nonce, int(discard), len(members)]
+    for member in members:
+        queue = keys.named(member.queue)
+        names += (queue.zset, queue.hash, queue.deliveries)
+        args += (member.queue, int(member.mode == EACH))
+    return Operation(
+        script=load("topic_leave"),
+        keys=tuple(names),
+        args=(*args, *peers),
+        parse=int,
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
+def beat(keys: TopicKeys, queue: QueueKeys, field: str, nonce: str) -> Operation[tuple[bool, str]]:
+    """Say that a peer is alive: whether it is subscribed, and the topic's version."""
+    return Operation(
+        script=load("topic_beat"),
+        keys=(keys.own.topic, keys.own.heard),
+        args=(nonce, queue.queue, field),
+        parse=lambda reply: (bool(reply[0]), reply[1].decode()),
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
+def set_limits(
+    keys: TopicKeys, *, max_length: int | None, max_age_ms: int | None, maxsize: int | None
+) -> Operation[int]:
+    """Set how much may wait in the topic's own queue."""
+    own = keys.own
+    limits = ("" if value is None else value for value in (max_length, max_age_ms, maxsize))
+    return Operation(
+        script=load("topic_limits"),
+        keys=(own.topic, own.namespace.topics, own.namespace.index, own.zset, own.hash),
+        args=(keys.name, own.queue, *limits),
+        parse=int,
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
+def delete(keys: TopicKeys, state: TopicState) -> Operation[bool]:
+    """Delete a topic with all its queues; the result tells whether there was one."""
+    own = keys.own
+    queues = [own, *(keys.named(m.queue) for m in state.members)]
+    names = [own.topic, own.heard, own.namespace.topics, own.namespace.index]
+    for queue in queues:
+        names += (queue.zset, queue.hash, queue.deliveries)
+    return Operation(
+        script=load("topic_delete"),
+        keys=tuple(names),
+        args=(state.version, keys.name, *(queue.queue for queue in queues)),
+        parse=bool,
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
+def list_all(namespace: Namespace) -> Operation[list[str]]:
+    """List the names of all topics, sorted."""
+    return Operation(
+        script=load("list_queues"),
+        keys=(namespace.topics,),
+        args=(),
+        parse=lambda reply: sorted(name.decode(errors="backslashreplace") for name in reply),
+        fail=namespace.queue("QUEUES").failure,
+        repeatable=True,
+    )
+
+
+def _pairs(flat: list[bytes]) -> dict[str, str]:
+    values = iter(text.decode() for text in flat)
+    return dict(zip(values, values, strict=True))

@@ -1,0 +1,338 @@
+"""The Topic: what is published goes into every subscription."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from .codec import Codec, to_body
+from .delivery import Origin
+from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
+from .models import PeerInfo, QueueAttributes, SubscriptionInfo, TopicInfo
+from .protocol import limits, queues, topics
+from .protocol.limits import Seconds
+from .protocol.messages import Dedup
+from .protocol.operation import Operation
+from .protocol.topic_names import check_part
+from .protocol.topic_state import EACH, GONE, SHARED, Member, TopicState
+from .protocol.topics import Joining, TopicChanged, TopicKeys
+from .publication import Plans, Publication, PublishToken
+from .queue import Queue
+from .receiver import Receiver
+from .retry import Retry
+from .subscription import Subscription, nonce
+
+R = TypeVar("R")
+
+
+class Parts(Protocol):
+    """Makes what a handle on a queue needs."""
+
+    def __call__(
+        self,
+        name: str,
+        *,
+        dead_letter: str | None = None,
+        retry: Retry | None = None,
+        vt: Seconds | None = None,
+    ) -> tuple[Origin, Receiver, Codec]:
+        """Return where deliveries come from, who waits for them, and what reads bodies."""
+        ...
+
+
+class Topic:
+    """A handle on one topic. Making one costs nothing and checks nothing but the name."""
+
+    def __init__(self, keys: TopicKeys, parts: Parts, plans: Plans) -> None:
+        self._keys = keys
+        self._parts = parts
+        self._plans = plans
+        own = parts(keys.own.queue)
+        self._origin, _, self._codec = own
+        #: The topic's own queue, where messages wait for the first subscription.
+        self.backlog = Queue(*own)
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self._keys.name
+
+    async def publish(
+        self, body: object, *, delay: Seconds | None = None, dedup_key: str | None = None
+    ) -> str:
+        """Store a message in every subscription, and return its id, which is the same in all.
+
+        One atomic step: whoever subscribed before it began gets the message. Without any
+        subscription it waits in the topic's own queue. Delay, *dedup_key*, lost replies and
+        ``SendUnknown`` are as with ``Queue.send``; ``resend`` is this topic's.
+        """
+        dedup = None if dedup_key is None else self._origin.dedup(dedup_key)
+        return (await self._publish([body], delay, dedup))[0]
+
+    async def publish_many(
+        self, bodies: Iterable[object], *, delay: Seconds | None = None
+    ) -> list[str]:
+        """Store messages in order in every subscription, all or none, and return their ids."""
+        if isinstance(bodies, str | bytes | bytearray):
+            raise InvalidValue("publish_many takes a list of bodies; use publish() for one")
+        batch = list(bodies)
+        if not batch:
+            return []
+        limits.check_count(len(batch))
+        return await self._publish(batch, delay, None)
+
+    async def resend(self, token: SendToken) -> list[str]:
+        """Learn the outcome of a publish that raised ``SendUnknown``; publish it if it is not yet.
+
+        Never makes a second copy. Returns the ids, one for each body.
+        """
+        if not isinstance(token, PublishToken) or token.topic != self._keys:
+            raise InvalidValue("the token is not of a publish to this topic by this client")
+        try:
+            sent: list[str] = await self._origin.transport.resume(token.token)
+        except TopicChanged:
+            # It has not run, and never will: subscriptions have changed since.
+            return await self._run(token.publication)
+        except SendUnknown as error:
+            error.token = token
+            raise
+        return sent
+
+    def subscription(
+        self,
+        consumer: str,
+        *,
+        mode: str = SHARED,
+        peer: str | None = None,
+        silence: Seconds = 30,
+        dead_letter: str | None = None,
+        retry: Retry | None = None,
+    ) -> Subscription:
+        """Return a handle on a subscription that is there already; no I/O.
+
+        *dead_letter* and *retry* are as with ``RSMQ.queue``.
+        """
+        joining = self._joining(consumer, mode, peer, silence)
+        return self._subscription(joining, dead_letter, retry)
+
+    async def subscribe(
+        self,
+        consumer: str,
+        *,
+        mode: str = SHARED,
+        peer: str | None = None,
+        vt: Seconds = 30,
+        delay: Seconds = 0,
+        maxsize: int = 65536,
+        silence: Seconds = 30,
+    ) -> Subscription:
+        """Subscribe, or find the subscription that is there; return its queue.
+
+        Whatever is published after this has returned is in it. The first subscription of a topic
+        also gets what waited for one, in order. *mode* ``shared``: all that use the name
+        *consumer* share the messages, and *peer* only tells who they are. ``each``: every *peer*
+        of the consumer gets a copy of its own; one that is not heard of for *silence* is taken
+        off as soon as a sibling is there, and what it left goes to those who lack it. *vt*,
+        *delay* and *maxsize* are stored on the queue if it is new.
+        """
+        joining = self._joining(consumer, mode, peer, silence, vt=vt, delay=delay, maxsize=maxsize)
+        subscription = self._subscription(joining)
+        while True:
+            state = await self._read()
+            if other := next((m for m in state.of(consumer) if m.mode != mode), None):
+                raise InvalidValue(
+                    f"consumer {consumer!r} of topic {self.name!r} is subscribed in mode "
+                    f"{other.mode!r}; unsubscribe it first, or use that mode"
+                )
+            try:
+                if await self._transact(topics.join(self._keys, joining, state, nonce())):
+                    return subscription
+            except TopicChanged:
+                continue
+
+    async def unsubscribe(
+        self, consumer: str, *, peer: str | None = None, discard: bool = False
+    ) -> int:
+        """End the subscription of a consumer, or of one peer of it; return how much stays in it.
+
+        It gets nothing more. What it has not received yet stays in its queue and is there again
+        when it subscribes again; with *discard* it is deleted. An empty queue is deleted in any
+        case. With *peer*, in mode ``each`` that peer's copy ends, and what it left is for the
+        next peer that subscribes; in mode ``shared`` that peer is only not counted any more.
+        """
+        check_part("consumer", consumer)
+        while True:
+            state = await self._read()
+            members, fields = _leaving(state, consumer, peer)
+            if not members and not fields:
+                return 0
+            try:
+                return await self._transact(
+                    topics.leave(
+                        *(self._keys, state, members, fields), discard=discard, nonce=nonce()
+                    )
+                )
+            except TopicChanged:
+                continue
+
+    async def describe(self) -> TopicInfo:
+        """Describe the topic and its subscriptions. One round trip, and one for each queue."""
+        state = await self._read()
+        members = [m for m in state.members if m.state != GONE]
+        attributes = await asyncio.gather(*(self._attributes(m.queue) for m in members))
+        found = [
+            SubscriptionInfo(
+                consumer=member.consumer,
+                mode=member.mode,
+                queue=member.queue,
+                state=member.state,
+                peers=_peers(member, state),
+                attributes=known,
+            )
+            for member, known in zip(members, attributes, strict=True)
+        ]
+        return TopicInfo(
+            name=self.name,
+            queue=self.backlog.name,
+            waiting=state.waiting,
+            max_length=state.max_length,
+            max_age=None if state.max_age_ms is None else state.max_age_ms / 1000,
+            trimmed=state.trimmed,
+            lost=state.lost,
+            subscriptions=tuple(sorted(found, key=lambda s: (s.consumer, s.queue))),
+        )
+
+    async def set_backlog(
+        self,
+        *,
+        max_length: int | None = None,
+        max_age: Seconds | None = None,
+        maxsize: int | None = None,
+    ) -> None:
+        """Limit what waits in the topic's own queue; ``None`` means no limit.
+
+        The oldest messages go first, when something is published or somebody subscribes;
+        ``TopicInfo.trimmed`` counts them. The age counts from when a message could be received.
+        *maxsize*, if given, is stored on the own queue, which is made if it is not there.
+        """
+        if max_length is not None:
+            _check_length(max_length)
+        operation = topics.set_limits(
+            self._keys,
+            max_length=max_length,
+            max_age_ms=None if max_age is None else limits.seconds_to_ms("max_age", max_age),
+            maxsize=None if maxsize is None else limits.check_maxsize(maxsize),
+        )
+        await self._origin.transport.run(operation)
+
+    async def delete(self) -> bool:
+        """Delete the topic, its subscriptions and all their messages; tell whether it was there."""
+        while True:
+            state = await self._read()
+            try:
+                return await self._transact(topics.delete(self._keys, state))
+            except TopicChanged:
+                continue
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name!r} in namespace {self._keys.namespace.name!r}>"
+
+    def _joining(
+        self,
+        consumer: str,
+        mode: str,
+        peer: str | None,
+        silence: Seconds,
+        *,
+        vt: Seconds = 30,
+        delay: Seconds = 0,
+        maxsize: int = 65536,
+    ) -> Joining:
+        check_part("consumer", consumer)
+        if mode not in (SHARED, EACH):
+            raise InvalidValue(f"mode must be 'shared' or 'each', not {mode!r}")
+        if peer is not None or mode == EACH:
+            check_part("peer", peer)
+        silence_ms = limits.seconds_to_ms("silence", silence)
+        if not silence_ms:
+            raise InvalidValue("silence must be more than 0 seconds")
+        return Joining(
+            consumer=consumer,
+            mode=mode,
+            peer=peer,
+            silence_ms=silence_ms,
+            vt=limits.whole_seconds("vt", vt),
+            delay=limits.whole_seconds("delay", delay),
+            maxsize=limits.check_maxsize(maxsize),
+        )
+
+    def _subscription(
+        self,
+        joining: Joining,
+        dead_letter: str | None = None,
+        retry: Retry | None = None,
+    ) -> Subscription:
+        name = joining.queue(self._keys).queue
+        parts = self._parts(name, dead_letter=dead_letter, retry=retry)
+        return Subscription(parts, self._keys, joining)
+
+    async def _publish(
+        self, bodies: list[object], delay: Seconds | None, dedup: Dedup | None
+    ) -> list[str]:
+        raw = [to_body(body, self._codec) for body in bodies]
+        return await self._run(Publication(raw, limits.optional_ms("delay", delay), dedup))
+
+    async def _run(self, publication: Publication) -> list[str]:
+        plan = self._plans.get(self._keys)
+        while True:
+            try:
+                return await self._origin.transport.run(publication.under(plan))
+            except TopicChanged:
+                plan = await self._plans.renew(plan, self._origin.transport)
+            except SendUnknown as error:
+                if error.token is not None:
+                    error.token = PublishToken(self._keys, publication, error.token)
+                raise
+
+    async def _read(self) -> TopicState:
+        return await self._origin.transport.run(topics.read(self._keys))
+
+    async def _transact(self, operation: Operation[R]) -> R:
+        return await self._origin.transport.run(operation)
+
+    async def _attributes(self, queue: str) -> QueueAttributes | None:
+        try:
+            return await self._transact(queues.attributes(self._keys.named(queue)))
+        except QueueNotFound:
+            return None
+
+
+def _check_length(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidValue(f"max_length must be a whole number of messages, not {value!r}")
+
+
+def _leaving(state: TopicState, consumer: str, peer: str | None) -> tuple[list[Member], list[str]]:
+    """Return which subscriptions end, and which peers of shared ones are forgotten."""
+    members = state.of(consumer)
+    shared = {m.queue for m in members if m.mode == SHARED}
+    fields = [
+        topics.shared_field(queue, name)
+        for queue, name, _ in state.peers
+        if queue in shared and peer in (None, name)
+    ]
+    if peer is not None:
+        members = [m for m in members if m.peer == peer]
+    return members, fields
+
+
+def _peers(member: Member, state: TopicState) -> tuple[PeerInfo, ...]:
+    if member.mode == EACH:
+        heard = int(member.heard or state.now_ms)
+        return (PeerInfo(str(member.peer), (state.now_ms - heard) / 1000),)
+    return tuple(
+        PeerInfo(name, (state.now_ms - heard) / 1000)
+        for queue, name, heard in state.peers
+        if queue == member.queue and state.now_ms - heard <= member.silence_ms
+    )

@@ -1,0 +1,206 @@
+"""Peers with copies of their own: silence, return, and who gets what was left."""
+
+import asyncio
+
+import pytest
+
+from .test_topics import texts
+
+
+class Scene:
+    """A topic, and hands that make time pass for its peers."""
+
+    def __init__(self, rsmq, raw, ns):
+        self.topic, self.raw = rsmq.topic("news"), raw
+        self.record, self.heard = f"{ns}:news__:ng:topic", f"{ns}:news__:ng:heard"
+
+    async def peer(self, name, **more):
+        return await self.topic.subscribe("cache", mode="each", peer=name, **more)
+
+    async def silence(self, *subscriptions):
+        """Let it seem that nothing was heard of peers for a minute, and that all are older."""
+        now = int((await self.raw.time())[0]) * 1000
+        for field in await self.raw.hkeys(self.heard):
+            await self.began(field.decode(), (now - 3_600_000) * 1000)
+        for subscription in subscriptions:
+            await self.raw.hset(self.heard, subscription.name, now - 60_000)
+
+    async def began(self, queue, since_us):
+        """Let it seem that a subscription began at another time."""
+        await self._rewrite(queue, lambda words: [*words[:-1], str(int(since_us))])
+
+    async def put_off(self, subscription):
+        """Take a peer off, as if it had been silent."""
+        await self._rewrite(subscription.name, lambda words: ["off", *words[1:]])
+        await self.raw.hset(self.record, "version", "another")
+
+    async def _rewrite(self, queue, change):
+        field = f"q:{queue}"
+        words = (await self.raw.hget(self.record, field)).decode().split(" ")
+        await self.raw.hset(self.record, field, " ".join(change(words)))
+
+    async def states(self):
+        found = (await self.topic.describe()).subscriptions
+        return {s.peers[0].name: s.state for s in found}
+
+
+@pytest.fixture
+def scene(rsmq, raw, ns):
+    return Scene(rsmq, raw, ns)
+
+
+async def test_silent_peer_is_taken_off_alone_by_a_publish(scene):
+    one, two = await scene.peer("1"), await scene.peer("2")
+    other = await scene.topic.subscribe("mail")
+    await scene.silence(one)
+    await scene.topic.publish("x")
+    await scene.topic.publish("y")
+
+    info = {s.queue: s.state for s in (await scene.topic.describe()).subscriptions}
+    assert info == {one.name: "off", two.name: "on", other.name: "on"}
+    assert (await one.attributes()).msgs == 0
+    assert await texts(two) == await texts(other) == ["x", "y"]
+
+
+async def test_peers_without_a_living_sibling_stay_and_wait(scene):
+    one, two = await scene.peer("1"), await scene.peer("2")
+    await scene.silence(one, two)
+    await scene.topic.publish("x")
+
+    assert await scene.states() == {"1": "on", "2": "on"}
+    assert await texts(one) == await texts(two) == ["x"]
+
+
+async def test_coming_back_from_a_new_address_loses_nothing(scene):
+    old = await scene.peer("10.0.0.1:4001")
+    await scene.topic.publish_many(["1", "2"])
+    await scene.silence(old)
+    await scene.topic.publish("3")
+    new = await scene.peer("10.0.0.1:4002")
+    await scene.topic.publish("4")
+
+    assert await texts(new) == ["1", "2", "3", "4"]
+    assert await scene.states() == {"10.0.0.1:4002": "on"}
+
+
+async def test_new_address_before_the_old_one_is_silent_gets_the_rest_later(scene):
+    old = await scene.peer("a")
+    await scene.topic.publish("1")
+    new = await scene.peer("b")
+    await scene.topic.publish("2")
+    (second,) = await new.observe()
+    await second.ack()
+    await scene.topic.publish("3")
+    await scene.silence(old)
+    await scene.began(new.name, second.sent * 1000 - 1)
+    await scene.topic.publish("4")
+
+    await new.keep_alive()
+    assert await texts(new) == ["1", "3", "4"]
+    assert await scene.states() == {"b": "on"}
+
+
+async def test_each_newcomer_takes_over_what_one_peer_left(scene):
+    old = [await scene.peer(name) for name in "ab"]
+    await scene.topic.publish("x")
+    await scene.silence(*old)
+    new = [await scene.peer(name) for name in "cd"]
+    await scene.topic.publish("y")
+
+    assert [await texts(peer) for peer in new] == [["x", "y"], ["x", "y"]]
+
+
+async def test_sibling_gets_what_it_lacks_and_nothing_twice(scene):
+    await scene.topic.publish("waited")
+    first = await scene.peer("1")
+    second = await scene.peer("2")
+    await scene.topic.publish("both")
+    assert await texts(second) == ["both"]
+    # The sibling subscribed before the other fell silent: it is no newcomer.
+    both = (await first.peek(1, 1))[0]
+    await scene.began(second.name, both.sent * 1000 - 1)
+    await scene.raw.hset(scene.heard, first.name, int(both.sent) + 1)
+    await scene.put_off(first)
+
+    await second.keep_alive()
+    assert await texts(second) == ["waited"]
+    assert await texts(await scene.peer("3")) == ["waited", "both"]
+
+
+async def test_peer_that_was_taken_off_comes_back_with_its_own_messages(scene):
+    one, two = await scene.peer("1"), await scene.peer("2")
+    await scene.topic.publish("x")
+    await scene.silence(one)
+    await scene.topic.publish("missed")
+    assert (await scene.states())["1"] == "off"
+
+    assert await texts(one) == ["x"]
+    await scene.topic.publish("y")
+    assert await texts(one) == ["y"]
+    assert await texts(two) == ["x", "missed", "y"]
+
+
+async def test_slow_peer_whose_messages_were_taken_over_is_subscribed_anew(scene):
+    slow = await scene.peer("slow")
+    await scene.topic.publish("x")
+    await scene.silence(slow)
+    new = await scene.peer("new")
+    assert await texts(new) == ["x"]
+
+    assert await slow.observe() == []
+    await scene.topic.publish("y")
+    assert await texts(slow) == await texts(new) == ["y"]
+
+
+async def test_peer_that_unsubscribes_leaves_its_messages_to_the_next(scene):
+    one, two = await scene.peer("1"), await scene.peer("2")
+    await scene.topic.publish("x")
+
+    assert await scene.topic.unsubscribe("cache", peer="1") == 1
+    assert not await one.keep_alive()
+    await scene.topic.publish("y")
+    three = await scene.peer("3")
+    assert await texts(three) == ["x"]
+    assert await texts(two) == ["x", "y"]
+
+
+async def test_unsubscribed_consumer_finds_all_copies_again(scene):
+    for name in "ab":
+        await scene.peer(name)
+    await scene.topic.publish("x")
+    assert await scene.topic.unsubscribe("cache") == 2
+    await scene.topic.publish("waits")
+
+    assert await texts(await scene.peer("c")) == ["x", "waits"]
+    assert await texts(await scene.peer("d")) == ["x"]
+
+
+async def test_waiting_keeps_a_peer_alive(scene):
+    peer = await scene.peer("1", silence=1)
+    waiting = asyncio.create_task(peer.observe(wait=120))
+    before = await scene.raw.hget(scene.heard, peer.name)
+    async with asyncio.timeout(60):
+        while await scene.raw.hget(scene.heard, peer.name) == before:
+            await asyncio.sleep(0.05)
+    await scene.topic.publish("x")
+
+    assert [m.text for m in await waiting] == ["x"]
+
+
+@pytest.mark.parametrize(("old", "new"), [(2500, 0), (2500, 10), (1500, 1500), (10, 2500)])
+async def test_backlog_of_any_length_moves_in_order(scene, old, new):
+    """What a consumer left and what has waited since come together, whichever is longer."""
+    topic = scene.topic
+    subscription = await topic.subscribe("a")
+    if old:
+        await topic.publish_many(map(str, range(old)))
+    await topic.unsubscribe("a")
+    if new:
+        await topic.publish_many(map(str, range(old, old + new)))
+    await topic.subscribe("a")
+    await topic.publish("last")
+
+    expected = [*map(str, range(old + new)), "last"]
+    assert [m.text for m in await subscription.receive_many(10_000)] == expected
+    attributes = await subscription.attributes()
+    assert (attributes.totalsent, attributes.msgs) == (old + new + 1, old + new + 1)
