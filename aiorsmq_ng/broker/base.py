@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import aiorsmq_ng
-from aiorsmq_ng import RSMQ, InvalidValue, Queue, Retry
+from aiorsmq_ng import RSMQ, InvalidValue, Queue, Retry, Subscription, Topic
 
 from ..rpc import v1_pb2 as pb
 from .held import Held
@@ -19,6 +19,8 @@ R = TypeVar("R")
 
 #: Bytes of bodies in a reply for whoever does not say: it fits into 4 MiB with what is around it.
 MAX_BYTES = 4_000_000
+#: Handles on subscriptions that are kept.
+_SUBSCRIPTIONS = 10_000
 
 
 class Shared:
@@ -32,6 +34,7 @@ class Shared:
         self.receipts = receipts
         self.requests = requests
         self.held = held
+        self._subscriptions: dict[bytes, Subscription] = {}
 
     def queue(self, name: str, **settings: Any) -> Queue:
         """Return a queue that the caller may use; ``Refused`` for another."""
@@ -44,16 +47,51 @@ class Shared:
         if not caller.sees_queue(name):
             raise Refused(f"token {caller.identity!r} is not for queue {name!r}", known=True)
 
+    def topic(self, name: str) -> Topic:
+        """Return a topic that the caller may use; ``Refused`` for another."""
+        caller = CALLER.get()
+        if not caller.sees_topic(name):
+            raise Refused(f"token {caller.identity!r} is not for topic {name!r}", known=True)
+        return self.rsmq.topic(name)
+
+    def subscription(self, subscriber: pb.Subscriber, **settings: Any) -> Subscription:
+        """Return a subscription that the caller may use; no I/O."""
+        return self.topic(subscriber.topic).subscription(
+            subscriber.consumer,
+            mode="each" if subscriber.mode == pb.MODE_EACH else "shared",
+            peer=subscriber.peer or None,
+            silence=30 if (given := seconds(subscriber, "silence_ms")) is None else given,
+            **settings,
+        )
+
+    def sources(self, request: pb.ReceiveRequest | pb.ConsumeRequest) -> list[Queue]:
+        """Return the queues, or the subscription, that a request wants to receive from."""
+        self.batch("sources", request.sources)
+        if len(request.sources) > 1 and any(s.HasField("subscriber") for s in request.sources):
+            raise InvalidValue("a subscription must be the only source of a request")
+        return [self.source(source) for source in request.sources]
+
     def source(self, source: pb.Source) -> Queue:
-        """Return a queue to receive from."""
+        """Return what a source stands for."""
         if source.dead_letter:
             self.check_queue(source.dead_letter)
-        return self.queue(
-            source.queue,
-            dead_letter=source.dead_letter or None,
-            retry=Retry(max_receives=source.max_receives) if source.max_receives else None,
-            vt=seconds(source, "vt_ms"),
-        )
+        settings: dict[str, Any] = {
+            "dead_letter": source.dead_letter or None,
+            "retry": Retry(max_receives=source.max_receives) if source.max_receives else None,
+        }
+        if not source.HasField("subscriber"):
+            return self.queue(source.queue, vt=seconds(source, "vt_ms"), **settings)
+        if source.queue or source.HasField("vt_ms"):
+            raise InvalidValue("a source with a subscriber has neither a queue nor a vt")
+        # The handle remembers when the peer was last heard of, so it is kept for the next call.
+        key = source.SerializeToString(deterministic=True)
+        found = self._subscriptions.pop(key, None)
+        found = found or self.subscription(source.subscriber, **settings)
+        self._subscriptions[key] = found
+        if len(self._subscriptions) > _SUBSCRIPTIONS:
+            del self._subscriptions[next(iter(self._subscriptions))]
+        self.topic(source.subscriber.topic)  # may this caller, too?
+        return found
 
     def batch(self, what: str, items: Any) -> None:
         """Raise ``InvalidValue`` for a batch of nothing, or of too much."""

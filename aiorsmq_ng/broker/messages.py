@@ -6,11 +6,12 @@ import asyncio
 import math
 from typing import Any
 
-from aiorsmq_ng import Delivery, InvalidValue, Queue, SendUnknown
+from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, SendUnknown, Subscription
 
 from ..rpc import v1_pb2 as pb
 from .base import MAX_BYTES, Shared, message, seconds
 from .door import Room
+from .requests import check_id
 from .tokens import CALLER
 
 #: Answer so long before the call's deadline: a reply on its way takes time.
@@ -33,38 +34,30 @@ class MessageCalls:
         shared = self._shared
         shared.batch("bodies", request.bodies)
         queue, delay = shared.queue(request.queue), seconds(request, "delay_ms")
-        single = len(request.bodies) == 1
-        if request.dedup_key and not single:
-            raise InvalidValue("a dedup key is for a single body")
-        dedup_key = request.dedup_key or None
-        if request.request.durable and single and dedup_key is None:
-            dedup_key = f"grpc:{CALLER.get().identity}:{request.request.id}"
-            if len(request.request.id) < 16:
-                raise InvalidValue("a request id has at least 16 characters")
+        dedup_key, durable = dedup(request)
 
         async def work() -> pb.SendResponse:
-            if single:
-                body = request.bodies[0]
-                return _sent([await queue.send(body, delay=delay, dedup_key=dedup_key)])
-            return _sent(await queue.send_many(request.bodies, delay=delay))
+            if len(request.bodies) == 1:
+                sent = await queue.send(request.bodies[0], delay=delay, dedup_key=dedup_key)
+                return pb.SendResponse(ids=[sent], durability=durability(sent))
+            ids = await queue.send_many(request.bodies, delay=delay)
+            return pb.SendResponse(ids=ids, durability=durability(ids[0]))
 
         async def again(error: SendUnknown) -> pb.SendResponse:
             if error.token is None:
                 raise error
-            return _sent(await queue.resend(error.token))
+            ids = await queue.resend(error.token)
+            return pb.SendResponse(ids=ids, durability=durability(ids[0]))
 
-        if request.request.durable and dedup_key and not request.dedup_key:
-            return await work()
-        return await shared.once("Send", request, work, again=again)
+        return await (work() if durable else shared.once("Send", request, work, again=again))
 
     async def Receive(self, request: pb.ReceiveRequest, context: Any) -> pb.ReceiveResponse:
         """Lease ready messages, waiting for the first if wanted."""
         shared = self._shared
-        shared.batch("sources", request.sources)
-        queues = [shared.source(source) for source in request.sources]
+        queues = shared.sources(request)
         count, vt = shared.count(request.count), seconds(request, "vt_ms")
         max_bytes = request.max_bytes or MAX_BYTES
-        wait = min(request.wait_ms / 1000, shared.limits.wait, _until_deadline(context))
+        wait = min(request.wait_ms / 1000, shared.limits.wait, until_deadline(context))
 
         async def work() -> pb.ReceiveResponse:
             taken, next_visible = await self._taking.take(queues, count, vt, max_bytes, wait)
@@ -111,23 +104,30 @@ class Taking:
         Without any, the second value is in how many seconds one becomes visible. What was taken
         for a caller who is gone is given back.
         """
+        taken, next_visible = await self.about(queues, count, vt, max_bytes, wait)
+        _cut(taken, max_bytes)
+        return taken, next_visible
+
+    async def about(
+        self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float
+    ) -> tuple[list[Delivery], float | None]:
+        """Do what ``take`` does; a message larger than those before it may make it too much."""
         step = min(count, await self.safe(queues, max_bytes))
         taken: list[Delivery] = []
         try:
-            taken, next_visible = await self._rsmq.receive_now(step, *queues, vt=vt)
+            taken, next_visible = await self._now(step, queues, vt)
             if not taken and wait > 0:
                 next_visible = None
-                taken = await self._wait(step, queues, vt, wait)
+                taken = await self.wait(step, queues, vt, wait)
             while taken and len(taken) < count:
                 biggest, size = max(len(d.body) for d in taken), sum(len(d.body) for d in taken)
                 step = min(count - len(taken), (max_bytes - size) // max(biggest, 1024))
                 if step < 1:
                     break
-                more, _ = await self._rsmq.receive_now(step, *queues, vt=vt)
+                more, _ = await self._now(step, queues, vt)
                 if not more:
                     break
                 taken += more
-            self._cut(taken, max_bytes)
         except BaseException:
             for delivery in taken:
                 delivery.give_back()
@@ -147,7 +147,14 @@ class Taking:
             largest = max(largest, limit if 0 < limit <= _LARGEST_LIMIT else max_bytes)
         return max(1, max_bytes // largest)
 
-    async def _wait(
+    async def _now(
+        self, count: int, queues: list[Queue], vt: float | None
+    ) -> tuple[list[Delivery], float | None]:
+        if isinstance(queues[0], Subscription):
+            return await queues[0].receive_many(count, vt=vt), None
+        return await self._rsmq.receive_now(count, *queues, vt=vt)
+
+    async def wait(
         self, count: int, queues: list[Queue], vt: float | None, wait: float
     ) -> list[Delivery]:
         """Wait for messages, but not while the broker is being stopped."""
@@ -165,23 +172,44 @@ class Taking:
             stopping.cancel()
             receiving.cancel()  # gives back what it took
 
-    @staticmethod
-    def _cut(taken: list[Delivery], max_bytes: int) -> None:
-        """Give back what does not fit; the first one is sent, without its body if need be."""
-        size = 0
-        for place, delivery in enumerate(taken):
-            size += len(delivery.body)
-            if place and size > max_bytes:
-                for surplus in reversed(taken[place:]):
-                    surplus.give_back()
-                del taken[place:]
-                return
+async def receive(
+    rsmq: RSMQ, count: int, queues: list[Queue], vt: float | None, wait: float
+) -> list[Delivery]:
+    """Lease messages of one subscription, or of several queues, waiting for the first."""
+    if len(queues) == 1 and isinstance(queues[0], Subscription):
+        return await queues[0].receive_many(count, vt=vt, wait=wait)
+    return await rsmq.receive_many(count, *queues, vt=vt, wait=wait)
 
 
-def _until_deadline(context: Any) -> float:
+def _cut(taken: list[Delivery], max_bytes: int) -> None:
+    """Give back what does not fit; the first one is sent, without its body if need be."""
+    size = 0
+    for place, delivery in enumerate(taken):
+        size += len(delivery.body)
+        if place and size > max_bytes:
+            for surplus in reversed(taken[place:]):
+                surplus.give_back()
+            del taken[place:]
+            return
+
+
+def until_deadline(context: Any) -> float:
+    """Return for how many seconds a call may wait and still answer in time."""
     remaining = context.time_remaining()
     return math.inf if remaining is None else max(0.0, remaining - _MARGIN_S)
 
 
-def _sent(ids: list[str]) -> pb.SendResponse:
-    return pb.SendResponse(ids=ids, durability=getattr(ids[0], "durability", "memory"))
+def dedup(request: pb.SendRequest | pb.PublishRequest) -> tuple[str | None, bool]:
+    """Return the dedup key of a send or publish, and whether it is that of a durable request."""
+    single = len(request.bodies) == 1
+    if request.dedup_key and not single:
+        raise InvalidValue("a dedup key is for a single body")
+    if not (request.request.durable and single and not request.dedup_key):
+        return request.dedup_key or None, False
+    check_id(request.request.id)
+    return f"grpc:{CALLER.get().identity}:{request.request.id}", True
+
+
+def durability(id: str) -> str:
+    """Return how safely a message is stored."""
+    return getattr(id, "durability", "memory")

@@ -73,7 +73,7 @@ class QueueCalls:
 
     async def GetAttributes(self, request: pb.GetAttributesRequest, _: Any) -> pb.QueueAttributes:
         """Describe a queue."""
-        return _attributes(await self._shared.queue(request.queue).attributes())
+        return attributes(await self._shared.queue(request.queue).attributes())
 
     async def SetAttributes(self, request: pb.SetAttributesRequest, _: Any) -> pb.QueueAttributes:
         """Change what is stored on a queue."""
@@ -82,7 +82,7 @@ class QueueCalls:
         maxsize = request.maxsize if request.HasField("maxsize") else None
 
         async def work() -> pb.QueueAttributes:
-            return _attributes(await queue.set_attributes(vt=vt, delay=delay, maxsize=maxsize))
+            return attributes(await queue.set_attributes(vt=vt, delay=delay, maxsize=maxsize))
 
         return await self._shared.once("SetAttributes", request, work)
 
@@ -93,7 +93,7 @@ class QueueCalls:
         queue = self._shared.queue(request.queue, dead_letter=request.dead_letter or None)
         stats = await queue.stats()
         return pb.QueueStats(
-            attributes=_attributes(stats.attributes),
+            attributes=attributes(stats.attributes),
             dead=stats.dead,
             consumers=[
                 pb.ConsumerInfo(
@@ -227,7 +227,8 @@ def _fitting(found: list[M]) -> list[M]:
     return found
 
 
-def _attributes(found: aiorsmq_ng.QueueAttributes) -> pb.QueueAttributes:
+def attributes(found: aiorsmq_ng.QueueAttributes) -> pb.QueueAttributes:
+    """Return attributes as they go over the wire."""
     age = found.oldest_age
     return pb.QueueAttributes(
         vt=found.vt,

@@ -170,9 +170,14 @@ class Requests:
         return made.answer
 
 
-def _check(request: Any) -> None:
-    if not _SHORTEST_ID <= len(request.id) <= _LONGEST_ID:
+def check_id(id: str) -> None:
+    """Raise ``InvalidValue`` for a request id that two clients might draw both."""
+    if not _SHORTEST_ID <= len(id) <= _LONGEST_ID:
         raise InvalidValue(f"a request id has {_SHORTEST_ID} to {_LONGEST_ID} characters")
+
+
+def _check(request: Any) -> None:
+    check_id(request.id)
     if request.durable:
         raise InvalidValue("only a send of one body without a dedup key can be durable")
 

@@ -14,9 +14,10 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound, RSMQError
 
-from ..rpc import v1_pb2, v1_pb2_grpc
+from ..rpc import routeguide_pb2, routeguide_pb2_grpc, v1_pb2, v1_pb2_grpc
 from .base import Shared
 from .door import Door, Room
+from .gomq import RouteGuideService
 from .held import Held
 from .messages import MessageCalls, Taking
 from .options import BrokerOptions, is_local
@@ -26,6 +27,7 @@ from .requests import Requests
 from .settling import SettleCalls
 from .streams import StreamCalls
 from .tokens import Tokens
+from .topics import TopicsService
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
@@ -38,10 +40,10 @@ _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 20_000, 10_000
 class QueuesService(QueueCalls, LookCalls, MessageCalls, SettleCalls, StreamCalls):
     """``aiorsmq.v1.Queues``, every call of it."""
 
-    def __init__(self, shared: Shared, room: Room) -> None:
+    def __init__(self, shared: Shared, room: Room, taking: Taking) -> None:
         self._shared = shared
         self._room = room
-        self._taking = Taking(shared, room)
+        self._taking = taking
 
 
 class Broker:
@@ -64,6 +66,7 @@ class Broker:
         self._server: Any = None
         self._health = cast(Any, health).aio.HealthServicer()  # known at run time only
         self._probing: asyncio.Task[None] | None = None
+        self._gomq: RouteGuideService | None = None
         #: Where it listens, with the ports that were really taken.
         self.addresses: tuple[str, ...] = ()
 
@@ -77,9 +80,15 @@ class Broker:
             interceptors=[Door(self._tokens, self._room, self._requests.broker)],
             options=_channel_options(options),
         )
-        v1_pb2_grpc.add_QueuesServicer_to_server(QueuesService(shared, self._room), self._server)
+        taking = Taking(shared, self._room)
+        queues = QueuesService(shared, self._room, taking)
+        v1_pb2_grpc.add_QueuesServicer_to_server(queues, self._server)
+        v1_pb2_grpc.add_TopicsServicer_to_server(TopicsService(shared), self._server)
+        if options.gomq:
+            self._gomq = RouteGuideService(shared, taking, options.gomq)
+            routeguide_pb2_grpc.add_RouteGuideServicer_to_server(self._gomq, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = [service.full_name for service in _services()]
+        names = _services(gomq=options.gomq is not None)
         if options.reflection:
             _reflect(self._server, names)
         self.addresses = tuple(self._bind(address) for address in options.listen)
@@ -99,6 +108,8 @@ class Broker:
             await self._held.empty()
         await self._server.stop(max(0.5, until - anyio.current_time()))
         self._server = None
+        if self._gomq is not None:
+            await self._gomq.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -157,8 +168,9 @@ class Broker:
         return True
 
 
-def _services() -> list[Any]:
-    return list(v1_pb2.DESCRIPTOR.services_by_name.values())
+def _services(*, gomq: bool) -> list[str]:
+    modules = (v1_pb2, routeguide_pb2) if gomq else (v1_pb2,)
+    return [s.full_name for m in modules for s in m.DESCRIPTOR.services_by_name.values()]
 
 
 def _reflect(server: Any, names: list[str]) -> None:

@@ -6,16 +6,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import anyio
 
-from aiorsmq_ng import Delivery, InvalidValue, Queue, Unavailable
+from aiorsmq_ng import Delivery, InvalidValue, Queue, Subscription, Unavailable
 
 from ..rpc import v1_pb2 as pb
 from .base import MAX_BYTES, Shared, seconds
 from .door import Room
 from .held import Key, key_of
+from .messages import receive
 from .status import BrokerError
 
 logger = logging.getLogger("aiorsmq_ng.broker")
@@ -37,13 +39,12 @@ class StreamCalls:
     async def Consume(self, request: pb.ConsumeRequest, context: Any) -> None:
         """Hand out messages as they come, until the stream ends."""
         shared = self._shared
-        shared.batch("sources", request.sources)
+        queues = shared.sources(request)
         most = request.max_unsettled or _UNSETTLED
         if not 1 <= most <= shared.limits.unsettled:
             raise InvalidValue(
                 f"max_unsettled must be between 1 and {shared.limits.unsettled}, not {most}"
             )
-        queues = [shared.source(source) for source in request.sources]
         stream = Stream(shared, queues, most, request)
         try:
             await _first(stream.run(context), self._room.stopping, stream.settled)
@@ -84,6 +85,8 @@ class Stream:
         self._changed = asyncio.Event()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._stopped = False
+        silence = seconds(request.sources[0].subscriber, "silence_ms")
+        self._silence_s = 30.0 if silence is None else silence
 
     async def run(self, context: Any) -> None:
         """Lease, write, and lease again, as long as the client reads and settles."""
@@ -92,6 +95,9 @@ class Stream:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._fill)
+                for queue in self._queues:
+                    if isinstance(queue, Subscription) and queue.peer:
+                        tasks.start_soon(self._keep_alive, queue)
                 await self._write(context)
         except BaseExceptionGroup as group:
             raise _only(group) from None
@@ -127,9 +133,8 @@ class Stream:
                 await self._changed.wait()
                 continue
             try:
-                taken = await self._shared.rsmq.receive_many(
-                    min(room, _STEP), *self._queues, vt=self._vt, wait=self._shared.limits.wait
-                )
+                count, wait = min(room, _STEP), self._shared.limits.wait
+                taken = await receive(self._shared.rsmq, count, self._queues, self._vt, wait)
                 pause = _OUTAGE_BASE_S
             except Unavailable as error:
                 if not error.passing:
@@ -140,6 +145,13 @@ class Stream:
                 continue
             for delivery in taken:
                 self._hold(delivery)
+
+    async def _keep_alive(self, subscription: Subscription) -> None:
+        """Say that the peer is alive, also while it works on what it has."""
+        while True:
+            await anyio.sleep(self._silence_s / 4)
+            with suppress(Unavailable):
+                await subscription.keep_alive()
 
     async def _write(self, context: Any) -> None:
         while True:

@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODE_UNSPECIFIED: _ClassVar[Mode]
+    MODE_SHARED: _ClassVar[Mode]
+    MODE_EACH: _ClassVar[Mode]
+
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
@@ -15,21 +21,15 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_RECEIVED_SINCE: _ClassVar[Outcome]
     OUTCOME_BAD_RECEIPT: _ClassVar[Outcome]
     OUTCOME_FAILED: _ClassVar[Outcome]
-
-class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    MODE_UNSPECIFIED: _ClassVar[Mode]
-    MODE_SHARE: _ClassVar[Mode]
-    MODE_COPY: _ClassVar[Mode]
+MODE_UNSPECIFIED: Mode
+MODE_SHARED: Mode
+MODE_EACH: Mode
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_DONE: Outcome
 OUTCOME_GONE: Outcome
 OUTCOME_RECEIVED_SINCE: Outcome
 OUTCOME_BAD_RECEIPT: Outcome
 OUTCOME_FAILED: Outcome
-MODE_UNSPECIFIED: Mode
-MODE_SHARE: Mode
-MODE_COPY: Mode
 
 class RequestId(_message.Message):
     __slots__ = ("id", "broker", "durable")
@@ -266,16 +266,32 @@ class SendResponse(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("queue", "max_receives", "dead_letter", "vt_ms")
+    __slots__ = ("queue", "max_receives", "dead_letter", "vt_ms", "subscriber")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     MAX_RECEIVES_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     VT_MS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     queue: str
     max_receives: int
     dead_letter: str
     vt_ms: int
-    def __init__(self, queue: _Optional[str] = ..., max_receives: _Optional[int] = ..., dead_letter: _Optional[str] = ..., vt_ms: _Optional[int] = ...) -> None: ...
+    subscriber: Subscriber
+    def __init__(self, queue: _Optional[str] = ..., max_receives: _Optional[int] = ..., dead_letter: _Optional[str] = ..., vt_ms: _Optional[int] = ..., subscriber: _Optional[_Union[Subscriber, _Mapping]] = ...) -> None: ...
+
+class Subscriber(_message.Message):
+    __slots__ = ("topic", "consumer", "mode", "peer", "silence_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    SILENCE_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    consumer: str
+    mode: Mode
+    peer: str
+    silence_ms: int
+    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., peer: _Optional[str] = ..., silence_ms: _Optional[int] = ...) -> None: ...
 
 class ReceiveRequest(_message.Message):
     __slots__ = ("sources", "count", "vt_ms", "wait_ms", "max_bytes", "request")
@@ -618,77 +634,143 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class TopicDescription(_message.Message):
-    __slots__ = ("topic", "backlog", "subscriptions")
+    __slots__ = ("topic", "queue", "waiting", "max_length", "max_age_ms", "trimmed", "lost", "subscriptions")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
-    BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    backlog: int
+    queue: str
+    waiting: int
+    max_length: int
+    max_age_ms: int
+    trimmed: int
+    lost: int
     subscriptions: _containers.RepeatedCompositeFieldContainer[Subscription]
-    def __init__(self, topic: _Optional[str] = ..., backlog: _Optional[int] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., queue: _Optional[str] = ..., waiting: _Optional[int] = ..., max_length: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., trimmed: _Optional[int] = ..., lost: _Optional[int] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
-    __slots__ = ("topic", "bodies", "delay_ms", "request")
+    __slots__ = ("topic", "bodies", "delay_ms", "dedup_key", "request")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BODIES_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    DEDUP_KEY_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     topic: str
     bodies: _containers.RepeatedScalarFieldContainer[bytes]
     delay_ms: int
+    dedup_key: str
     request: RequestId
-    def __init__(self, topic: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
-    __slots__ = ("ids", "subscriptions")
+    __slots__ = ("ids", "durability")
     IDS_FIELD_NUMBER: _ClassVar[int]
-    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
-    subscriptions: int
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., subscriptions: _Optional[int] = ...) -> None: ...
+    durability: str
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("topic", "consumer", "mode", "peer", "request")
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    CONSUMER_FIELD_NUMBER: _ClassVar[int]
-    MODE_FIELD_NUMBER: _ClassVar[int]
-    PEER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("subscriber", "vt_ms", "delay_ms", "maxsize", "request")
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    MAXSIZE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    consumer: str
-    mode: Mode
-    peer: str
+    subscriber: Subscriber
+    vt_ms: int
+    delay_ms: int
+    maxsize: int
     request: RequestId
-    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., peer: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, subscriber: _Optional[_Union[Subscriber, _Mapping]] = ..., vt_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., maxsize: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class Subscription(_message.Message):
-    __slots__ = ("topic", "consumer", "mode", "peer", "queue")
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    CONSUMER_FIELD_NUMBER: _ClassVar[int]
-    MODE_FIELD_NUMBER: _ClassVar[int]
-    PEER_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("subscriber", "queue", "state", "peers", "attributes")
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    consumer: str
-    mode: Mode
-    peer: str
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    subscriber: Subscriber
     queue: str
-    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., peer: _Optional[str] = ..., queue: _Optional[str] = ...) -> None: ...
+    state: str
+    peers: _containers.RepeatedCompositeFieldContainer[Peer]
+    attributes: QueueAttributes
+    def __init__(self, subscriber: _Optional[_Union[Subscriber, _Mapping]] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[Peer, _Mapping]]] = ..., attributes: _Optional[_Union[QueueAttributes, _Mapping]] = ...) -> None: ...
+
+class Peer(_message.Message):
+    __slots__ = ("name", "silent_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    silent_ms: int
+    def __init__(self, name: _Optional[str] = ..., silent_ms: _Optional[int] = ...) -> None: ...
 
 class UnsubscribeRequest(_message.Message):
-    __slots__ = ("topic", "consumer", "peer", "request")
+    __slots__ = ("topic", "consumer", "peer", "discard", "request")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
+    DISCARD_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     topic: str
     consumer: str
     peer: str
+    discard: bool
     request: RequestId
-    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., peer: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., peer: _Optional[str] = ..., discard: _Optional[bool] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class UnsubscribeResponse(_message.Message):
-    __slots__ = ("was_subscribed",)
-    WAS_SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
-    was_subscribed: bool
-    def __init__(self, was_subscribed: _Optional[bool] = ...) -> None: ...
+    __slots__ = ("left",)
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    left: int
+    def __init__(self, left: _Optional[int] = ...) -> None: ...
+
+class KeepAliveRequest(_message.Message):
+    __slots__ = ("subscriber",)
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    subscriber: Subscriber
+    def __init__(self, subscriber: _Optional[_Union[Subscriber, _Mapping]] = ...) -> None: ...
+
+class KeepAliveResponse(_message.Message):
+    __slots__ = ("subscribed",)
+    SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
+    subscribed: bool
+    def __init__(self, subscribed: _Optional[bool] = ...) -> None: ...
+
+class SetBacklogRequest(_message.Message):
+    __slots__ = ("topic", "max_length", "max_age_ms", "maxsize", "request")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAXSIZE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    max_length: int
+    max_age_ms: int
+    maxsize: int
+    request: RequestId
+    def __init__(self, topic: _Optional[str] = ..., max_length: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., maxsize: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class SetBacklogResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("topic", "request")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    request: RequestId
+    def __init__(self, topic: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: bool
+    def __init__(self, deleted: _Optional[bool] = ...) -> None: ...

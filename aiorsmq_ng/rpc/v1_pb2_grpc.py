@@ -1260,8 +1260,8 @@ class Queues:
 
 
 class TopicsStub:
-    """Publish and subscribe. A subscription is an ordinary queue: its messages are received, consumed
-    and settled through Queues, under the name that Subscribe returns.
+    """Publish and subscribe. A subscription is an ordinary queue: its messages are received, consumed and
+    settled through Queues, by its name or, better, by a Source with a `subscriber`.
     """
 
     def __init__(self, channel):
@@ -1295,11 +1295,26 @@ class TopicsStub:
                 request_serializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.UnsubscribeRequest.SerializeToString,
                 response_deserializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.UnsubscribeResponse.FromString,
                 _registered_method=True)
+        self.KeepAlive = channel.unary_unary(
+                '/aiorsmq.v1.Topics/KeepAlive',
+                request_serializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.KeepAliveRequest.SerializeToString,
+                response_deserializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.KeepAliveResponse.FromString,
+                _registered_method=True)
+        self.SetBacklog = channel.unary_unary(
+                '/aiorsmq.v1.Topics/SetBacklog',
+                request_serializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.SetBacklogRequest.SerializeToString,
+                response_deserializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.SetBacklogResponse.FromString,
+                _registered_method=True)
+        self.DeleteTopic = channel.unary_unary(
+                '/aiorsmq.v1.Topics/DeleteTopic',
+                request_serializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.DeleteTopicRequest.SerializeToString,
+                response_deserializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.DeleteTopicResponse.FromString,
+                _registered_method=True)
 
 
 class TopicsServicer:
-    """Publish and subscribe. A subscription is an ordinary queue: its messages are received, consumed
-    and settled through Queues, under the name that Subscribe returns.
+    """Publish and subscribe. A subscription is an ordinary queue: its messages are received, consumed and
+    settled through Queues, by its name or, better, by a Source with a `subscriber`.
     """
 
     def ListTopics(self, request, context):
@@ -1317,15 +1332,15 @@ class TopicsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Publish(self, request, context):
-        """Put messages into every subscription of a topic, each in one atomic step; with no subscription
-        they wait for the first. (P)
+        """Put messages into every subscription of a topic in one atomic step; with no subscription they
+        wait for the first. (P)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Subscribe(self, request, context):
-        """Make a consumer a subscriber of a topic; it may be one already. (C)
+        """Make a consumer, or a peer of it, a subscriber of a topic; it may be one already. (C)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1333,6 +1348,27 @@ class TopicsServicer:
 
     def Unsubscribe(self, request, context):
         """End a subscription. (C)
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def KeepAlive(self, request, context):
+        """Say that a peer is alive, though it receives nothing at the moment. (C)
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetBacklog(self, request, context):
+        """Limit what waits for a first subscription. (A)
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopic(self, request, context):
+        """Delete a topic with its subscriptions and all their messages. (A)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1366,6 +1402,21 @@ def add_TopicsServicer_to_server(servicer, server):
                     request_deserializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.UnsubscribeRequest.FromString,
                     response_serializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.UnsubscribeResponse.SerializeToString,
             ),
+            'KeepAlive': grpc.unary_unary_rpc_method_handler(
+                    servicer.KeepAlive,
+                    request_deserializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.KeepAliveRequest.FromString,
+                    response_serializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.KeepAliveResponse.SerializeToString,
+            ),
+            'SetBacklog': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetBacklog,
+                    request_deserializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.SetBacklogRequest.FromString,
+                    response_serializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.SetBacklogResponse.SerializeToString,
+            ),
+            'DeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopic,
+                    request_deserializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.DeleteTopicRequest.FromString,
+                    response_serializer=aiorsmq__ng_dot_rpc_dot_v1__pb2.DeleteTopicResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'aiorsmq.v1.Topics', rpc_method_handlers)
@@ -1375,8 +1426,8 @@ def add_TopicsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Topics:
-    """Publish and subscribe. A subscription is an ordinary queue: its messages are received, consumed
-    and settled through Queues, under the name that Subscribe returns.
+    """Publish and subscribe. A subscription is an ordinary queue: its messages are received, consumed and
+    settled through Queues, by its name or, better, by a Source with a `subscriber`.
     """
 
     @staticmethod
@@ -1504,6 +1555,87 @@ class Topics:
             '/aiorsmq.v1.Topics/Unsubscribe',
             aiorsmq__ng_dot_rpc_dot_v1__pb2.UnsubscribeRequest.SerializeToString,
             aiorsmq__ng_dot_rpc_dot_v1__pb2.UnsubscribeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def KeepAlive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/aiorsmq.v1.Topics/KeepAlive',
+            aiorsmq__ng_dot_rpc_dot_v1__pb2.KeepAliveRequest.SerializeToString,
+            aiorsmq__ng_dot_rpc_dot_v1__pb2.KeepAliveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetBacklog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/aiorsmq.v1.Topics/SetBacklog',
+            aiorsmq__ng_dot_rpc_dot_v1__pb2.SetBacklogRequest.SerializeToString,
+            aiorsmq__ng_dot_rpc_dot_v1__pb2.SetBacklogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/aiorsmq.v1.Topics/DeleteTopic',
+            aiorsmq__ng_dot_rpc_dot_v1__pb2.DeleteTopicRequest.SerializeToString,
+            aiorsmq__ng_dot_rpc_dot_v1__pb2.DeleteTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,
