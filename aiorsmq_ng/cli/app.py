@@ -20,6 +20,7 @@ FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 4, 130
 COMMANDS = {
     "queue": "queues:queue",
     "message": "messages:message",
+    "topic": "topics:topic",
     "dlq": "deadletters:dlq",
     "worker": "workers:worker",
     "pipeline": "pipeline:pipeline",

@@ -103,7 +103,7 @@ def tail(name: str, last: int, count: int | None, interval: float, consume: bool
     looks is not seen. With --consume every message in the queue is received, printed and then
     deleted, and Ctrl-C gives back what was received and not printed.
     """
-    printer = _Printer(count)
+    printer = Printer(count)
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> None:
         queue = rsmq.queue(name)
@@ -115,7 +115,7 @@ def tail(name: str, last: int, count: int | None, interval: float, consume: bool
     run(work)
 
 
-class _Printer:
+class Printer:
     """Prints messages one by one, so many at most."""
 
     def __init__(self, count: int | None) -> None:
@@ -130,6 +130,7 @@ class _Printer:
         return self._left is not None and self._left <= 0
 
     def __call__(self, message: aiorsmq_ng.Message) -> None:
+        """Print one."""
         record = peek_record(message)
         if self._output == "csv":
             self._rows.csv([record], header=not self._begun)
@@ -142,7 +143,7 @@ class _Printer:
             self._left -= 1
 
 
-async def _consume(queue: aiorsmq_ng.Queue, printer: _Printer) -> None:
+async def _consume(queue: aiorsmq_ng.Queue, printer: Printer) -> None:
     await queue.attributes()  # a consumer waits for a queue to come; a person wants to be told
     async with queue.consume() as messages:
         async for message in messages:
@@ -152,7 +153,7 @@ async def _consume(queue: aiorsmq_ng.Queue, printer: _Printer) -> None:
                 return
 
 
-async def _follow(queue: aiorsmq_ng.Queue, printer: _Printer, last: int, interval_s: float) -> None:
+async def _follow(queue: aiorsmq_ng.Queue, printer: Printer, last: int, interval_s: float) -> None:
     async for message in _arrivals(queue, last, interval_s):
         printer(message)
         if printer.done:

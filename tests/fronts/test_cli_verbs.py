@@ -36,13 +36,22 @@ COMMANDS = {
     "dlq show": ("-n", "jobs"),
     "dlq redrive": ("-n", "jobs", "--yes"),
     "dlq purge": ("-n", "jobs", "--yes"),
+    "topic list": (),
+    "topic publish": ("-n", "news", "-m", "x"),
+    "topic subscribe": ("-n", "news", "-c", "a"),
+    "topic unsubscribe": ("-n", "news", "-c", "a"),
+    "topic observe": ("-n", "news", "-c", "a"),
+    "topic describe": ("-n", "news"),
+    "topic limit": ("-n", "news", "--max-length", "5"),
+    "topic delete": ("-n", "news", "--yes"),
     "doctor": (),
     "top": ("--once", "-i", "0.01"),
     "bench": ("--messages", "1"),
     "ping": (),
 }
 NEED_A_QUEUE = sorted(
-    set(COMMANDS) - {"queue list", "queue create", "dlq list", "doctor", "top", "bench", "ping"}
+    {c for c in COMMANDS if not c.startswith("topic ")}
+    - {"queue list", "queue create", "dlq list", "doctor", "top", "bench", "ping"}
 )
 
 
