@@ -75,6 +75,11 @@ class Room:
         #: Set when the broker stops: only what settles messages is taken then.
         self.stopping = asyncio.Event()
 
+    @property
+    def under_way(self) -> int:
+        """How many calls there are."""
+        return sum(self._under_way.values())
+
     def enter(self, rule: Rule) -> None:
         """Let a call in, or raise ``BrokerError``."""
         if self.stopping.is_set() and not rule.settles:

@@ -172,6 +172,7 @@ class Taking:
             stopping.cancel()
             receiving.cancel()  # gives back what it took
 
+
 async def receive(
     rsmq: RSMQ, count: int, queues: list[Queue], vt: float | None, wait: float
 ) -> list[Delivery]:

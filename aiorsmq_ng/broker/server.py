@@ -33,6 +33,8 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 
 #: How often the way to Redis is tried for the health service, and how long an answer may take.
 _PROBE_S = 2.0
+#: What a call has at the end of the time of grace before it is cancelled.
+_LAST_S = 0.5
 #: A peer that says nothing for so long is asked whether it is there, and given up if it is not.
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 20_000, 10_000
 
@@ -67,6 +69,7 @@ class Broker:
         self._health = cast(Any, health).aio.HealthServicer()  # known at run time only
         self._probing: asyncio.Task[None] | None = None
         self._gomq: RouteGuideService | None = None
+        self._waiting: anyio.CancelScope | None = None
         #: Where it listens, with the ports that were really taken.
         self.addresses: tuple[str, ...] = ()
 
@@ -104,12 +107,29 @@ class Broker:
         await self._health.enter_graceful_shutdown()
         self._room.stopping.set()
         until = anyio.current_time() + self._options.grace
-        with anyio.move_on_after(self._options.grace):
+        with anyio.move_on_after(self._options.grace) as self._waiting:
             await self._held.empty()
-        await self._server.stop(max(0.5, until - anyio.current_time()))
+            # What waited for messages is answered by now, and what settles them may still come.
+            await self._server.stop(max(_LAST_S, until - anyio.current_time()))
+        await self._server.stop(_LAST_S)
         self._server = None
         if self._gomq is not None:
             await self._gomq.close()
+
+    @property
+    def under_way(self) -> int:
+        """How many calls and streams there are."""
+        return self._room.under_way
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it takes nothing new any more."""
+        return self._room.stopping.is_set()
+
+    def hurry(self) -> None:
+        """Do not wait any longer for those who were asked to stop."""
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     async def __aenter__(self) -> Self:
         await self.start()

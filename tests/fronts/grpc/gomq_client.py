@@ -1,7 +1,7 @@
 """A client of GOMQ, made from its proto alone: nothing of this package is imported.
 
-Run as a program: ``gomq_client.py ADDRESS MODE``. Publishes before anybody subscribes, observes in a
-tight loop from several peers at once, unsubscribes, publishes again and comes back. Prints what
+Run as a program: ``gomq_client.py ADDRESS MODE``. Publishes before anybody subscribes, observes in
+a tight loop from several peers at once, unsubscribes, publishes again and comes back. Prints what
 every peer received, in order, as JSON.
 """
 
