@@ -144,7 +144,11 @@ class Stream:
                 pause = min(2 * pause, _OUTAGE_CAP_S)
                 continue
             for delivery in taken:
-                self._hold(delivery)
+                # The stream may have ended while they were on their way to it.
+                if self._stopped:
+                    delivery.give_back()
+                else:
+                    self._hold(delivery)
 
     async def _keep_alive(self, subscription: Subscription) -> None:
         """Say that the peer is alive, also while it works on what it has."""

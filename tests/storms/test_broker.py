@@ -5,6 +5,7 @@ import pytest
 from .broker import SUBSCRIPTIONS, storm
 
 
+@pytest.mark.long
 async def test_in_calm_weather_every_subscription_gets_every_message_once():
     report = await storm(1500, kill=False)
 

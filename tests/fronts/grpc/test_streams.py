@@ -16,6 +16,7 @@ from aiorsmq_ng.broker.held import Held
 from aiorsmq_ng.broker.messages import Taking
 from aiorsmq_ng.broker.receipts import Receipts
 from aiorsmq_ng.broker.requests import Requests
+from aiorsmq_ng.broker.streams import Stream
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
@@ -327,3 +328,24 @@ async def test_a_subscription_is_consumed_and_its_peer_kept_alive(queues, channe
     (second,) = await read(stream, 1)
     assert (first.body, second.body) == (b"a", b"b")
     stream.cancel()
+
+
+async def test_a_message_that_comes_when_its_stream_has_just_ended_is_given_back(
+    rsmq, jobs, state, monkeypatch
+):
+    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    stream = Stream(shared, [jobs], 10, pb.ConsumeRequest(sources=JOBS, vt_ms=600_000))
+    real = rsmq.receive_many
+
+    async def receive_many(*args, **options):
+        found = await real(*args, **options)
+        stream.close()  # it is taken, and the stream does not know yet
+        return found
+
+    monkeypatch.setattr(rsmq, "receive_many", receive_many)
+    running = asyncio.ensure_future(stream.run(None))
+    await jobs.send("x")
+
+    await until(state(ready=1, totalrecv=1))
+    assert len(shared.held) == 0
+    running.cancel()
