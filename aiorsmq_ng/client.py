@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -206,16 +207,35 @@ class RSMQ:
 
         One round trip for all queues; *wait* is for the first message.
         """
-        if not names:
-            raise InvalidValue("no queue name given", code="missingParameter")
-        origins = [(n if isinstance(n, Queue) else self.queue(n)).origin for n in names]
-        check_together(*(origin.keys for origin in origins))
-        received = await self._receiver(*(origin.intake for origin in origins)).receive(
-            limits.check_count(count),
-            limits.optional_ms("vt", vt),
-            limits.seconds_to_ms("wait", wait) / 1000,
-        )
-        return Delivery.of(received, {origin.keys.queue: origin for origin in origins})
+        wait_s = limits.seconds_to_ms("wait", wait) / 1000
+        return (await self._receive(count, names, vt, wait_s))[0]
+
+    async def receive_now(
+        self, count: int, *names: str | Queue, vt: Seconds | None = None
+    ) -> tuple[list[Delivery], float | None]:
+        """Lease what is ready, as ``receive_many`` does, and tell when there may be more.
+
+        The second value is in how many seconds a message becomes visible, if nothing was ready
+        and one is waiting for its time. For fronts whose clients do the waiting themselves.
+        """
+        deliveries, next_visible_ms = await self._receive(count, names, vt, 0)
+        wait = not deliveries and next_visible_ms >= 0
+        return deliveries, next_visible_ms / 1000 if wait else None
+
+    async def watch(self, *names: str | Queue) -> AsyncGenerator[set[str], None]:
+        """Yield the names of those queues in which something may have arrived, for ever.
+
+        Nothing is taken. The first set names all queues at once; a queue is named again when the
+        subscription to its wake-ups stands, also after an outage, so whoever looks whenever it is
+        named misses no arrival that is announced. What comes while nobody asks for the next set
+        gathers in it. A message whose delay or lease ends is no arrival.
+        """
+        keys = [self._keys(n) if isinstance(n, str) else n.origin.keys for n in names]
+        await self._transport.start()
+        channels = {key.queue: (key.realtime, key.wake) for key in keys}
+        async with aclosing(self._notifier.arrivals(channels)) as arrivals:
+            async for arrived in arrivals:
+                yield arrived
 
     async def doctor(
         self,
@@ -294,6 +314,19 @@ class RSMQ:
                 for receiver in list(self._receivers.values()):
                     tasks.start_soon(receiver.aclose)
         await self._transport.aclose()
+
+    async def _receive(
+        self, count: int, names: Sequence[str | Queue], vt: Seconds | None, wait_s: float
+    ) -> tuple[list[Delivery], int]:
+        if not names:
+            raise InvalidValue("no queue name given", code="missingParameter")
+        origins = [(n if isinstance(n, Queue) else self.queue(n)).origin for n in names]
+        check_together(*(origin.keys for origin in origins))
+        received = await self._receiver(*(origin.intake for origin in origins)).receive(
+            limits.check_count(count), limits.optional_ms("vt", vt), wait_s
+        )
+        found = Delivery.of(received, {origin.keys.queue: origin for origin in origins})
+        return found, received.next_visible_ms
 
     async def _connect(self) -> Driver:
         if self._client is not None:

@@ -103,6 +103,12 @@ class Delivery(Message):
             for leased in received.messages
         ]
 
+    @classmethod
+    def proven(cls, receipt: Receipt, origin: Origin, vt_ms: int) -> Self:
+        """Return the delivery that *receipt* proves; its body is not known."""
+        leased = Leased(receipt.id, b"", receipt.rc, receipt.fr, origin.keys, vt_ms)
+        return cls(leased, origin, asyncio.get_running_loop().time() + vt_ms / 1000)
+
     @property
     def queue(self) -> str:
         """Name of the queue it was received from."""

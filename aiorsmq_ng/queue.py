@@ -16,7 +16,7 @@ from .protocol import inspection, limits, messages, queues, recovery
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
 from .protocol.operation import Operation
-from .protocol.receipts import Dedup
+from .protocol.receipts import Dedup, Receipt
 from .protocol.recovery import Recovered
 from .receiver import Receiver
 from .redrive import redrive
@@ -113,6 +113,23 @@ class Queue:
         vt_ms = limits.optional_ms("vt", vt)
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
         return await self._receive(count, vt_ms, wait_s)
+
+    def delivery(self, receipt: tuple[str, int, int], *, vt: Seconds = 30) -> Delivery:
+        """Return the delivery that *receipt* (``id``, ``rc``, ``fr``) proves; no I/O.
+
+        For whoever settles a message that another process has received. It has no body. Its verbs
+        are fenced as ever, so a receipt that is made up, or not the newest, changes nothing.
+        """
+        id, rc, fr = receipt
+        vt_ms = limits.seconds_to_ms("vt", vt)
+        return Delivery.proven(Receipt(limits.check_id(id), rc, fr), self.origin, vt_ms)
+
+    async def announce(self, name: str, consumers: int, holding: Iterable[str] = ()) -> None:
+        """Say that the client *name* consumes here, and what it holds; 0 consumers: no more.
+
+        For people who look (``stats``); nothing depends on it. It counts for 35 s.
+        """
+        await self.origin.transport.run(queues.announce(self._keys, name, consumers, list(holding)))
 
     async def pop(self) -> Message | None:
         """Take the next ready message and delete it, or return ``None``.

@@ -126,7 +126,8 @@ def test_public_names_of_the_contract_are_there():
         assert [n for n in names.split() if not hasattr(owner, n)] == []
 
 
-MODULES = sorted(PACKAGE.rglob("*.py"))
+# Generated modules are as long as what they are generated from asks for.
+MODULES = sorted(m for m in PACKAGE.rglob("*.py") if "_pb2" not in m.name)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=[str(m.relative_to(PACKAGE)) for m in MODULES])

@@ -23,6 +23,7 @@ COMMANDS = {
     "topic": "topics:topic",
     "dlq": "deadletters:dlq",
     "worker": "workers:worker",
+    "serve": "serve:serve",
     "pipeline": "pipeline:pipeline",
     "doctor": "doctor:doctor",
     "top": "top:top",

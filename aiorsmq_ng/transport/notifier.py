@@ -7,7 +7,8 @@ messages: whoever waits also looks from time to time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 
 import anyio
 
@@ -55,6 +56,34 @@ class Notifier:
             if not wakes:
                 self._wake.pop(channel, None)
         self._changed.set()
+
+    async def arrivals(
+        self, watched: Mapping[str, tuple[str, ...]]
+    ) -> AsyncGenerator[set[str], None]:
+        """Yield the names whose channels were woken, all of them at first, for ever.
+
+        What is woken while nobody asks gathers in the next set.
+        """
+        woken = set(watched)
+        some = anyio.Event()
+        some.set()
+
+        def wake(name: str) -> None:
+            woken.add(name)
+            some.set()
+
+        calls = {name: partial(wake, name) for name in watched}
+        try:
+            for name, channels in watched.items():
+                self.watch(channels, calls[name])
+            while True:
+                await some.wait()
+                some = anyio.Event()
+                arrived, woken = woken, set()
+                yield arrived
+        finally:
+            for name, channels in watched.items():
+                self.forget(channels, calls[name])
 
     async def _run(self) -> None:
         backoff = Backoff(RECONNECT_BASE_S, RECONNECT_CAP_S)

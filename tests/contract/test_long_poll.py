@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aiorsmq_ng import RSMQ, Options, QueueNotFound
+from aiorsmq_ng import RSMQ, LeaseLost, Options, Queue, QueueNotFound
 
 
 async def calls(raw):
@@ -207,3 +207,42 @@ async def test_closing_sends_waiters_home(server_url, ns):
 
     with pytest.raises(Exception, match="closed"):
         await waiting
+
+
+async def test_watch_names_a_queue_when_something_arrives(rsmq: RSMQ, queue: Queue):
+    other = await rsmq.create_queue("other")
+    watching = rsmq.watch(queue, "other")
+    assert await anext(watching) == {"jobs", "other"}
+    seen: set[str] = set()
+    while seen != {"jobs"}:  # each is named once more when its subscription stands
+        await queue.send("x")
+        seen = await anext(watching)
+    await other.send("y")
+    while seen != {"other"}:
+        seen = await anext(watching)
+    await watching.aclose()
+
+    assert (await other.attributes()).ready == 1
+
+
+async def test_receive_now_tells_when_the_next_message_is_due(rsmq: RSMQ, queue: Queue):
+    assert await rsmq.receive_now(5, queue) == ([], None)
+    await queue.send("later", delay=60)
+
+    nothing, due = await rsmq.receive_now(5, queue)
+    assert nothing == []
+    assert 50 < due <= 60
+    await queue.send("now")
+    (delivery,), due = await rsmq.receive_now(5, queue)
+    assert (delivery.text, due) == ("now", None)
+
+
+async def test_a_delivery_is_settled_by_its_receipt_alone(rsmq: RSMQ, queue: Queue):
+    await queue.send("x")
+    received = await queue.receive()
+
+    await rsmq.queue("jobs").delivery(received.receipt).ack()
+
+    assert (await queue.attributes()).msgs == 0
+    with pytest.raises(LeaseLost):
+        await received.ack()

@@ -1,0 +1,151 @@
+"""What all services share: the queues, the caller, and how values become messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import aiorsmq_ng
+from aiorsmq_ng import RSMQ, InvalidValue, Queue, Retry, Subscription, Topic
+
+from ..rpc import v1_pb2 as pb
+from .held import Held
+from .options import Limits
+from .receipts import Proof, Receipts
+from .requests import Requests
+from .tokens import CALLER, Refused
+
+R = TypeVar("R")
+
+#: Bytes of bodies in a reply for whoever does not say: it fits into 4 MiB with what is around it.
+MAX_BYTES = 4_000_000
+#: Handles on subscriptions that are kept.
+_SUBSCRIPTIONS = 10_000
+
+
+class Shared:
+    """What the services of one broker have in common."""
+
+    def __init__(
+        self, rsmq: RSMQ, limits: Limits, receipts: Receipts, requests: Requests, held: Held
+    ) -> None:
+        self.rsmq = rsmq
+        self.limits = limits
+        self.receipts = receipts
+        self.requests = requests
+        self.held = held
+        self._subscriptions: dict[bytes, Subscription] = {}
+
+    def queue(self, name: str, **settings: Any) -> Queue:
+        """Return a queue that the caller may use; ``Refused`` for another."""
+        self.check_queue(name)
+        return self.rsmq.queue(name, **settings)
+
+    def check_queue(self, name: str) -> None:
+        """Raise ``Refused`` if the caller may not use the queue *name*."""
+        caller = CALLER.get()
+        if not caller.sees_queue(name):
+            raise Refused(f"token {caller.identity!r} is not for queue {name!r}", known=True)
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic that the caller may use; ``Refused`` for another."""
+        caller = CALLER.get()
+        if not caller.sees_topic(name):
+            raise Refused(f"token {caller.identity!r} is not for topic {name!r}", known=True)
+        return self.rsmq.topic(name)
+
+    def subscription(self, subscriber: pb.Subscriber, **settings: Any) -> Subscription:
+        """Return a subscription that the caller may use; no I/O."""
+        return self.topic(subscriber.topic).subscription(
+            subscriber.consumer,
+            mode="each" if subscriber.mode == pb.MODE_EACH else "shared",
+            peer=subscriber.peer or None,
+            silence=30 if (given := seconds(subscriber, "silence_ms")) is None else given,
+            **settings,
+        )
+
+    def sources(self, request: pb.ReceiveRequest | pb.ConsumeRequest) -> list[Queue]:
+        """Return the queues, or the subscription, that a request wants to receive from."""
+        self.batch("sources", request.sources)
+        if len(request.sources) > 1 and any(s.HasField("subscriber") for s in request.sources):
+            raise InvalidValue("a subscription must be the only source of a request")
+        return [self.source(source) for source in request.sources]
+
+    def source(self, source: pb.Source) -> Queue:
+        """Return what a source stands for."""
+        if source.dead_letter:
+            self.check_queue(source.dead_letter)
+        settings: dict[str, Any] = {
+            "dead_letter": source.dead_letter or None,
+            "retry": Retry(max_receives=source.max_receives) if source.max_receives else None,
+        }
+        if not source.HasField("subscriber"):
+            return self.queue(source.queue, vt=seconds(source, "vt_ms"), **settings)
+        if source.queue or source.HasField("vt_ms"):
+            raise InvalidValue("a source with a subscriber has neither a queue nor a vt")
+        # The handle remembers when the peer was last heard of, so it is kept for the next call.
+        key = source.SerializeToString(deterministic=True)
+        found = self._subscriptions.pop(key, None)
+        found = found or self.subscription(source.subscriber, **settings)
+        self._subscriptions[key] = found
+        if len(self._subscriptions) > _SUBSCRIPTIONS:
+            del self._subscriptions[next(iter(self._subscriptions))]
+        self.topic(source.subscriber.topic)  # may this caller, too?
+        return found
+
+    def batch(self, what: str, items: Any) -> None:
+        """Raise ``InvalidValue`` for a batch of nothing, or of too much."""
+        if not 1 <= len(items) <= self.limits.batch:
+            raise InvalidValue(f"a request has 1 to {self.limits.batch} {what}, not {len(items)}")
+
+    def count(self, given: int) -> int:
+        """Return how many messages a request asks for."""
+        if not 0 <= given <= self.limits.batch:
+            raise InvalidValue(f"count must be between 1 and {self.limits.batch}, not {given}")
+        return given or 1
+
+    async def once(
+        self, method: str, request: Any, work: Callable[[], Awaitable[R]], **how: Any
+    ) -> R:
+        """Do *work* once, however often the request is repeated."""
+        key = (CALLER.get().identity, method, request.request)
+        return await self.requests.once(key, work, **how)
+
+    def delivery(self, delivery: aiorsmq_ng.Delivery, max_bytes: int = MAX_BYTES) -> pb.Delivery:
+        """Return what a client is told of a delivery, with its receipt."""
+        body, omitted = delivery.body, 0
+        if len(body) > max_bytes:
+            body, omitted = b"", len(body)
+        return pb.Delivery(
+            queue=delivery.queue,
+            id=delivery.id,
+            body=body,
+            rc=delivery.rc,
+            fr=delivery.fr,
+            vt_ms=delivery.vt_ms,
+            receipt=self.receipt(delivery),
+            omitted_bytes=omitted,
+        )
+
+    def receipt(self, delivery: aiorsmq_ng.Delivery) -> str:
+        """Return the receipt of a delivery to the caller."""
+        dead = delivery.origin.dead_letter
+        proof = Proof(
+            delivery.queue,
+            delivery.id,
+            delivery.rc,
+            delivery.fr,
+            delivery.vt_ms,
+            "" if dead == f"{delivery.queue}-dead" else dead,
+        )
+        return self.receipts.write(proof, CALLER.get().identity)
+
+
+def seconds(message: Any, field: str) -> float | None:
+    """Return an optional duration in seconds; ``None`` if it is not given."""
+    return getattr(message, field) / 1000 if message.HasField(field) else None
+
+
+def message(found: aiorsmq_ng.Message) -> pb.Message:
+    """Return a message as it goes over the wire."""
+    return pb.Message(id=found.id, body=found.body, rc=found.rc, fr=found.fr)

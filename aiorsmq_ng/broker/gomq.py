@@ -1,0 +1,124 @@
+"""``routeguide.RouteGuide``: GOMQ's interface, so that its clients work unchanged.
+
+What an Observe returned is acknowledged by the next Observe of the same peer, so nothing is lost
+on the way, and what a client had when it crashed is delivered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from aiorsmq_ng import MessageTooLong, RSMQError, Topic
+
+from ..rpc import routeguide_pb2 as pb
+from .base import Shared
+from .messages import Taking, until_deadline
+from .options import GomqMode
+from .peers import Peer, Peers
+from .records import LIMIT, record, record_size
+from .status import BrokerError
+from .tokens import CALLER, Refused
+
+logger = logging.getLogger("aiorsmq_ng.broker")
+
+#: How long an Observe waits when there is nothing: GOMQ's clients ask again at once.
+WAIT_S = 0.5
+#: For a client with a deadline: nothing is taken so shortly before it.
+_MARGIN_S = 0.25
+
+
+class RouteGuideService:
+    """Every call of the service."""
+
+    def __init__(self, shared: Shared, taking: Taking, mode: GomqMode) -> None:
+        self._shared = shared
+        self._peers = Peers(shared, taking, mode)
+
+    async def Publish(self, request: pb.PublishRecord, _: Any) -> pb.Result:
+        """Put a message into every subscription; when this returns it is stored."""
+        topic = self._shared.topic(request.key)
+        if record_size(request.key, len(request.payload)) > LIMIT:
+            raise BrokerError(
+                "messageTooLong",
+                f"payload of {len(request.payload)} bytes does not fit into a reply of "
+                f"{LIMIT} bytes, so no Observe could return it",
+            )
+        try:
+            await topic.publish(request.payload)
+        except MessageTooLong:
+            # GOMQ knows no other limit than that of a call.
+            await _lift_limit(topic)
+            await topic.publish(request.payload)
+        return pb.Result(code=0)
+
+    async def Subscribe(self, request: pb.Subscription, context: Any) -> pb.Result:
+        """Subscribe the consumer, and this peer of it."""
+        self._shared.topic(request.key)
+        await self._peers.subscribe(request.consumerID, address(context), request.key)
+        return pb.Result(code=0)
+
+    async def Unsubscribe(self, request: pb.Subscription, _: Any) -> pb.Result:
+        """End the subscription of the consumer: of all its peers, as GOMQ does."""
+        self._shared.topic(request.key)
+        await self._peers.unsubscribe(request.consumerID, request.key)
+        return pb.Result(code=0)
+
+    async def Observe(self, request: pb.Identification, context: Any) -> pb.RecordSet:
+        """Return what is there for this peer, and take the last reply for received.
+
+        Trouble is answered with an empty set, because GOMQ's clients crash on an error.
+        """
+        caller = CALLER.get()
+        try:
+            peer = await self._peers.find(request.consumerID, address(context))
+            if peer is None:
+                await anyio.sleep(WAIT_S)
+                return pb.RecordSet()
+            return await self._observe(peer, caller.sees_topic, until_deadline(context) - _MARGIN_S)
+        except (RSMQError, Refused) as error:
+            logger.warning("an Observe was answered with nothing: %s", error)
+            await anyio.sleep(WAIT_S)
+            return pb.RecordSet()
+
+    async def _observe(
+        self, peer: Peer, allowed: Callable[[str], bool], within_s: float
+    ) -> pb.RecordSet:
+        turn, started = peer.arrive(), anyio.current_time()
+        taken: list[tuple[str, Any]] = []
+        try:
+            async with peer.lock:
+                await peer.acknowledge(turn)
+                await self._peers.refresh(peer, allowed)
+                # A reply that the client does not wait for would count as received.
+                if within_s - (anyio.current_time() - started) > 0:
+                    taken = await peer.take(min(WAIT_S, max(0.0, within_s)))
+                peer.answer(taken)
+        except BaseException as error:
+            peer.leave()
+            for _, delivery in taken:
+                delivery.give_back()
+            if isinstance(error, asyncio.CancelledError):
+                logger.info("a peer went away while it observed; its messages are given back")
+            raise
+        peer.leave(answered=True)
+        return pb.RecordSet(records=[record(key, delivery) for key, delivery in taken])
+
+    async def close(self) -> None:
+        """Give back what was returned and is not acknowledged."""
+        await self._peers.close()
+
+
+def address(context: Any) -> str:
+    """Return who calls as GOMQ writes it: ``127.0.0.1:5467``."""
+    peer: str = context.peer()
+    return peer.removeprefix("ipv4:").removeprefix("ipv6:") or "unknown"
+
+
+async def _lift_limit(topic: Topic) -> None:
+    found = await topic.describe()
+    await topic.set_backlog(max_length=found.max_length, max_age=found.max_age, maxsize=-1)

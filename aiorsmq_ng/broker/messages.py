@@ -1,0 +1,216 @@
+"""Send, Receive, Pop, Recover."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, SendUnknown, Subscription
+
+from ..rpc import v1_pb2 as pb
+from .base import MAX_BYTES, Shared, message, seconds
+from .door import Room
+from .requests import check_id
+from .tokens import CALLER
+
+#: Answer so long before the call's deadline: a reply on its way takes time.
+_MARGIN_S = 0.05
+#: How long what is known of a queue's limit of size is believed.
+_BELIEVED_S = 30.0
+#: The largest limit that a queue can have, other than none.
+_LARGEST_LIMIT = 65536
+
+
+class MessageCalls:
+    """Store messages and take them."""
+
+    _shared: Shared
+    _room: Room
+    _taking: Taking
+
+    async def Send(self, request: pb.SendRequest, _: Any) -> pb.SendResponse:
+        """Store messages in order, all or none."""
+        shared = self._shared
+        shared.batch("bodies", request.bodies)
+        queue, delay = shared.queue(request.queue), seconds(request, "delay_ms")
+        dedup_key, durable = dedup(request)
+
+        async def work() -> pb.SendResponse:
+            if len(request.bodies) == 1:
+                sent = await queue.send(request.bodies[0], delay=delay, dedup_key=dedup_key)
+                return pb.SendResponse(ids=[sent], durability=durability(sent))
+            ids = await queue.send_many(request.bodies, delay=delay)
+            return pb.SendResponse(ids=ids, durability=durability(ids[0]))
+
+        async def again(error: SendUnknown) -> pb.SendResponse:
+            if error.token is None:
+                raise error
+            ids = await queue.resend(error.token)
+            return pb.SendResponse(ids=ids, durability=durability(ids[0]))
+
+        return await (work() if durable else shared.once("Send", request, work, again=again))
+
+    async def Receive(self, request: pb.ReceiveRequest, context: Any) -> pb.ReceiveResponse:
+        """Lease ready messages, waiting for the first if wanted."""
+        shared = self._shared
+        queues = shared.sources(request)
+        count, vt = shared.count(request.count), seconds(request, "vt_ms")
+        max_bytes = request.max_bytes or MAX_BYTES
+        wait = min(request.wait_ms / 1000, shared.limits.wait, until_deadline(context))
+
+        async def work() -> pb.ReceiveResponse:
+            taken, next_visible = await self._taking.take(queues, count, vt, max_bytes, wait)
+            return pb.ReceiveResponse(
+                deliveries=[shared.delivery(d, max_bytes) for d in taken],
+                next_visible_ms=None if next_visible is None else math.ceil(next_visible * 1000),
+            )
+
+        return await shared.once("Receive", request, work, abandon=True)
+
+    async def Pop(self, request: pb.PopRequest, _: Any) -> pb.PopResponse:
+        """Take and delete ready messages."""
+        queue, count = self._shared.queue(request.queue), self._shared.count(request.count)
+        popped = await queue.pop_many(min(count, await self._taking.safe([queue], MAX_BYTES)))
+        return pb.PopResponse(messages=[message(m) for m in popped])
+
+    async def Recover(self, request: pb.RecoverRequest, _: Any) -> pb.RecoverResponse:
+        """Take over messages that others hold."""
+        shared = self._shared
+        queue, count = shared.source(request.source), shared.count(request.count)
+        vt, idle = seconds(request, "vt_ms"), request.idle_ms / 1000
+
+        async def work() -> pb.RecoverResponse:
+            few = min(count, await self._taking.safe([queue], MAX_BYTES))
+            taken = await queue.recover(few, idle, vt=vt)
+            return pb.RecoverResponse(deliveries=[shared.delivery(d) for d in taken])
+
+        return await shared.once("Recover", request, work, abandon=True)
+
+
+class Taking:
+    """Leases messages for a reply of limited size."""
+
+    def __init__(self, shared: Shared, room: Room) -> None:
+        self._rsmq = shared.rsmq
+        self._stopping = room.stopping
+        self._limits: dict[str, tuple[float, int]] = {}
+
+    async def take(
+        self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float
+    ) -> tuple[list[Delivery], float | None]:
+        """Lease up to *count* messages of *max_bytes* together, waiting for the first.
+
+        Without any, the second value is in how many seconds one becomes visible. What was taken
+        for a caller who is gone is given back.
+        """
+        taken, next_visible = await self.about(queues, count, vt, max_bytes, wait)
+        _cut(taken, max_bytes)
+        return taken, next_visible
+
+    async def about(
+        self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float
+    ) -> tuple[list[Delivery], float | None]:
+        """Do what ``take`` does; a message larger than those before it may make it too much."""
+        step = min(count, await self.safe(queues, max_bytes))
+        taken: list[Delivery] = []
+        try:
+            taken, next_visible = await self._now(step, queues, vt)
+            if not taken and wait > 0:
+                next_visible = None
+                taken = await self.wait(step, queues, vt, wait)
+            while taken and len(taken) < count:
+                biggest, size = max(len(d.body) for d in taken), sum(len(d.body) for d in taken)
+                step = min(count - len(taken), (max_bytes - size) // max(biggest, 1024))
+                if step < 1:
+                    break
+                more, _ = await self._now(step, queues, vt)
+                if not more:
+                    break
+                taken += more
+        except BaseException:
+            for delivery in taken:
+                delivery.give_back()
+            raise
+        return taken, next_visible
+
+    async def safe(self, queues: list[Queue], max_bytes: int) -> int:
+        """Return how many messages of *queues* are sure to fit into *max_bytes*, at least 1."""
+        now, largest = asyncio.get_running_loop().time(), 0
+        for queue in queues:
+            until, limit = self._limits.get(queue.name, (0.0, 0))
+            if now >= until:
+                limit = (await queue.attributes()).maxsize
+                if len(self._limits) > 10_000:
+                    self._limits.clear()
+                self._limits[queue.name] = (now + _BELIEVED_S, limit)
+            largest = max(largest, limit if 0 < limit <= _LARGEST_LIMIT else max_bytes)
+        return max(1, max_bytes // largest)
+
+    async def _now(
+        self, count: int, queues: list[Queue], vt: float | None
+    ) -> tuple[list[Delivery], float | None]:
+        if isinstance(queues[0], Subscription):
+            return await queues[0].receive_many(count, vt=vt), None
+        return await self._rsmq.receive_now(count, *queues, vt=vt)
+
+    async def wait(
+        self, count: int, queues: list[Queue], vt: float | None, wait: float
+    ) -> list[Delivery]:
+        """Wait for messages, but not while the broker is being stopped."""
+        receiving = asyncio.ensure_future(self._rsmq.receive_many(count, *queues, vt=vt, wait=wait))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([receiving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            return receiving.result() if receiving.done() else []
+        except asyncio.CancelledError:
+            if receiving.done() and not receiving.cancelled() and not receiving.exception():
+                for delivery in receiving.result():
+                    delivery.give_back()
+            raise
+        finally:
+            stopping.cancel()
+            receiving.cancel()  # gives back what it took
+
+
+async def receive(
+    rsmq: RSMQ, count: int, queues: list[Queue], vt: float | None, wait: float
+) -> list[Delivery]:
+    """Lease messages of one subscription, or of several queues, waiting for the first."""
+    if len(queues) == 1 and isinstance(queues[0], Subscription):
+        return await queues[0].receive_many(count, vt=vt, wait=wait)
+    return await rsmq.receive_many(count, *queues, vt=vt, wait=wait)
+
+
+def _cut(taken: list[Delivery], max_bytes: int) -> None:
+    """Give back what does not fit; the first one is sent, without its body if need be."""
+    size = 0
+    for place, delivery in enumerate(taken):
+        size += len(delivery.body)
+        if place and size > max_bytes:
+            for surplus in reversed(taken[place:]):
+                surplus.give_back()
+            del taken[place:]
+            return
+
+
+def until_deadline(context: Any) -> float:
+    """Return for how many seconds a call may wait and still answer in time."""
+    remaining = context.time_remaining()
+    return math.inf if remaining is None else max(0.0, remaining - _MARGIN_S)
+
+
+def dedup(request: pb.SendRequest | pb.PublishRequest) -> tuple[str | None, bool]:
+    """Return the dedup key of a send or publish, and whether it is that of a durable request."""
+    single = len(request.bodies) == 1
+    if request.dedup_key and not single:
+        raise InvalidValue("a dedup key is for a single body")
+    if not (request.request.durable and single and not request.dedup_key):
+        return request.dedup_key or None, False
+    check_id(request.request.id)
+    return f"grpc:{CALLER.get().identity}:{request.request.id}", True
+
+
+def durability(id: str) -> str:
+    """Return how safely a message is stored."""
+    return getattr(id, "durability", "memory")

@@ -1,0 +1,102 @@
+"""Settings of a broker: where it listens, who may come in, how much it takes."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from typing import Literal
+
+from aiorsmq_ng import InvalidValue
+
+#: GOMQ's port, on this machine only.
+DEFAULT_LISTEN = "127.0.0.1:10001"
+#: Peers of one GOMQ consumer: each its own copy, or one copy that they share.
+GomqMode = Literal["copy", "share"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a broker takes at most. Durations are seconds."""
+
+    #: One request, in bytes. gRPC clients take replies of 4 MiB by default, so more helps nobody
+    #: who has not changed that.
+    message_bytes: int = 4 * 1024 * 1024
+    #: Messages, ids or receipts in one request.
+    batch: int = 1000
+    #: Calls under way that do not wait for messages.
+    calls: int = 1000
+    #: Streams, and calls that wait for messages.
+    streams: int = 4000
+    #: The longest wait of one call.
+    wait: float = 60.0
+    #: Unsettled messages of one Consume.
+    unsettled: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("message_bytes", "batch", "calls", "streams", "wait", "unsettled"):
+            if not getattr(self, name) > 0:
+                raise InvalidValue(f"the limit {name} must be more than 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """A server's certificate and key, and the authority that clients' certificates must be of."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+    #: With one, a client needs a certificate of its own.
+    client_ca: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """Everything but the queues themselves."""
+
+    #: ``host:port`` (0: any free port) or ``unix:/path``.
+    listen: tuple[str, ...] = (DEFAULT_LISTEN,)
+    tls: Tls | None = None
+    #: Listen beyond this machine without TLS or without tokens all the same.
+    insecure: bool = False
+    limits: Limits = field(default_factory=Limits)
+    #: Signs receipts. None: a random one, and receipts end with this process. Brokers that have the
+    #: same one accept each other's.
+    receipt_key: bytes | None = field(default=None, repr=False)
+    #: Describe the interface to whoever may call it.
+    reflection: bool = False
+    #: Whether GOMQ's clients are served, and how its peers share.
+    gomq: GomqMode | None = "copy"
+    #: How long a stop waits for messages to be settled and calls to end, seconds.
+    grace: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not self.listen:
+            raise InvalidValue("a broker needs an address to listen on")
+        if self.receipt_key is not None and len(self.receipt_key) < 16:
+            raise InvalidValue("the key for receipts has less than 16 bytes")
+
+    def check(self, *, tokens: bool) -> None:
+        """Raise ``InvalidValue`` if strangers could come in; *tokens*: whether some are set."""
+        if self.insecure:
+            return
+        for address in self.listen:
+            if not is_local(address) and not (self.tls and tokens):
+                missing = "a certificate" if tokens else "tokens" if self.tls else "both"
+                raise InvalidValue(
+                    f"listening on {address!r}, beyond this machine, needs TLS and tokens, and "
+                    f"{missing} {'are' if missing != 'a certificate' else 'is'} missing; "
+                    "say --insecure to do it all the same"
+                )
+
+
+def is_local(address: str) -> bool:
+    """Tell whether only this machine can reach *address*."""
+    if address.startswith("unix:"):
+        return True
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535 or not host:
+        raise InvalidValue(f"address {address!r} is not of the form host:port or unix:/path")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,263 @@
+"""Peers of GOMQ's consumers: what each is subscribed to, and what it was given."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+import anyio
+
+from aiorsmq_ng import Delivery, LeaseLost, Queue, QueueNotFound, Subscription
+
+from .base import Shared
+from .messages import Taking
+from .options import GomqMode
+from .records import LIMIT, record_size
+
+logger = logging.getLogger("aiorsmq_ng.broker")
+
+#: Records of one key in a reply, as GOMQ has it.
+_PAGE = 50
+#: A peer that says nothing for so long is taken off, and what it was given is delivered again.
+_SILENCE_S = 30.0
+#: How old what is known of the subscriptions of all consumers may be: for a peer that is new here,
+#: and for one that observes (another broker may have changed them).
+_KNOWN_NEW_S, _KNOWN_S = 0.5, 15.0
+#: Peers remembered at most; and for how long one that is silent.
+_MOST_PEERS, _FORGET_S = 50_000, 600.0
+
+Taken = list[tuple[str, Delivery]]
+
+
+class Peer:
+    """One connection that observes for a consumer."""
+
+    def __init__(self, consumer: str, name: str, taking: Taking, *, together: bool) -> None:
+        self.consumer = consumer
+        self.name = name
+        self.lock = asyncio.Lock()
+        self.subscriptions: dict[str, Subscription] = {}
+        self.seen_at = 0.0
+        self._taking = taking
+        #: Whether one call can receive from several keys.
+        self._together = together
+        self._rotation = 0
+        #: Leased for a reply into which they did not fit any more.
+        self._carried: dict[str, deque[Delivery]] = {}
+        # Observes that arrived, those of them under way, and the most that were so at a time.
+        self._arrived = self._under_way = self._width = 0
+        self._answered = 0
+        #: Replies that are not acknowledged yet: number, what was in it.
+        self._unacknowledged: deque[tuple[int, Taken]] = deque()
+
+    def arrive(self) -> int:
+        """Count an Observe; return the number of the last reply that the client has for sure.
+
+        A client has no more calls under way than we have seen at a time, so when its call number n
+        comes, all but the last few replies before it have reached it.
+        """
+        self._arrived += 1
+        self._under_way += 1
+        self._width = max(self._width, self._under_way)
+        return self._arrived - self._width
+
+    def leave(self, *, answered: bool = False) -> None:
+        """Take note that an Observe has ended; one without an answer counts as if it never came."""
+        self._under_way -= 1
+        if not answered:
+            self._arrived -= 1
+
+    async def acknowledge(self, upto: int) -> None:
+        """Delete what is in the replies that the client has."""
+        while self._unacknowledged and self._unacknowledged[0][0] <= upto:
+            done = [delivery.ack() for _, delivery in self._unacknowledged[0][1]]
+            for outcome in await asyncio.gather(*done, return_exceptions=True):
+                # Somebody has received it since: then it is theirs.
+                if isinstance(outcome, BaseException) and not isinstance(outcome, LeaseLost):
+                    raise outcome
+            self._unacknowledged.popleft()
+
+    def answer(self, taken: Taken) -> None:
+        """Remember what goes into a reply."""
+        self._answered += 1
+        if taken:
+            self._unacknowledged.append((self._answered, taken))
+
+    async def take(self, wait_s: float) -> Taken:
+        """Lease what is there, fairly over the keys and as much as fits, waiting a little."""
+        if not self.subscriptions:
+            await anyio.sleep(wait_s)
+        taken: Taken = []
+        room = [LIMIT]
+        try:
+            await self._sweep(taken, room)
+            if not taken and self.subscriptions:
+                for delivery in await self._wait(wait_s):
+                    # Not given back, or it would come after those that arrive meanwhile.
+                    self._carried.setdefault(self._key_of(delivery), deque()).append(delivery)
+                    await self._sweep(taken, room)
+        except BaseException:
+            for _, delivery in taken:
+                delivery.give_back()
+            raise
+        return taken
+
+    async def give_back(self) -> None:
+        """Release what is not acknowledged, and what was not even sent."""
+        held = [d for _, taken in self._unacknowledged for _, d in taken]
+        held += [d for carried in self._carried.values() for d in carried]
+        self._unacknowledged.clear()
+        self._carried.clear()
+        await asyncio.gather(*(d.release() for d in held), return_exceptions=True)
+
+    async def _wait(self, wait_s: float) -> list[Delivery]:
+        """Wait for one message of any key."""
+        subscriptions: list[Queue] = [*self.subscriptions.values()]
+        if not self._together:
+            subscriptions = subscriptions[self._rotation % len(subscriptions) :][:1]
+        return await self._taking.wait(1, subscriptions, _SILENCE_S, wait_s)
+
+    def _key_of(self, delivery: Delivery) -> str:
+        return next(k for k, s in self.subscriptions.items() if s.name == delivery.queue)
+
+    async def _sweep(self, taken: Taken, room: list[int]) -> None:
+        """Take up to a page of every key, beginning with another one each time."""
+        keys = sorted(self.subscriptions)
+        self._rotation += 1
+        start = self._rotation % len(keys) if keys else 0
+        for key in keys[start:] + keys[:start]:
+            waiting = self._carried.setdefault(key, deque())
+            await self._page(key, waiting, max(room[0], 1))
+            while waiting:
+                delivery = waiting[0]
+                size = record_size(key, len(delivery.body))
+                if size > LIMIT:
+                    await self._bury(delivery, size)
+                elif size > room[0]:
+                    return  # the rest is for the next reply
+                elif not delivery.lease_lost and anyio.current_time() < delivery.expires_at:
+                    room[0] -= size
+                    taken.append((key, delivery))
+                waiting.popleft()
+
+    async def _page(self, key: str, waiting: deque[Delivery], room: int) -> None:
+        """Fill up what is waiting to be sent to a page."""
+        count = _PAGE - len(waiting)
+        if count < 1 or sum(len(d.body) for d in waiting) >= room:
+            return
+        try:
+            found, _ = await self._taking.about(
+                [self.subscriptions[key]], count, _SILENCE_S, room, 0.0
+            )
+            waiting += found
+        except QueueNotFound:
+            # Ended by somebody else.
+            del self.subscriptions[key]
+
+    async def _bury(self, delivery: Delivery, size: int) -> None:
+        """Move a message away that no client of GOMQ can receive: it would stay in the way."""
+        await delivery.reject(f"{size} bytes do not fit into a reply of {LIMIT} bytes")
+        logger.warning(
+            "message %s of queue %s has %d bytes, more than a client of GOMQ can receive; it is in "
+            "the dead-letter queue", delivery.id, delivery.queue, size,
+        )  # fmt: skip
+
+
+class Peers:
+    """All peers of this broker, and the keys that consumers are subscribed to."""
+
+    def __init__(self, shared: Shared, taking: Taking, mode: GomqMode) -> None:
+        self._rsmq = shared.rsmq
+        self._taking = taking
+        self._mode = "each" if mode == "copy" else "shared"
+        self._peers: OrderedDict[tuple[str, str], Peer] = OrderedDict()
+        #: Consumer -> keys.
+        self._keys: dict[str, set[str]] = {}
+        self._known_at = -1e9
+        #: When, who, which key, on or off: changes made here since subscriptions were looked at.
+        self._changes: list[tuple[float, str, str, bool]] = []
+        self._looking = asyncio.Lock()
+
+    async def subscribe(self, consumer: str, name: str, key: str) -> None:
+        """Subscribe a consumer to a key, and a peer of it."""
+        peer = self._peer(consumer, name)
+        peer.subscriptions[key] = await self._join(peer, key)
+        self._change(consumer, key, subscribed=True)
+
+    async def unsubscribe(self, consumer: str, key: str) -> None:
+        """End the subscription of a consumer, with all its peers."""
+        self._change(consumer, key, subscribed=False)
+        await self._rsmq.topic(key).unsubscribe(consumer)
+        self._change(consumer, key, subscribed=False)
+        for (other, _), peer in self._peers.items():
+            if other == consumer:
+                peer.subscriptions.pop(key, None)
+
+    async def find(self, consumer: str, name: str) -> Peer | None:
+        """Return a peer, if its consumer is subscribed to something."""
+        known = (consumer, name) in self._peers
+        await self._look(_KNOWN_S if known else _KNOWN_NEW_S)
+        if not self._keys.get(consumer) and not known:
+            return None
+        return self._peer(consumer, name)
+
+    async def refresh(self, peer: Peer, allowed: Callable[[str], bool]) -> None:
+        """Let a peer have what its consumer is subscribed to, whichever peer asked for it."""
+        keys = set(filter(allowed, self._keys.get(peer.consumer, ())))
+        for key in keys - set(peer.subscriptions):
+            subscription = await self._join(peer, key)
+            if key in self._keys.get(peer.consumer, ()):
+                peer.subscriptions[key] = subscription
+            else:  # ended meanwhile
+                await self._rsmq.topic(key).unsubscribe(peer.consumer)
+        for key in set(peer.subscriptions) - keys:
+            del peer.subscriptions[key]
+
+    async def close(self) -> None:
+        """Give back what every peer holds."""
+        await asyncio.gather(*(peer.give_back() for peer in self._peers.values()))
+
+    async def _join(self, peer: Peer, key: str) -> Subscription:
+        return await self._rsmq.topic(key).subscribe(
+            peer.consumer, mode=self._mode, peer=peer.name, maxsize=-1, silence=_SILENCE_S
+        )
+
+    def _change(self, consumer: str, key: str, *, subscribed: bool) -> None:
+        keys = self._keys.setdefault(consumer, set())
+        (keys.add if subscribed else keys.discard)(key)
+        self._changes.append((asyncio.get_running_loop().time(), consumer, key, subscribed))
+
+    def _peer(self, consumer: str, name: str) -> Peer:
+        now = asyncio.get_running_loop().time()
+        peer = self._peers.pop((consumer, name), None) or Peer(
+            consumer, name, self._taking, together="," not in self._rsmq.ns
+        )
+        peer.seen_at = now
+        self._peers[consumer, name] = peer
+        # The longest silent one is the first.
+        oldest, other = next(iter(self._peers.items()))
+        if len(self._peers) > _MOST_PEERS or now - other.seen_at > _FORGET_S:
+            del self._peers[oldest]
+        return peer
+
+    async def _look(self, age_s: float) -> None:
+        """Learn who is subscribed to what, unless that is known well enough."""
+        clock = asyncio.get_running_loop().time
+        async with self._looking:
+            if clock() - self._known_at <= age_s:
+                return
+            started = clock()
+            found: dict[str, set[str]] = {}
+            for name in await self._rsmq.list_topics():
+                described = await self._rsmq.topic(name).describe()
+                for one in described.subscriptions:
+                    if one.state in ("on", "off") and one.mode == self._mode:
+                        found.setdefault(one.consumer, set()).add(name)
+            self._keys, self._known_at = found, started
+            # What was changed here meanwhile is not to be forgotten.
+            changes, self._changes = self._changes, []
+            for at, consumer, key, subscribed in changes:
+                if at >= started:
+                    self._change(consumer, key, subscribed=subscribed)

@@ -1,0 +1,241 @@
+"""Consume and Watch: streams that last until somebody ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from aiorsmq_ng import Delivery, InvalidValue, Queue, Subscription, Unavailable
+
+from ..rpc import v1_pb2 as pb
+from .base import MAX_BYTES, Shared, seconds
+from .door import Room
+from .held import Key, key_of
+from .messages import receive
+from .status import BrokerError
+
+logger = logging.getLogger("aiorsmq_ng.broker")
+
+#: Messages leased by one step; the next step begins when these are written, so this is what lies
+#: in the broker's memory for a client that reads slowly.
+_STEP = 32
+_UNSETTLED = 10
+#: Pauses while Redis is away.
+_OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 2.0
+
+
+class StreamCalls:
+    """The calls whose answers come as they happen."""
+
+    _shared: Shared
+    _room: Room
+
+    async def Consume(self, request: pb.ConsumeRequest, context: Any) -> None:
+        """Hand out messages as they come, until the stream ends."""
+        shared = self._shared
+        queues = shared.sources(request)
+        most = request.max_unsettled or _UNSETTLED
+        if not 1 <= most <= shared.limits.unsettled:
+            raise InvalidValue(
+                f"max_unsettled must be between 1 and {shared.limits.unsettled}, not {most}"
+            )
+        stream = Stream(shared, queues, most, request)
+        try:
+            await _first(stream.run(context), self._room.stopping, stream.settled)
+        finally:
+            stream.close()
+        raise BrokerError("stopping", "the broker is being stopped; consume elsewhere")
+
+    async def Watch(self, request: pb.WatchRequest, context: Any) -> None:
+        """Tell when something may have arrived."""
+        shared = self._shared
+        shared.batch("queues", request.queues)
+        for name in request.queues:
+            shared.check_queue(name)
+
+        async def tell() -> None:
+            async for names in shared.rsmq.watch(*request.queues):
+                await context.write(pb.WatchResponse(queues=sorted(names)))
+
+        await _first(tell(), self._room.stopping)
+        raise BrokerError("stopping", "the broker is being stopped; watch elsewhere")
+
+
+class Stream:
+    """One Consume: what is in the client's hands, and what is to be written."""
+
+    def __init__(
+        self, shared: Shared, queues: list[Queue], most: int, request: pb.ConsumeRequest
+    ) -> None:
+        self._shared = shared
+        self._queues = queues
+        self._most = most
+        self._vt = seconds(request, "vt_ms")
+        self._renews = not request.no_renewal
+        self._max_bytes = request.max_bytes or MAX_BYTES
+        self._unsettled: dict[Key, Delivery] = {}
+        self._outbox: deque[Delivery] = deque()
+        self._lost: deque[pb.LostLease] = deque()
+        self._changed = asyncio.Event()
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._stopped = False
+        silence = seconds(request.sources[0].subscriber, "silence_ms")
+        self._silence_s = 30.0 if silence is None else silence
+
+    async def run(self, context: Any) -> None:
+        """Lease, write, and lease again, as long as the client reads and settles."""
+        for queue in self._queues:
+            queue.origin.presence.enter(queue.origin.keys)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._fill)
+                for queue in self._queues:
+                    if isinstance(queue, Subscription) and queue.peer:
+                        tasks.start_soon(self._keep_alive, queue)
+                await self._write(context)
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
+        finally:
+            for queue in self._queues:
+                queue.origin.presence.leave(queue.origin.keys)
+
+    async def settled(self) -> None:
+        """Take no more messages, and wait until those in the client's hands are settled."""
+        self._stopped = True
+        while self._outbox:
+            delivery = self._outbox.popleft()
+            self._shared.held.settled(key_of(delivery))
+            delivery.give_back()
+        while self._unsettled:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def close(self) -> None:
+        """Give back what is not settled. It goes on in the background."""
+        self._stopped = True
+        for delivery in list(self._unsettled.values()):
+            self._shared.held.settled(key_of(delivery))
+            if not delivery.lease_lost:
+                delivery.give_back()
+
+    async def _fill(self) -> None:
+        pause = _OUTAGE_BASE_S
+        while not self._stopped:
+            room = self._most - len(self._unsettled)
+            if room < 1 or self._outbox:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            try:
+                count, wait = min(room, _STEP), self._shared.limits.wait
+                taken = await receive(self._shared.rsmq, count, self._queues, self._vt, wait)
+                pause = _OUTAGE_BASE_S
+            except Unavailable as error:
+                if not error.passing:
+                    raise
+                logger.warning("cannot receive for a stream, trying again: %s", error)
+                await anyio.sleep(pause)
+                pause = min(2 * pause, _OUTAGE_CAP_S)
+                continue
+            for delivery in taken:
+                # The stream may have ended while they were on their way to it.
+                if self._stopped:
+                    delivery.give_back()
+                else:
+                    self._hold(delivery)
+
+    async def _keep_alive(self, subscription: Subscription) -> None:
+        """Say that the peer is alive, also while it works on what it has."""
+        while True:
+            await anyio.sleep(self._silence_s / 4)
+            with suppress(Unavailable):
+                await subscription.keep_alive()
+
+    async def _write(self, context: Any) -> None:
+        while True:
+            while self._lost or self._outbox:
+                response = pb.ConsumeResponse(lost=self._lost)
+                self._lost.clear()
+                self._load(response)
+                if response.deliveries or response.lost:
+                    await context.write(response)
+            # Everything is written: there is room for the next step.
+            self._changed.set()
+            await asyncio.sleep(0)
+            if not self._outbox and not self._lost:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def _load(self, response: pb.ConsumeResponse) -> None:
+        """Put as many deliveries into a response as fit, and at least one."""
+        room = self._max_bytes
+        while self._outbox:
+            delivery = self._outbox[0]
+            if response.deliveries and len(delivery.body) > room:
+                return
+            self._outbox.popleft()
+            if key_of(delivery) in self._unsettled:
+                room -= len(delivery.body)
+                response.deliveries.append(self._shared.delivery(delivery, self._max_bytes))
+                delivery.body = b""  # it is the client's now; only the lease is kept
+
+    def _hold(self, delivery: Delivery) -> None:
+        key = key_of(delivery)
+        self._unsettled[key] = delivery
+        self._shared.held.add(delivery, self._free)
+        delivery.on_lost = lambda: self._lose(key)
+        if self._renews:
+            delivery.origin.keeper.keep(delivery)
+        else:
+            loop = asyncio.get_running_loop()
+            self._timers[key] = loop.call_at(delivery.expires_at, self._lose, key)
+        self._outbox.append(delivery)
+        self._changed.set()
+
+    def _lose(self, key: Key) -> None:
+        if (delivery := self._unsettled.get(key)) is None:
+            return
+        delivery.lease_lost = True
+        receipt = self._shared.receipt(delivery)
+        self._lost.append(pb.LostLease(queue=delivery.queue, id=delivery.id, receipt=receipt))
+        self._shared.held.settled(key)
+
+    def _free(self, key: Key) -> None:
+        delivery = self._unsettled.pop(key, None)
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
+        if delivery is not None:
+            delivery.origin.keeper.drop(delivery)
+        self._changed.set()
+
+
+async def _first(
+    work: Coroutine[Any, Any, None],
+    stopping: asyncio.Event,
+    after: Callable[[], Coroutine[Any, Any, None]] | None = None,
+) -> None:
+    """Do *work* until it ends or the broker stops; then let *after* end, while it goes on."""
+    working = asyncio.ensure_future(work)
+    waiting: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if after is not None and not working.done():
+            waiting = asyncio.ensure_future(after())
+            await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        waiting.cancel()
+        working.cancel()
+
+
+def _only(group: BaseExceptionGroup[Any]) -> BaseException:
+    """Return the error that ended a stream."""
+    first = group.exceptions[0]
+    return _only(first) if isinstance(first, BaseExceptionGroup) else first

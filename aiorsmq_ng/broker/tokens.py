@@ -1,0 +1,160 @@
+"""Tokens: who comes in, what for, and to which queues and topics."""
+
+from __future__ import annotations
+
+import hmac
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Any
+
+from aiorsmq_ng import InvalidValue
+
+PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
+ROLES = frozenset({PRODUCER, CONSUMER, ADMIN})
+#: What a token says that is not one of these is a slip of the pen, and could open too much.
+_FIELDS = frozenset({"token", "sha256", "roles", "queues", "topics"})
+#: A token this short could be found by trying.
+_SHORTEST = 16
+
+
+class Refused(Exception):
+    """A call that is not allowed; ``known`` tells whether the caller is known at all."""
+
+    def __init__(self, message: str, *, known: bool) -> None:
+        super().__init__(message)
+        self.known = known
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who came in: a name, and what it may do."""
+
+    identity: str
+    roles: frozenset[str] = ROLES
+    queues: tuple[str, ...] = ("*",)
+    topics: tuple[str, ...] = ("*",)
+
+    def has(self, *roles: str) -> bool:
+        """Tell whether it has one of *roles*; an admin has all."""
+        return ADMIN in self.roles or any(role in self.roles for role in roles)
+
+    def need(self, *roles: str) -> None:
+        """Raise ``Refused`` unless it has one of *roles*."""
+        if not self.has(*roles):
+            needed = " or ".join(roles)
+            raise Refused(f"token {self.identity!r} is not of a {needed}", known=True)
+
+    def sees_queue(self, queue: str) -> bool:
+        """Tell whether it may use *queue*."""
+        return any(fnmatchcase(queue, pattern) for pattern in self.queues)
+
+    def sees_topic(self, topic: str) -> bool:
+        """Tell whether it may use *topic*."""
+        return any(fnmatchcase(topic, pattern) for pattern in self.topics)
+
+
+#: Who is allowed everything: where no tokens are set, everybody.
+ANYBODY = Caller("anybody")
+#: Whose call this is; set for each call by the door.
+CALLER: ContextVar[Caller] = ContextVar("aiorsmq_ng.broker.caller", default=ANYBODY)
+
+
+class Tokens:
+    """The tokens that open the door. They are kept as digests only."""
+
+    def __init__(self, callers: Mapping[bytes, Caller]) -> None:
+        self._callers = tuple(callers.items())
+
+    def __len__(self) -> int:
+        return len(self._callers)
+
+    def caller(self, metadata: Iterable[tuple[str, Any]]) -> Caller:
+        """Return who sent *metadata*, or raise ``Refused``."""
+        if not self._callers:
+            return ANYBODY
+        given = [value for key, value in metadata if key.lower() == "authorization"]
+        if len(given) != 1 or not isinstance(given[0], str):
+            raise Refused("no token given: send 'authorization: Bearer <token>'", known=False)
+        scheme, _, token = given[0].partition(" ")
+        presented = digest(token.strip() if scheme.lower() == "bearer" else "")
+        found: Caller | None = None
+        # All are compared, and each in the same time, whichever it is.
+        for stored, caller in self._callers:
+            if hmac.compare_digest(stored, presented):
+                found = caller
+        if found is None:
+            raise Refused("the token is not known here", known=False)
+        return found
+
+    @classmethod
+    def read(cls, text: str) -> Tokens:
+        """Read a token file (TOML), or raise ``InvalidValue``. Its form: docs/grpc.md."""
+        try:
+            tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidValue(f"the token file is not TOML: {error}") from None
+        callers: dict[bytes, Caller] = {}
+        for name, table in tables.items():
+            if not isinstance(table, dict):
+                raise InvalidValue(f"the token file has {name!r} outside of a table [name]")
+            stored = _digest_of(name, table)
+            if stored in callers:
+                raise InvalidValue(f"tokens {name!r} and {callers[stored].identity!r} are the same")
+            callers[stored] = _caller(name, table)
+        if not callers:
+            raise InvalidValue("the token file has no tokens; a token is a table [name]")
+        return cls(callers)
+
+    @classmethod
+    def single(cls, token: str) -> Tokens:
+        """Return one token, which may do everything."""
+        return cls({_checked("RSMQ_BROKER_TOKEN", token): Caller("admin")})
+
+
+def digest(token: str) -> bytes:
+    """Return what is kept of a token. A random token needs no slower digest than this."""
+    return sha256(token.encode(errors="surrogatepass")).digest()
+
+
+def _digest_of(name: str, table: Mapping[str, Any]) -> bytes:
+    if unknown := sorted(set(table) - _FIELDS):
+        raise InvalidValue(f"token {name!r} has an unknown field {unknown[0]!r}")
+    given = [key for key in ("token", "sha256") if isinstance(table.get(key), str)]
+    if len(given) != 1:
+        raise InvalidValue(f"token {name!r} needs either 'token' or 'sha256', a text")
+    if given == ["token"]:
+        return _checked(name, table["token"])
+    try:
+        stored = bytes.fromhex(table["sha256"])
+    except ValueError:
+        stored = b""
+    if len(stored) != 32:
+        raise InvalidValue(f"token {name!r} has a 'sha256' that is not 64 hexadecimal digits")
+    return stored
+
+
+def _checked(name: str, token: str) -> bytes:
+    if len(token) < _SHORTEST or token != token.strip() or not token.isascii():
+        raise InvalidValue(
+            f"token {name!r} must have at least {_SHORTEST} ASCII characters, no space at its ends"
+        )
+    return digest(token)
+
+
+def _caller(name: str, table: Mapping[str, Any]) -> Caller:
+    roles = _words(name, table, "roles", ())
+    if not roles or not ROLES.issuperset(roles):
+        raise InvalidValue(f"token {name!r} needs 'roles', a list of {', '.join(sorted(ROLES))}")
+    queues, topics = (_words(name, table, key, ("*",)) for key in ("queues", "topics"))
+    return Caller(name, frozenset(roles), tuple(queues), tuple(topics))
+
+
+def _words(name: str, table: Mapping[str, Any], key: str, default: Sequence[str]) -> Sequence[str]:
+    words = table.get(key, default)
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise InvalidValue(f"token {name!r} has {key!r} that is not a list of texts")
+    return words

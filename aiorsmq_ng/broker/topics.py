@@ -1,0 +1,138 @@
+"""``aiorsmq.v1.Topics``: publish and subscribe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiorsmq_ng import SendUnknown, SubscriptionInfo
+
+from ..rpc import v1_pb2 as pb
+from .base import Shared, seconds
+from .messages import dedup, durability
+from .queues import attributes
+from .tokens import CALLER
+
+_MODES = {"shared": pb.MODE_SHARED, "each": pb.MODE_EACH}
+
+
+class TopicsService:
+    """Every call of the service."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+
+    async def ListTopics(self, _request: pb.ListTopicsRequest, _: Any) -> pb.ListTopicsResponse:
+        """List the topics that the caller may use."""
+        names = await self._shared.rsmq.list_topics()
+        return pb.ListTopicsResponse(topics=filter(CALLER.get().sees_topic, names))
+
+    async def DescribeTopic(self, request: pb.DescribeTopicRequest, _: Any) -> pb.TopicDescription:
+        """Describe a topic and its subscriptions."""
+        found = await self._shared.topic(request.topic).describe()
+        return pb.TopicDescription(
+            topic=found.name,
+            queue=found.queue,
+            waiting=found.waiting,
+            max_length=found.max_length,
+            max_age_ms=None if found.max_age is None else round(found.max_age * 1000),
+            trimmed=found.trimmed,
+            lost=found.lost,
+            subscriptions=[_described(found.name, one) for one in found.subscriptions],
+        )
+
+    async def Publish(self, request: pb.PublishRequest, _: Any) -> pb.PublishResponse:
+        """Put messages into every subscription."""
+        shared = self._shared
+        shared.batch("bodies", request.bodies)
+        topic, delay = shared.topic(request.topic), seconds(request, "delay_ms")
+        dedup_key, durable = dedup(request)
+
+        async def work() -> pb.PublishResponse:
+            if len(request.bodies) == 1:
+                sent = await topic.publish(request.bodies[0], delay=delay, dedup_key=dedup_key)
+                return pb.PublishResponse(ids=[sent], durability=durability(sent))
+            ids = await topic.publish_many(request.bodies, delay=delay)
+            return pb.PublishResponse(ids=ids, durability=durability(ids[0]))
+
+        async def again(error: SendUnknown) -> pb.PublishResponse:
+            if error.token is None:
+                raise error
+            ids = await topic.resend(error.token)
+            return pb.PublishResponse(ids=ids, durability=durability(ids[0]))
+
+        return await (work() if durable else shared.once("Publish", request, work, again=again))
+
+    async def Subscribe(self, request: pb.SubscribeRequest, _: Any) -> pb.Subscription:
+        """Make somebody a subscriber."""
+        who = request.subscriber
+        topic = self._shared.topic(who.topic)
+        vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
+        silence = seconds(who, "silence_ms")
+
+        async def work() -> pb.Subscription:
+            subscription = await topic.subscribe(
+                who.consumer,
+                mode="each" if who.mode == pb.MODE_EACH else "shared",
+                peer=who.peer or None,
+                vt=30 if vt is None else vt,
+                delay=delay or 0,
+                maxsize=request.maxsize if request.HasField("maxsize") else 65536,
+                silence=30 if silence is None else silence,
+            )
+            return pb.Subscription(subscriber=who, queue=subscription.name)
+
+        return await self._shared.once("Subscribe", request, work)
+
+    async def Unsubscribe(self, request: pb.UnsubscribeRequest, _: Any) -> pb.UnsubscribeResponse:
+        """End a subscription."""
+        topic = self._shared.topic(request.topic)
+
+        async def work() -> pb.UnsubscribeResponse:
+            left = await topic.unsubscribe(
+                request.consumer, peer=request.peer or None, discard=request.discard
+            )
+            return pb.UnsubscribeResponse(left=left)
+
+        return await self._shared.once("Unsubscribe", request, work)
+
+    async def KeepAlive(self, request: pb.KeepAliveRequest, _: Any) -> pb.KeepAliveResponse:
+        """Say that a peer is alive."""
+        subscription = self._shared.subscription(request.subscriber)
+        return pb.KeepAliveResponse(subscribed=await subscription.keep_alive())
+
+    async def SetBacklog(self, request: pb.SetBacklogRequest, _: Any) -> pb.SetBacklogResponse:
+        """Limit what waits for a first subscription."""
+        topic = self._shared.topic(request.topic)
+
+        async def work() -> pb.SetBacklogResponse:
+            await topic.set_backlog(
+                max_length=request.max_length if request.HasField("max_length") else None,
+                max_age=seconds(request, "max_age_ms"),
+                maxsize=request.maxsize if request.HasField("maxsize") else None,
+            )
+            return pb.SetBacklogResponse()
+
+        return await self._shared.once("SetBacklog", request, work)
+
+    async def DeleteTopic(self, request: pb.DeleteTopicRequest, _: Any) -> pb.DeleteTopicResponse:
+        """Delete a topic and all that belongs to it."""
+        topic = self._shared.topic(request.topic)
+
+        async def work() -> pb.DeleteTopicResponse:
+            return pb.DeleteTopicResponse(deleted=await topic.delete())
+
+        return await self._shared.once("DeleteTopic", request, work)
+
+
+def _described(topic: str, found: SubscriptionInfo) -> pb.Subscription:
+    peer = found.peers[0].name if found.mode == "each" and found.peers else ""
+    who = pb.Subscriber(
+        topic=topic, consumer=found.consumer, mode=_MODES.get(found.mode), peer=peer
+    )
+    return pb.Subscription(
+        subscriber=who,
+        queue=found.queue,
+        state=found.state,
+        peers=[pb.Peer(name=p.name, silent_ms=round(p.silent * 1000)) for p in found.peers],
+        attributes=None if found.attributes is None else attributes(found.attributes),
+    )

@@ -1,0 +1,223 @@
+"""``rsmqctl serve``: open the queues to programs that have no Redis client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import aiorsmq_ng
+
+from .groups import LazyGroup
+from .session import DEFAULT_NAMESPACE, Settings, current_settings, examples, finish, global_options
+
+if TYPE_CHECKING:
+    from aiorsmq_ng.broker import BrokerOptions, Tokens
+
+logger = logging.getLogger("aiorsmq_ng.broker")
+
+#: One token for everything, for whoever needs no file.
+TOKEN_VARIABLE, RECEIPT_VARIABLE = "RSMQ_BROKER_TOKEN", "RSMQ_RECEIPT_KEY"
+
+
+@click.group(
+    cls=LazyGroup,
+    table={"grpc": "serve:grpc"},
+    epilog=examples("$ rsmqctl serve grpc", "$ rsmqctl serve grpc --help"),
+)
+@global_options()
+def serve() -> None:
+    """Serve queues and topics to other programs."""
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl serve grpc",
+        "$ rsmqctl serve grpc --listen 0.0.0.0:10001 --tokens tokens.toml \\",
+        "      --cert server.pem --key server.key",
+        "",
+        "A token file:",
+        "",
+        "  [shop]",
+        '  sha256 = "9f86d081884c7d65..."      # or token = "..."',
+        '  roles = ["producer", "consumer"]    # or "admin"',
+        '  queues = ["orders-*"]               # not given: all',
+        '  topics = ["news"]',
+    )
+)
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Where to listen, also unix:/path; may be given several times.  "
+    "[default: 127.0.0.1:10001]",
+)
+@click.option("--tokens", metavar="FILE", help="Who may come in, and what for.")
+@click.option("--cert", metavar="FILE", help="The server's certificate (PEM), for TLS.")
+@click.option("--key", metavar="FILE", help="The certificate's key (PEM).")
+@click.option("--client-ca", metavar="FILE", help="Clients need a certificate of this CA.")
+@click.option("--insecure", is_flag=True, help="Do without TLS and tokens beyond this machine.")
+@click.option(
+    "--receipt-key",
+    metavar="FILE",
+    help="What signs receipts. With it they outlive this process, and brokers that share it take "
+    "each other's.",
+)
+@click.option("--reflection", is_flag=True, help="Describe the interface to clients that ask.")
+@click.option(
+    "--gomq",
+    type=click.Choice(["copy", "share", "off"]),
+    default="copy",
+    show_default=True,
+    help="Serve clients of GOMQ: every peer of a consumer gets its own copy, or they share one.",
+)
+@click.option("--max-message-bytes", type=click.IntRange(min=1024), help="Largest request.")
+@click.option("--max-batch", type=click.IntRange(min=1), help="Most messages in a request.")
+@click.option("--max-calls", type=click.IntRange(min=1), help="Most calls under way.")
+@click.option("--max-streams", type=click.IntRange(min=1), help="Most streams and waiting calls.")
+@click.option("--max-wait", type=click.FloatRange(min=0.1), help="Longest wait of a call, seconds.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="How long a stop waits for messages to be settled and calls to end, seconds.",
+)
+@global_options()
+def grpc(**given: Any) -> None:
+    """Serve queues and topics over gRPC.
+
+    Clients of GOMQ are served on the same port. Only this machine can connect unless --listen says
+    otherwise; that needs a certificate and tokens. A single token for everything can be given in
+    RSMQ_BROKER_TOKEN instead of a file, and the key for receipts in RSMQ_RECEIPT_KEY.
+
+    SIGTERM or Ctrl-C: takes nothing new, waits for calls and for messages in the hands of streams,
+    gives the rest back and exits with 0. A second one does not wait.
+    """
+    settings = current_settings()
+    logging.basicConfig(
+        level=logging.DEBUG if settings.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    # Its C library would print what we say in a sentence.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        from aiorsmq_ng.broker import Broker
+    except ImportError as error:
+        raise click.ClickException(str(error)) from None
+
+    async def session() -> None:
+        options, tokens = read_options(given), read_tokens(given["tokens"])
+        async with _client(settings) as rsmq:
+            broker = Broker(rsmq, options, tokens)
+            await broker.start()
+            _announce(broker.addresses, options, tokens, rsmq.ns)
+            await _until_stopped(broker)
+
+    finish(session)
+
+
+def read_options(given: dict[str, Any]) -> BrokerOptions:
+    """Return what the command line says about a broker."""
+    from aiorsmq_ng.broker import BrokerOptions, Limits, Tls
+
+    files = {name: _read(name, given[name]) for name in ("cert", "key", "client_ca")}
+    if (files["cert"] is None) != (files["key"] is None):
+        raise click.UsageError("--cert and --key belong together")
+    tls = None
+    if files["cert"] is not None and files["key"] is not None:
+        tls = Tls(certificate=files["cert"], key=files["key"], client_ca=files["client_ca"])
+    elif files["client_ca"] is not None:
+        raise click.UsageError("--client-ca needs --cert and --key")
+    limits = {
+        name: given[f"max_{name}"]
+        for name in ("message_bytes", "batch", "calls", "streams", "wait")
+        if given[f"max_{name}"] is not None
+    }
+    receipt_key = _read("receipt_key", given["receipt_key"])
+    if receipt_key is None and os.environ.get(RECEIPT_VARIABLE):
+        receipt_key = os.environ[RECEIPT_VARIABLE].encode()
+    more: dict[str, Any] = {"listen": given["listen"]} if given["listen"] else {}
+    return BrokerOptions(
+        tls=tls,
+        insecure=given["insecure"],
+        limits=Limits(**limits),
+        receipt_key=receipt_key,
+        reflection=given["reflection"],
+        gomq=None if given["gomq"] == "off" else given["gomq"],
+        grace=given["grace"],
+        **more,
+    )
+
+
+def read_tokens(file: str | None) -> Tokens | None:
+    """Return the tokens of a file, or the one of the environment; none: everybody may come in."""
+    from aiorsmq_ng.broker import Tokens
+
+    text = _read("tokens", file)
+    if file is not None and text is not None:
+        if Path(file).stat().st_mode & 0o077:
+            logger.warning("other users can read the token file %s; chmod 600 it", file)
+        try:
+            return Tokens.read(text.decode())
+        except UnicodeDecodeError:
+            raise click.UsageError(f"--tokens {file!r} is not text") from None
+    token = os.environ.get(TOKEN_VARIABLE)
+    return Tokens.single(token) if token else None
+
+
+def _read(name: str, file: str | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        option = "--" + name.replace("_", "-")
+        raise click.UsageError(f"{option} {file!r} cannot be read: {error.strerror}") from None
+
+
+def _client(settings: Settings) -> aiorsmq_ng.RSMQ:
+    return aiorsmq_ng.RSMQ(
+        settings.full_url(),
+        ns=(settings.namespace or DEFAULT_NAMESPACE).split(","),
+        options=aiorsmq_ng.Options(
+            insecure_tls=settings.insecure_tls, plain_password=settings.plain_password
+        ),
+    )
+
+
+def _announce(
+    addresses: tuple[str, ...], options: BrokerOptions, tokens: Tokens | None, ns: str
+) -> None:
+    guard = f"{len(tokens)} token{'s' * (len(tokens) != 1)}" if tokens else "no tokens"
+    logger.info(
+        "serving namespace %r by gRPC on %s (%s, %s, gomq: %s)",
+        *(ns, ", ".join(addresses), "TLS" if options.tls else "no TLS", guard),
+        options.gomq or "off",
+    )
+    if options.insecure:
+        logger.warning("--insecure: whoever can reach this address may be able to use the queues")
+
+
+async def _until_stopped(broker: Any) -> None:
+    """Run until a signal comes; then stop in good order, or at once at the second one."""
+    loop, signals = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+    came: asyncio.Queue[str] = asyncio.Queue()
+    for number in signals:
+        loop.add_signal_handler(number, came.put_nowait, signal.Signals(number).name)
+    name = await came.get()
+    logger.info("stopping because of %s", name)
+    stopping = asyncio.create_task(broker.stop())
+    hurry = asyncio.create_task(came.get())
+    await asyncio.wait([stopping, hurry], return_when=asyncio.FIRST_COMPLETED)
+    if not stopping.done():
+        logger.info("stopping at once")
+        broker.hurry()
+    await stopping
+    hurry.cancel()
+    logger.info("stopped")

@@ -1,0 +1,776 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODE_UNSPECIFIED: _ClassVar[Mode]
+    MODE_SHARED: _ClassVar[Mode]
+    MODE_EACH: _ClassVar[Mode]
+
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
+    OUTCOME_DONE: _ClassVar[Outcome]
+    OUTCOME_GONE: _ClassVar[Outcome]
+    OUTCOME_RECEIVED_SINCE: _ClassVar[Outcome]
+    OUTCOME_BAD_RECEIPT: _ClassVar[Outcome]
+    OUTCOME_FAILED: _ClassVar[Outcome]
+MODE_UNSPECIFIED: Mode
+MODE_SHARED: Mode
+MODE_EACH: Mode
+OUTCOME_UNSPECIFIED: Outcome
+OUTCOME_DONE: Outcome
+OUTCOME_GONE: Outcome
+OUTCOME_RECEIVED_SINCE: Outcome
+OUTCOME_BAD_RECEIPT: Outcome
+OUTCOME_FAILED: Outcome
+
+class RequestId(_message.Message):
+    __slots__ = ("id", "broker", "durable")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    broker: str
+    durable: bool
+    def __init__(self, id: _Optional[str] = ..., broker: _Optional[str] = ..., durable: _Optional[bool] = ...) -> None: ...
+
+class GetInfoRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetInfoResponse(_message.Message):
+    __slots__ = ("broker", "version", "namespace", "identity", "max_message_bytes", "max_batch", "max_wait_ms", "max_unsettled")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BATCH_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    version: str
+    namespace: str
+    identity: str
+    max_message_bytes: int
+    max_batch: int
+    max_wait_ms: int
+    max_unsettled: int
+    def __init__(self, broker: _Optional[str] = ..., version: _Optional[str] = ..., namespace: _Optional[str] = ..., identity: _Optional[str] = ..., max_message_bytes: _Optional[int] = ..., max_batch: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_unsettled: _Optional[int] = ...) -> None: ...
+
+class CreateQueueRequest(_message.Message):
+    __slots__ = ("queue", "vt_ms", "delay_ms", "maxsize", "exist_ok", "request")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    MAXSIZE_FIELD_NUMBER: _ClassVar[int]
+    EXIST_OK_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    vt_ms: int
+    delay_ms: int
+    maxsize: int
+    exist_ok: bool
+    request: RequestId
+    def __init__(self, queue: _Optional[str] = ..., vt_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., maxsize: _Optional[int] = ..., exist_ok: _Optional[bool] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class CreateQueueResponse(_message.Message):
+    __slots__ = ("created",)
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    created: bool
+    def __init__(self, created: _Optional[bool] = ...) -> None: ...
+
+class DeleteQueueRequest(_message.Message):
+    __slots__ = ("queue", "request")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    request: RequestId
+    def __init__(self, queue: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class DeleteQueueResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListQueuesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListQueuesResponse(_message.Message):
+    __slots__ = ("queues",)
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, queues: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetAttributesRequest(_message.Message):
+    __slots__ = ("queue",)
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    def __init__(self, queue: _Optional[str] = ...) -> None: ...
+
+class SetAttributesRequest(_message.Message):
+    __slots__ = ("queue", "vt_ms", "delay_ms", "maxsize", "request")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    MAXSIZE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    vt_ms: int
+    delay_ms: int
+    maxsize: int
+    request: RequestId
+    def __init__(self, queue: _Optional[str] = ..., vt_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., maxsize: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class QueueAttributes(_message.Message):
+    __slots__ = ("vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified", "msgs", "hiddenmsgs", "ready", "delayed", "leased", "exact", "oldest_age_ms")
+    VT_FIELD_NUMBER: _ClassVar[int]
+    DELAY_FIELD_NUMBER: _ClassVar[int]
+    MAXSIZE_FIELD_NUMBER: _ClassVar[int]
+    TOTALRECV_FIELD_NUMBER: _ClassVar[int]
+    TOTALSENT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_FIELD_NUMBER: _ClassVar[int]
+    MSGS_FIELD_NUMBER: _ClassVar[int]
+    HIDDENMSGS_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    DELAYED_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
+    EXACT_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    vt: float
+    delay: float
+    maxsize: int
+    totalrecv: int
+    totalsent: int
+    created: int
+    modified: int
+    msgs: int
+    hiddenmsgs: int
+    ready: int
+    delayed: int
+    leased: int
+    exact: bool
+    oldest_age_ms: int
+    def __init__(self, vt: _Optional[float] = ..., delay: _Optional[float] = ..., maxsize: _Optional[int] = ..., totalrecv: _Optional[int] = ..., totalsent: _Optional[int] = ..., created: _Optional[int] = ..., modified: _Optional[int] = ..., msgs: _Optional[int] = ..., hiddenmsgs: _Optional[int] = ..., ready: _Optional[int] = ..., delayed: _Optional[int] = ..., leased: _Optional[int] = ..., exact: _Optional[bool] = ..., oldest_age_ms: _Optional[int] = ...) -> None: ...
+
+class GetStatsRequest(_message.Message):
+    __slots__ = ("queue", "dead_letter")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    dead_letter: str
+    def __init__(self, queue: _Optional[str] = ..., dead_letter: _Optional[str] = ...) -> None: ...
+
+class QueueStats(_message.Message):
+    __slots__ = ("attributes", "dead", "consumers")
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    DEAD_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    attributes: QueueAttributes
+    dead: int
+    consumers: _containers.RepeatedCompositeFieldContainer[ConsumerInfo]
+    def __init__(self, attributes: _Optional[_Union[QueueAttributes, _Mapping]] = ..., dead: _Optional[int] = ..., consumers: _Optional[_Iterable[_Union[ConsumerInfo, _Mapping]]] = ...) -> None: ...
+
+class ConsumerInfo(_message.Message):
+    __slots__ = ("name", "consumers", "holding", "silent_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    HOLDING_FIELD_NUMBER: _ClassVar[int]
+    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    consumers: int
+    holding: _containers.RepeatedScalarFieldContainer[str]
+    silent_ms: int
+    def __init__(self, name: _Optional[str] = ..., consumers: _Optional[int] = ..., holding: _Optional[_Iterable[str]] = ..., silent_ms: _Optional[int] = ...) -> None: ...
+
+class AnnounceRequest(_message.Message):
+    __slots__ = ("queue", "name", "consumers", "holding")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    HOLDING_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    name: str
+    consumers: int
+    holding: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, queue: _Optional[str] = ..., name: _Optional[str] = ..., consumers: _Optional[int] = ..., holding: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AnnounceResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PurgeRequest(_message.Message):
+    __slots__ = ("queue", "leased", "request")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    LEASED_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    leased: bool
+    request: RequestId
+    def __init__(self, queue: _Optional[str] = ..., leased: _Optional[bool] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class PurgeResponse(_message.Message):
+    __slots__ = ("removed",)
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    removed: int
+    def __init__(self, removed: _Optional[int] = ...) -> None: ...
+
+class RedriveRequest(_message.Message):
+    __slots__ = ("source", "target", "count", "ids", "request")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    target: str
+    count: int
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    request: RequestId
+    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., count: _Optional[int] = ..., ids: _Optional[_Iterable[str]] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class RedriveResponse(_message.Message):
+    __slots__ = ("moved",)
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    moved: int
+    def __init__(self, moved: _Optional[int] = ...) -> None: ...
+
+class SendRequest(_message.Message):
+    __slots__ = ("queue", "bodies", "delay_ms", "dedup_key", "request")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    BODIES_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    DEDUP_KEY_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    bodies: _containers.RepeatedScalarFieldContainer[bytes]
+    delay_ms: int
+    dedup_key: str
+    request: RequestId
+    def __init__(self, queue: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class SendResponse(_message.Message):
+    __slots__ = ("ids", "durability")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    durability: str
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ...) -> None: ...
+
+class Source(_message.Message):
+    __slots__ = ("queue", "max_receives", "dead_letter", "vt_ms", "subscriber")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    MAX_RECEIVES_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    max_receives: int
+    dead_letter: str
+    vt_ms: int
+    subscriber: Subscriber
+    def __init__(self, queue: _Optional[str] = ..., max_receives: _Optional[int] = ..., dead_letter: _Optional[str] = ..., vt_ms: _Optional[int] = ..., subscriber: _Optional[_Union[Subscriber, _Mapping]] = ...) -> None: ...
+
+class Subscriber(_message.Message):
+    __slots__ = ("topic", "consumer", "mode", "peer", "silence_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    SILENCE_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    consumer: str
+    mode: Mode
+    peer: str
+    silence_ms: int
+    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., peer: _Optional[str] = ..., silence_ms: _Optional[int] = ...) -> None: ...
+
+class ReceiveRequest(_message.Message):
+    __slots__ = ("sources", "count", "vt_ms", "wait_ms", "max_bytes", "request")
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    sources: _containers.RepeatedCompositeFieldContainer[Source]
+    count: int
+    vt_ms: int
+    wait_ms: int
+    max_bytes: int
+    request: RequestId
+    def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., count: _Optional[int] = ..., vt_ms: _Optional[int] = ..., wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class ReceiveResponse(_message.Message):
+    __slots__ = ("deliveries", "next_visible_ms")
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_VISIBLE_MS_FIELD_NUMBER: _ClassVar[int]
+    deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
+    next_visible_ms: int
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., next_visible_ms: _Optional[int] = ...) -> None: ...
+
+class Delivery(_message.Message):
+    __slots__ = ("queue", "id", "body", "rc", "fr", "vt_ms", "receipt", "omitted_bytes")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    RC_FIELD_NUMBER: _ClassVar[int]
+    FR_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    OMITTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    id: str
+    body: bytes
+    rc: int
+    fr: int
+    vt_ms: int
+    receipt: str
+    omitted_bytes: int
+    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., vt_ms: _Optional[int] = ..., receipt: _Optional[str] = ..., omitted_bytes: _Optional[int] = ...) -> None: ...
+
+class PopRequest(_message.Message):
+    __slots__ = ("queue", "count")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    count: int
+    def __init__(self, queue: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class PopResponse(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[Message]
+    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ...) -> None: ...
+
+class Message(_message.Message):
+    __slots__ = ("id", "body", "rc", "fr")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    RC_FIELD_NUMBER: _ClassVar[int]
+    FR_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    body: bytes
+    rc: int
+    fr: int
+    def __init__(self, id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ...) -> None: ...
+
+class RecoverRequest(_message.Message):
+    __slots__ = ("source", "count", "idle_ms", "vt_ms", "request")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    source: Source
+    count: int
+    idle_ms: int
+    vt_ms: int
+    request: RequestId
+    def __init__(self, source: _Optional[_Union[Source, _Mapping]] = ..., count: _Optional[int] = ..., idle_ms: _Optional[int] = ..., vt_ms: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class RecoverResponse(_message.Message):
+    __slots__ = ("deliveries",)
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ...) -> None: ...
+
+class AckRequest(_message.Message):
+    __slots__ = ("receipts",)
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, receipts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ExtendRequest(_message.Message):
+    __slots__ = ("receipts", "vt_ms")
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedScalarFieldContainer[str]
+    vt_ms: int
+    def __init__(self, receipts: _Optional[_Iterable[str]] = ..., vt_ms: _Optional[int] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("receipts", "delay_ms")
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedScalarFieldContainer[str]
+    delay_ms: int
+    def __init__(self, receipts: _Optional[_Iterable[str]] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+
+class RejectRequest(_message.Message):
+    __slots__ = ("receipts", "reason", "dead_letter")
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    dead_letter: str
+    def __init__(self, receipts: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., dead_letter: _Optional[str] = ...) -> None: ...
+
+class ForwardRequest(_message.Message):
+    __slots__ = ("receipts", "target", "delay_ms")
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedScalarFieldContainer[str]
+    target: str
+    delay_ms: int
+    def __init__(self, receipts: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+
+class SettleResponse(_message.Message):
+    __slots__ = ("outcomes", "errors")
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedScalarFieldContainer[Outcome]
+    errors: _containers.RepeatedCompositeFieldContainer[SettleError]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[Outcome, str]]] = ..., errors: _Optional[_Iterable[_Union[SettleError, _Mapping]]] = ...) -> None: ...
+
+class SettleError(_message.Message):
+    __slots__ = ("index", "code", "message")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    code: str
+    message: str
+    def __init__(self, index: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class DeleteMessagesRequest(_message.Message):
+    __slots__ = ("queue", "ids", "only_leased", "request")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ONLY_LEASED_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    only_leased: bool
+    request: RequestId
+    def __init__(self, queue: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., only_leased: _Optional[bool] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class DeleteMessagesResponse(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ChangeVisibilityRequest(_message.Message):
+    __slots__ = ("queue", "id", "vt_ms", "request")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    id: str
+    vt_ms: int
+    request: RequestId
+    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., vt_ms: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class ChangeVisibilityResponse(_message.Message):
+    __slots__ = ("changed",)
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    changed: bool
+    def __init__(self, changed: _Optional[bool] = ...) -> None: ...
+
+class PeekRequest(_message.Message):
+    __slots__ = ("queue", "start", "count")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    start: int
+    count: int
+    def __init__(self, queue: _Optional[str] = ..., start: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class PeekResponse(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[Message]
+    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ...) -> None: ...
+
+class ListPendingRequest(_message.Message):
+    __slots__ = ("queue", "start", "count")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    start: int
+    count: int
+    def __init__(self, queue: _Optional[str] = ..., start: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ListPendingResponse(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[PendingMessage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[PendingMessage, _Mapping]]] = ...) -> None: ...
+
+class PendingMessage(_message.Message):
+    __slots__ = ("message", "delivered", "idle_ms")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+    message: Message
+    delivered: int
+    idle_ms: int
+    def __init__(self, message: _Optional[_Union[Message, _Mapping]] = ..., delivered: _Optional[int] = ..., idle_ms: _Optional[int] = ...) -> None: ...
+
+class ScanRequest(_message.Message):
+    __slots__ = ("queue", "start", "after", "count")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    start: int
+    after: ScanPlace
+    count: int
+    def __init__(self, queue: _Optional[str] = ..., start: _Optional[int] = ..., after: _Optional[_Union[ScanPlace, _Mapping]] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ScanPlace(_message.Message):
+    __slots__ = ("visible_at", "id")
+    VISIBLE_AT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    visible_at: float
+    id: str
+    def __init__(self, visible_at: _Optional[float] = ..., id: _Optional[str] = ...) -> None: ...
+
+class ScanResponse(_message.Message):
+    __slots__ = ("messages", "next")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[ScannedMessage]
+    next: ScanPlace
+    def __init__(self, messages: _Optional[_Iterable[_Union[ScannedMessage, _Mapping]]] = ..., next: _Optional[_Union[ScanPlace, _Mapping]] = ...) -> None: ...
+
+class ScannedMessage(_message.Message):
+    __slots__ = ("message", "visible_at", "state")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    VISIBLE_AT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    message: Message
+    visible_at: float
+    state: str
+    def __init__(self, message: _Optional[_Union[Message, _Mapping]] = ..., visible_at: _Optional[float] = ..., state: _Optional[str] = ...) -> None: ...
+
+class GetReasonRequest(_message.Message):
+    __slots__ = ("queue", "id")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    id: str
+    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
+
+class GetReasonResponse(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class ConsumeRequest(_message.Message):
+    __slots__ = ("sources", "max_unsettled", "vt_ms", "no_renewal", "max_bytes")
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    MAX_UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    NO_RENEWAL_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    sources: _containers.RepeatedCompositeFieldContainer[Source]
+    max_unsettled: int
+    vt_ms: int
+    no_renewal: bool
+    max_bytes: int
+    def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., max_unsettled: _Optional[int] = ..., vt_ms: _Optional[int] = ..., no_renewal: _Optional[bool] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class ConsumeResponse(_message.Message):
+    __slots__ = ("deliveries", "lost")
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
+    lost: _containers.RepeatedCompositeFieldContainer[LostLease]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[LostLease, _Mapping]]] = ...) -> None: ...
+
+class LostLease(_message.Message):
+    __slots__ = ("queue", "id", "receipt")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    id: str
+    receipt: str
+    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., receipt: _Optional[str] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("queues",)
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, queues: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WatchResponse(_message.Message):
+    __slots__ = ("queues",)
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, queues: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class TopicDescription(_message.Message):
+    __slots__ = ("topic", "queue", "waiting", "max_length", "max_age_ms", "trimmed", "lost", "subscriptions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue: str
+    waiting: int
+    max_length: int
+    max_age_ms: int
+    trimmed: int
+    lost: int
+    subscriptions: _containers.RepeatedCompositeFieldContainer[Subscription]
+    def __init__(self, topic: _Optional[str] = ..., queue: _Optional[str] = ..., waiting: _Optional[int] = ..., max_length: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., trimmed: _Optional[int] = ..., lost: _Optional[int] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ...) -> None: ...
+
+class PublishRequest(_message.Message):
+    __slots__ = ("topic", "bodies", "delay_ms", "dedup_key", "request")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BODIES_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    DEDUP_KEY_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    bodies: _containers.RepeatedScalarFieldContainer[bytes]
+    delay_ms: int
+    dedup_key: str
+    request: RequestId
+    def __init__(self, topic: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class PublishResponse(_message.Message):
+    __slots__ = ("ids", "durability")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    durability: str
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ...) -> None: ...
+
+class SubscribeRequest(_message.Message):
+    __slots__ = ("subscriber", "vt_ms", "delay_ms", "maxsize", "request")
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    MAXSIZE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    subscriber: Subscriber
+    vt_ms: int
+    delay_ms: int
+    maxsize: int
+    request: RequestId
+    def __init__(self, subscriber: _Optional[_Union[Subscriber, _Mapping]] = ..., vt_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., maxsize: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class Subscription(_message.Message):
+    __slots__ = ("subscriber", "queue", "state", "peers", "attributes")
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    subscriber: Subscriber
+    queue: str
+    state: str
+    peers: _containers.RepeatedCompositeFieldContainer[Peer]
+    attributes: QueueAttributes
+    def __init__(self, subscriber: _Optional[_Union[Subscriber, _Mapping]] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[Peer, _Mapping]]] = ..., attributes: _Optional[_Union[QueueAttributes, _Mapping]] = ...) -> None: ...
+
+class Peer(_message.Message):
+    __slots__ = ("name", "silent_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    silent_ms: int
+    def __init__(self, name: _Optional[str] = ..., silent_ms: _Optional[int] = ...) -> None: ...
+
+class UnsubscribeRequest(_message.Message):
+    __slots__ = ("topic", "consumer", "peer", "discard", "request")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    DISCARD_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    consumer: str
+    peer: str
+    discard: bool
+    request: RequestId
+    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., peer: _Optional[str] = ..., discard: _Optional[bool] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class UnsubscribeResponse(_message.Message):
+    __slots__ = ("left",)
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    left: int
+    def __init__(self, left: _Optional[int] = ...) -> None: ...
+
+class KeepAliveRequest(_message.Message):
+    __slots__ = ("subscriber",)
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    subscriber: Subscriber
+    def __init__(self, subscriber: _Optional[_Union[Subscriber, _Mapping]] = ...) -> None: ...
+
+class KeepAliveResponse(_message.Message):
+    __slots__ = ("subscribed",)
+    SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
+    subscribed: bool
+    def __init__(self, subscribed: _Optional[bool] = ...) -> None: ...
+
+class SetBacklogRequest(_message.Message):
+    __slots__ = ("topic", "max_length", "max_age_ms", "maxsize", "request")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAXSIZE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    max_length: int
+    max_age_ms: int
+    maxsize: int
+    request: RequestId
+    def __init__(self, topic: _Optional[str] = ..., max_length: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., maxsize: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class SetBacklogResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("topic", "request")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    request: RequestId
+    def __init__(self, topic: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: bool
+    def __init__(self, deleted: _Optional[bool] = ...) -> None: ...

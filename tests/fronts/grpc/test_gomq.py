@@ -1,0 +1,247 @@
+"""GOMQ's interface: its clients work unchanged, and lose nothing."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from aiorsmq_ng.broker.records import LIMIT, record_size, timestamp
+from aiorsmq_ng.rpc import routeguide_pb2 as pb
+from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
+
+from .gomq_client import PUBLISHERS, TOTAL
+
+CLIENT = Path(__file__).with_name("gomq_client.py")
+NEWS = pb.Subscription(key="news", consumerID="c")
+WHO = pb.Identification(consumerID="c")
+
+
+@pytest.fixture
+async def guide(channel):
+    return RouteGuideStub(channel)
+
+
+async def run_client(address, mode):
+    # A folder of its own, so that only what is installed can be imported.
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", CLIENT, address, mode),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    return [[tuple(record) for record in peer] for peer in json.loads(out)]
+
+
+def in_order(records):
+    """Tell whether the messages of every publisher came in the order in which they were sent."""
+    numbers = {n: [] for n in range(PUBLISHERS)}
+    for _, _, payload in records:
+        publisher, number = payload.split(":")
+        numbers[int(publisher)].append(int(number))
+    return all(list(seen) == sorted(seen) for seen in numbers.values())
+
+
+async def test_a_client_of_gomq_loses_nothing_and_gets_everything_once(serve):
+    async with serve(gomq="copy") as broker:
+        peers = await run_client(broker.addresses[0], "copy")
+
+    everything = {payload for records in peers for _, _, payload in records}
+    assert len(everything) == TOTAL
+    for records in peers:
+        assert len({id for _, id, _ in records}) == len(records)
+        assert in_order(records)
+        # What was published while it was subscribed: all of it is there for every peer.
+        assert {p for p in everything if 50 <= int(p.split(":")[1]) < 200} <= {
+            payload for _, _, payload in records
+        }
+
+
+async def test_peers_that_share_get_every_message_once(serve):
+    async with serve(gomq="share") as broker:
+        peers = await run_client(broker.addresses[0], "share")
+
+    records = [record for peer in peers for record in peer]
+    assert len(records) == TOTAL
+    assert len({payload for _, _, payload in records}) == TOTAL
+    assert all(in_order(peer) for peer in peers)
+
+
+async def observed(guide, wanted):
+    found = []
+    while len(found) < wanted:
+        found += (await guide.Observe(WHO)).records
+    return found
+
+
+async def test_what_was_observed_is_acknowledged_by_the_next_observe(guide, rsmq):
+    await guide.Subscribe(NEWS)
+    await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+    (record,) = await observed(guide, 1)
+    (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+
+    assert (record.key, record.value.payload) == ("news", b"x")
+    assert subscription.attributes.leased == 1
+    assert not (await guide.Observe(WHO)).records
+    (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+    assert subscription.attributes.msgs == 0
+
+
+async def test_what_a_stopped_broker_had_handed_out_comes_again(serve, rsmq):
+    async with serve() as broker, grpc.aio.insecure_channel(broker.addresses[0]) as channel:
+        guide = RouteGuideStub(channel)
+        await guide.Subscribe(NEWS)
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+        await observed(guide, 1)
+
+    (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+    assert subscription.attributes.ready == 1
+
+
+async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve):
+    async with serve() as broker:
+        async with grpc.aio.insecure_channel(broker.addresses[0]) as first:
+            await RouteGuideStub(first).Subscribe(NEWS)
+        async with grpc.aio.insecure_channel(
+            broker.addresses[0], [("grpc.use_local_subchannel_pool", 1)]
+        ) as second:
+            guide = RouteGuideStub(second)
+            await guide.Observe(WHO)  # without a Subscribe of its own
+            await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+
+            assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
+
+
+async def test_peers_of_a_consumer_have_its_keys_whoever_subscribed(serve):
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with (
+        serve() as broker,
+        grpc.aio.insecure_channel(broker.addresses[0], options) as one,
+        grpc.aio.insecure_channel(broker.addresses[0], options) as two,
+    ):
+        first, second = RouteGuideStub(one), RouteGuideStub(two)
+        await first.Subscribe(pb.Subscription(key="a", consumerID="c"))
+        await second.Subscribe(pb.Subscription(key="b", consumerID="c"))
+        await asyncio.gather(first.Observe(WHO), second.Observe(WHO))
+        for key in ("a", "b"):
+            await first.Publish(pb.PublishRecord(key=key, payload=key.encode()))
+
+        for guide in (first, second):
+            assert sorted(r.key for r in await observed(guide, 2)) == ["a", "b"]
+
+
+async def test_an_observe_without_a_subscription_waits_and_returns_nothing(guide):
+    assert not (await guide.Observe(pb.Identification(consumerID="nobody"))).records
+    assert not (await guide.Observe(pb.Identification())).records
+
+
+async def test_observes_at_the_same_time_on_one_connection_lose_and_double_nothing(guide):
+    await guide.Subscribe(NEWS)
+    for number in range(300):
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"%d" % number))
+    found = []
+
+    async def observe():
+        while len(found) < 300:
+            found.extend(r.value.payload for r in (await guide.Observe(WHO)).records)
+
+    await asyncio.gather(*(observe() for _ in range(5)))
+
+    assert sorted(map(int, found)) == list(range(300))
+
+
+async def test_a_reply_that_a_concurrent_observe_did_not_see_is_not_acknowledged(guide, rsmq):
+    await guide.Subscribe(NEWS)
+    await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+    # Two at once: neither was sent after the other's reply, so neither acknowledges it.
+    await asyncio.gather(guide.Observe(WHO), guide.Observe(WHO))
+
+    (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+    assert subscription.attributes.leased == 1
+
+
+async def test_replies_stay_under_4_mib_and_keep_the_order(guide):
+    await guide.Subscribe(NEWS)
+    sizes = [1_500_000, 10, 2_000_000, 3_000_000, 20, 1_000_000, 1_000_000]
+    for number, size in enumerate(sizes):
+        payload = b"%d " % number + bytes(size)
+        await guide.Publish(pb.PublishRecord(key="news", payload=payload))
+
+    found = await observed(guide, len(sizes))
+
+    assert [int(r.value.payload.split()[0]) for r in found] == list(range(len(sizes)))
+
+
+async def test_the_largest_payload_that_is_taken_can_be_observed(guide):
+    await guide.Subscribe(NEWS)
+    size = LIMIT
+    while record_size("news", size) > LIMIT:
+        size -= 1
+
+    with pytest.raises(grpc.RpcError) as refused:
+        await guide.Publish(pb.PublishRecord(key="news", payload=bytes(size + 1)))
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    await guide.Publish(pb.PublishRecord(key="news", payload=bytes(size)))
+    (record,) = await observed(guide, 1)
+    assert len(record.value.payload) == size
+
+
+async def test_a_large_payload_waits_for_its_first_subscriber_too(guide):
+    await guide.Publish(pb.PublishRecord(key="news", payload=bytes(1_000_000)))
+    await guide.Subscribe(NEWS)
+
+    (record,) = await observed(guide, 1)
+    assert len(record.value.payload) == 1_000_000
+
+
+async def test_a_message_that_no_client_could_receive_goes_to_the_dead_letters(guide, rsmq):
+    await guide.Subscribe(NEWS)
+    await rsmq.topic("news").publish(bytes(LIMIT))  # past the broker
+    await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+
+    assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
+    (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+    assert (await rsmq.queue(f"{subscription.queue}-dead").attributes()).msgs == 1
+
+
+async def test_a_busy_key_does_not_starve_the_others(guide):
+    for key in ("busy", "calm"):
+        await guide.Subscribe(pb.Subscription(key=key, consumerID="c"))
+    for number in range(200):
+        await guide.Publish(pb.PublishRecord(key="busy", payload=b"%d" % number))
+    await guide.Publish(pb.PublishRecord(key="calm", payload=b"x"))
+
+    assert "calm" in {r.key for r in (await guide.Observe(WHO)).records}
+
+
+async def test_an_observe_is_never_answered_with_an_error(guide, monkeypatch, rsmq):
+    from aiorsmq_ng import Topic, Unavailable
+
+    await guide.Subscribe(NEWS)
+
+    async def away(*_, **__):
+        raise Unavailable("away", passing=True)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(rsmq.topic("news").subscription("c")), "_receive", away)
+        patch.setattr(Topic, "subscribe", away)
+        assert not (await guide.Observe(WHO)).records
+    await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+    assert await observed(guide, 1)
+
+
+def test_times_are_written_as_go_does():
+    assert timestamp(1_794_787_294_000.0) == "Mon Nov 16 00:01:34 UTC 2026"
+    assert timestamp(1_793_491_200_000.0) == "Sun Nov  1 00:00:00 UTC 2026"
+
+
+@pytest.mark.parametrize("payload", [0, 1, 127, 128, 16_383, 16_384, 2_097_152, 4_000_000])
+def test_the_size_of_a_record_is_not_underestimated(payload):
+    told = pb.Message(id="x" * 32, timestamp=timestamp(0), payload=bytes(payload))
+    real = pb.RecordSet(records=[pb.Record(key="kéy", value=told)]).ByteSize()
+
+    assert real <= record_size("kéy", payload) <= real + 40

@@ -1,0 +1,195 @@
+"""A call that is repeated under its request id acts once."""
+
+import asyncio
+from types import SimpleNamespace
+
+import grpc
+import pytest
+
+from aiorsmq_ng import InvalidValue, QueueExists, SendUnknown, Unavailable
+from aiorsmq_ng.broker.requests import Requests
+from aiorsmq_ng.broker.status import BrokerError
+from aiorsmq_ng.rpc import v1_pb2 as pb
+from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
+
+from .support import connected, until
+
+ID = pb.RequestId(id="a-random-request-id")
+
+
+class Answer(SimpleNamespace):
+    def ByteSize(self):  # noqa: N802
+        return 100
+
+
+class Work:
+    """Counts how often it is done."""
+
+    def __init__(self, *outcomes):
+        self.outcomes = list(outcomes)
+        self.done = 0
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+
+    async def __call__(self, *_):
+        self.done += 1
+        await self.may_end.wait()
+        outcome = self.outcomes.pop(0) if self.outcomes else Answer(number=self.done)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def key(id=ID, who="me", method="Send"):
+    return (who, method, id)
+
+
+async def test_a_repeated_call_is_answered_as_the_first():
+    requests, work = Requests(), Work()
+
+    first = await requests.once(key(), work)
+
+    assert await requests.once(key(), work) is first
+    assert work.done == 1
+    for other in (key(who="you"), key(method="Purge"), key(pb.RequestId(id="another-request-id"))):
+        await requests.once(other, work)
+    await requests.once(key(pb.RequestId()), work)
+    assert work.done == 5
+
+
+async def test_an_error_is_remembered_unless_nothing_ran():
+    requests = Requests()
+    exists = Work(QueueExists("jobs", "rsmq"))
+    for _ in range(2):
+        with pytest.raises(QueueExists):
+            await requests.once(key(), exists)
+    assert exists.done == 1
+
+    away = Work(Unavailable("away", executed=False))
+    with pytest.raises(Unavailable):
+        await requests.once(key(method="Other"), away)
+    await requests.once(key(method="Other"), away)
+    assert away.done == 2
+
+
+async def test_a_send_that_nobody_knows_the_outcome_of_is_asked_for_again():
+    requests, work, again = Requests(), Work(SendUnknown("lost")), Work()
+    with pytest.raises(SendUnknown):
+        await requests.once(key(), work, again=again)
+
+    await requests.once(key(), work, again=again)
+
+    assert (work.done, again.done) == (1, 1)
+
+
+async def test_an_attempt_that_comes_while_the_first_runs_waits_for_its_answer():
+    requests, work = Requests(), Work()
+    work.may_end.clear()
+    first = asyncio.ensure_future(requests.once(key(), work))
+    second = asyncio.ensure_future(requests.once(key(), work))
+    await asyncio.sleep(0)
+    first.cancel()  # its caller is gone; the call goes on
+    work.may_end.set()
+
+    assert (await second).number == 1
+    assert work.done == 1
+
+
+async def test_a_receive_is_abandoned_with_its_caller_and_begins_anew_for_the_next():
+    requests, work = Requests(), Work()
+    work.may_end.clear()
+    first = asyncio.ensure_future(requests.once(key(), work, abandon=True))
+    await asyncio.sleep(0.01)
+    second = asyncio.ensure_future(requests.once(key(), work, abandon=True))
+    await asyncio.sleep(0.01)
+    first.cancel()
+    await asyncio.sleep(0.01)
+    work.may_end.set()
+
+    assert (await second).number == 2
+
+
+async def test_a_call_of_another_process_is_not_made_again():
+    requests, work = Requests(), Work()
+
+    with pytest.raises(BrokerError, match="another process"):
+        await requests.once(key(pb.RequestId(id=ID.id, broker="another")), work)
+    await requests.once(key(pb.RequestId(id=ID.id, broker=requests.broker)), work)
+    assert work.done == 1
+
+
+async def test_what_is_remembered_is_bounded_in_time_and_bytes():
+    now = 0.0
+    requests, work = Requests(lambda: now, most_bytes=250), Work()
+    for number in range(3):
+        await requests.once(key(pb.RequestId(id=f"request-number-{number}")), work)
+
+    with pytest.raises(BrokerError, match="not kept any more"):
+        await requests.once(key(pb.RequestId(id="request-number-0")), work)
+    now = 301.0
+    await requests.once(key(pb.RequestId(id="request-number-0")), work)
+    assert work.done == 4
+
+
+@pytest.mark.parametrize("request_id", [pb.RequestId(id="short"), pb.RequestId(id="x" * 200)])
+async def test_an_id_that_others_might_draw_is_refused(request_id):
+    with pytest.raises(InvalidValue, match="characters"):
+        await Requests().once(key(request_id), Work())
+
+
+async def test_a_repeated_batch_is_stored_once(queues, queue):
+    request = pb.SendRequest(queue="jobs", bodies=[b"a", b"b"], request=ID)
+
+    assert await queues.Send(request) == await queues.Send(request)
+    assert (await queue.attributes()).msgs == 2
+
+
+async def test_a_durable_send_is_stored_once_by_two_brokers(serve, queue):
+    request = pb.SendRequest(
+        queue="jobs", bodies=[b"a"], request=pb.RequestId(id=ID.id, durable=True, broker="x")
+    )
+    publish = pb.PublishRequest(topic="news", bodies=[b"a"], request=request.request)
+    ids = set()
+    for _ in range(2):
+        async with serve() as broker, connected(broker) as channel:
+            ids |= set((await QueuesStub(channel).Send(request)).ids)
+            ids |= set((await TopicsStub(channel).Publish(publish)).ids)
+
+    assert len(ids) == 2
+    assert (await queue.attributes()).msgs == 1
+
+
+async def test_a_repeated_receive_returns_the_same_deliveries(queues, queue):
+    await queue.send_many(["a", "b", "c"])
+    request = pb.ReceiveRequest(sources=[pb.Source(queue="jobs")], count=2, request=ID)
+
+    first = await queues.Receive(request)
+
+    assert await queues.Receive(request) == first
+    assert (await queue.attributes()).leased == 2
+
+
+async def test_an_attempt_at_another_broker_is_refused_as_forgotten(serve, queue):
+    async with serve() as broker, connected(broker) as channel:
+        first = QueuesStub(channel).Purge(pb.PurgeRequest(queue="jobs", request=ID))
+        await first
+        name = dict(await first.trailing_metadata())["rsmq-broker"]
+    async with serve() as broker, connected(broker) as channel:
+        again = pb.PurgeRequest(queue="jobs", request=pb.RequestId(id=ID.id, broker=name))
+        with pytest.raises(grpc.RpcError) as refused:
+            await QueuesStub(channel).Purge(again)
+
+    assert refused.value.code() is grpc.StatusCode.ABORTED
+    assert dict(refused.value.trailing_metadata())["rsmq-code"] == "requestForgotten"
+
+
+async def test_a_waiting_receive_with_an_id_gives_back_when_its_client_goes(broker, queues, queue):
+    request = pb.ReceiveRequest(sources=[pb.Source(queue="jobs")], wait_ms=30_000, request=ID)
+    call = queues.Receive(request)
+    await until(lambda: asyncio.sleep(0, broker.under_way))
+    call.cancel()
+    await until(lambda: asyncio.sleep(0, not broker.under_way))
+
+    await queue.send("x")
+
+    assert (await queue.attributes()).ready == 1

@@ -1,0 +1,146 @@
+"""``rsmqctl serve grpc``: the broker as a process."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+
+import grpc
+import grpc.aio
+import pytest
+
+from aiorsmq_ng.rpc import v1_pb2 as pb
+from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
+
+from .support import until
+
+JOBS = [pb.Source(queue="jobs")]
+
+
+class Served:
+    """A broker in a process of its own."""
+
+    def __init__(self, process, line):
+        self.process = process
+        self.line = line
+        self.address = re.search(r"on (\S+) \(", line)[1]
+
+    async def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        _, log = await self.process.communicate()
+        return self.process.returncode, log.decode()
+
+
+@pytest.fixture
+async def start(server_url, ns):
+    started = []
+
+    async def start(*words, **environment):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "aiorsmq_ng.cli", "-r", server_url, "--ns", ns),
+            *("serve", "grpc", "--listen", "127.0.0.1:0", *words),
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **environment},
+        )
+        started.append(process)
+        line = (await process.stderr.readline()).decode()
+        return Served(process, line)
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_it_says_where_it_listens_serves_and_stops_in_good_order(start, queue):
+    served = await start("--gomq", "share")
+    assert re.search(r"by gRPC on 127.0.0.1:\d+ \(no TLS, no tokens, gomq: share\)", served.line)
+    async with grpc.aio.insecure_channel(served.address) as channel:
+        queues = QueuesStub(channel)
+        await queues.Send(pb.SendRequest(queue="jobs", bodies=[b"a", b"b"]))
+        stream = queues.Consume(pb.ConsumeRequest(sources=JOBS, max_unsettled=1))
+        (delivery,) = (await stream.read()).deliveries
+        served.process.send_signal(signal.SIGTERM)
+
+        async def stopping():
+            try:
+                await queues.GetInfo(pb.GetInfoRequest())
+            except grpc.RpcError as error:
+                return dict(error.trailing_metadata()).get("rsmq-code") == "stopping"
+
+        await until(stopping)
+        await queues.Ack(pb.AckRequest(receipts=[delivery.receipt]))
+        _, log = await served.process.communicate()
+
+    assert served.process.returncode == 0, log
+    attributes = await queue.attributes()
+    assert (attributes.ready, attributes.leased) == (1, 0)
+
+
+async def test_a_second_signal_does_not_wait(start, queue):
+    served = await start("--grace", "600")
+    async with grpc.aio.insecure_channel(served.address) as channel:
+        queues = QueuesStub(channel)
+        await queue.send("x")
+        stream = queues.Consume(pb.ConsumeRequest(sources=JOBS, vt_ms=600_000))
+        await stream.read()
+        served.process.send_signal(signal.SIGTERM)
+        while b"stopping because" not in await served.process.stderr.readline():
+            pass
+        code, _ = await served.stop()
+
+    assert code == 0
+    assert (await queue.attributes()).ready == 1
+
+
+async def test_tokens_come_from_a_file_or_the_environment(start, tmp_path):
+    file = tmp_path / "tokens.toml"
+    file.write_text('[ops]\ntoken = "0123456789abcdef"\nroles = ["admin"]\n')
+    file.chmod(0o600)
+    for words, environment, name in (
+        (("--tokens", str(file)), {}, "ops"),
+        ((), {"RSMQ_BROKER_TOKEN": "0123456789abcdef"}, "admin"),
+    ):
+        served = await start(*words, **environment)
+        assert "1 token," in served.line
+        async with grpc.aio.insecure_channel(served.address) as channel:
+            queues = QueuesStub(channel)
+            metadata = [("authorization", "Bearer 0123456789abcdef")]
+            info = await queues.GetInfo(pb.GetInfoRequest(), metadata=metadata)
+            with pytest.raises(grpc.RpcError):
+                await queues.GetInfo(pb.GetInfoRequest())
+        assert info.identity == name
+        code, log = await served.stop()
+        assert code == 0
+        assert "0123456789abcdef" not in log
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "complaint"),
+    [
+        (["--listen", "0.0.0.0:0"], 2, "needs TLS and tokens"),
+        (["--listen", "nonsense"], 2, "not of the form host:port"),
+        (["--cert", "missing.pem", "--key", "missing.key"], 2, "'missing.pem' cannot be read"),
+        (["--tokens", "missing.toml"], 2, "cannot be read: No such file"),
+        (["--client-ca", __file__], 2, "needs --cert and --key"),
+        (["--cert", __file__], 2, "belong together"),
+        (["--receipt-key", os.devnull], 2, "less than 16 bytes"),
+        (["--gomq", "maybe"], 2, "'maybe' is not one of"),
+        (["--cert", __file__, "--key", __file__], 2, "cannot be listened on"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_sentence(ctl, words, status, complaint):
+    outcome = ctl("serve", "grpc", *words)
+
+    assert outcome.status == status
+    assert complaint in outcome.err
+    assert outcome.err.strip().count("\n") == 0
+
+
+def test_an_unreachable_server_is_told_apart(call):
+    outcome = call("-r", "redis://127.0.0.1:1", "serve", "grpc", "--listen", "127.0.0.1:0")
+
+    assert outcome.status == 4
+    assert "cannot be reached" in outcome.err

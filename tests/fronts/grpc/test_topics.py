@@ -1,0 +1,91 @@
+"""The calls of aiorsmq.v1.Topics, over a real connection."""
+
+import grpc
+import pytest
+
+from aiorsmq_ng.rpc import v1_pb2 as pb
+from aiorsmq_ng.rpc.v1_pb2_grpc import TopicsStub
+
+
+@pytest.fixture
+def topics(channel):
+    return TopicsStub(channel)
+
+
+def source(consumer, **fields):
+    who = pb.Subscriber(topic="news", consumer=consumer, **fields)
+    return pb.Source(subscriber=who)
+
+
+async def take(queues, source, count=10):
+    got = await queues.Receive(pb.ReceiveRequest(sources=[source], count=count))
+    await queues.Ack(pb.AckRequest(receipts=[d.receipt for d in got.deliveries] or ["none"]))
+    return [d.body for d in got.deliveries]
+
+
+async def test_every_subscription_gets_what_is_published(topics, queues, rsmq):
+    billing, mail = source("billing"), source("mail")
+    await topics.Publish(pb.PublishRequest(topic="news", bodies=[b"early"]))
+    made = await topics.Subscribe(pb.SubscribeRequest(subscriber=billing.subscriber))
+    await topics.Subscribe(pb.SubscribeRequest(subscriber=mail.subscriber, vt_ms=7000))
+    sent = await topics.Publish(pb.PublishRequest(topic="news", bodies=[b"a", b"b"]))
+
+    assert len(sent.ids) == 2
+    assert await take(queues, billing) == [b"early", b"a", b"b"]
+    assert await take(queues, mail) == [b"a", b"b"]
+    assert made.queue in await rsmq.list_queues()
+    assert await take(queues, pb.Source(queue=made.queue)) == []
+
+
+async def test_peers_share_or_each_have_their_own(topics, queues):
+    one, two = (source("c", mode=pb.MODE_EACH, peer=peer) for peer in ("1", "2"))
+    for each in (one, two):
+        await topics.Subscribe(pb.SubscribeRequest(subscriber=each.subscriber))
+    await topics.Publish(pb.PublishRequest(topic="news", bodies=[b"a"]))
+
+    assert await take(queues, one) == await take(queues, two) == [b"a"]
+
+
+async def test_a_topic_is_described_limited_and_deleted(topics):
+    await topics.SetBacklog(pb.SetBacklogRequest(topic="news", max_length=2, max_age_ms=60_000))
+    await topics.Publish(pb.PublishRequest(topic="news", bodies=[b"a", b"b", b"c"]))
+
+    found = await topics.DescribeTopic(pb.DescribeTopicRequest(topic="news"))
+    assert (found.waiting, found.trimmed, found.max_length, found.max_age_ms) == (2, 1, 2, 60_000)
+    who = source("c", peer="p").subscriber
+    await topics.Subscribe(pb.SubscribeRequest(subscriber=who))
+    assert (await topics.KeepAlive(pb.KeepAliveRequest(subscriber=who))).subscribed
+    (one,) = (await topics.DescribeTopic(pb.DescribeTopicRequest(topic="news"))).subscriptions
+    assert (one.subscriber.consumer, one.state, one.peers[0].name) == ("c", "on", "p")
+    assert one.attributes.msgs == 2
+    assert list((await topics.ListTopics(pb.ListTopicsRequest())).topics) == ["news"]
+    assert (await topics.DeleteTopic(pb.DeleteTopicRequest(topic="news"))).deleted
+    assert not (await topics.DeleteTopic(pb.DeleteTopicRequest(topic="news"))).deleted
+
+
+async def test_what_is_left_at_the_end_of_a_subscription_stays_unless_discarded(topics, queues):
+    who = source("c")
+    for discard, left in ((False, 2), (True, 0)):
+        await topics.Subscribe(pb.SubscribeRequest(subscriber=who.subscriber))
+        await topics.Publish(pb.PublishRequest(topic="news", bodies=[b"a", b"b"]))
+        request = pb.UnsubscribeRequest(topic="news", consumer="c", discard=discard)
+        assert (await topics.Unsubscribe(request)).left == left
+        if not discard:
+            await topics.Subscribe(pb.SubscribeRequest(subscriber=who.subscriber))
+            assert await take(queues, who) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        [source("c"), pb.Source(queue="jobs")],
+        [pb.Source(queue="jobs", subscriber=pb.Subscriber(topic="news", consumer="c"))],
+        [source("c", mode=pb.MODE_EACH)],
+        [source("")],
+    ],
+)
+async def test_a_source_that_makes_no_sense_is_refused(queues, sources):
+    with pytest.raises(grpc.RpcError) as refused:
+        await queues.Receive(pb.ReceiveRequest(sources=sources))
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
