@@ -248,7 +248,7 @@ def leave(
     for member in members:
         queue = keys.named(member.queue)
         names += (queue.zset, queue.hash, queue.deliveries)
-        args += (member.queue, int(member.mode == EACH))
+        args.append(member.queue)
     return Operation(
         script=load("topic_leave"),
         keys=tuple(names),
