@@ -61,7 +61,8 @@ class Driver(Protocol):
     """Executes commands, each once, and says precisely what became of it.
 
     Raises ``NotExecuted``, ``ReplyLost``, ``ScriptMissing``, ``WrongLayout``, or an ``RSMQError``
-    that is final.
+    that is final: the command did not run. An ``RSMQError`` in place of a reply, or of the part of
+    a reply that is for one operation, is what became of it, also if it was asked for again.
     """
 
     async def execute(self, command: Command) -> Reply:
