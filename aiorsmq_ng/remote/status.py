@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from grpc import StatusCode
@@ -25,7 +25,7 @@ from ..errors import (
 from ..transport.base import NotExecuted, ReplyLost
 
 #: Errors of the library, by their codes.
-_KINDS: dict[str, type[RSMQError]] = {
+_KINDS: Mapping[str, type[RSMQError]] = {
     kind.code: kind
     for kind in (
         QueueExists, QueueNotFound, MessageTooLong, NoAttributeSupplied, LeaseLost, QueueFull,
@@ -45,6 +45,12 @@ _NEVER_SENT = (
 _UNTRUSTED = ("certificate_verify_failed", "unable to get local issuer", "self-signed certificate")
 _OTHER_NAME = ("peer name", "hostname verification")
 _NO_TLS = ("wrong_version_number", "http/1.x", "no server alpn")
+
+
+class NoBroker(NotExecuted):
+    """There is no broker now, or none that takes the call."""
+
+    who = "the broker"
 
 
 class Answered(Exception):
@@ -85,7 +91,7 @@ class Failure(NamedTuple):
         """Return what the broker's own answer means."""
         match self.code:
             case code if code in _TRY_LATER:
-                return NotExecuted(self.text)
+                return NoBroker(self.text)
             case "unauthenticated":
                 return Unavailable(
                     f"the broker refused the client: {self.text}; check token= or RSMQ_TOKEN"
@@ -139,7 +145,7 @@ def _unreachable(text: str) -> Exception:
         )
     if any(part in words for part in _NO_TLS):
         return Unavailable("the broker does not speak TLS at this port; use grpc://")
-    return NotExecuted(text)
+    return NoBroker(text)
 
 
 def rebuild(code: str, text: str, details: dict[str, Any]) -> RSMQError:

@@ -12,6 +12,9 @@ from ..protocol.operation import Argument, Reply
 class NotExecuted(Exception):
     """The command certainly did not run; it may be tried again."""
 
+    #: Who could not be reached.
+    who = "redis"
+
 
 class ReplyLost(Exception):
     """The command was written and its reply never came; nobody can tell whether it ran."""
