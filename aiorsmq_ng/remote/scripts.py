@@ -94,8 +94,11 @@ class ScriptCall:
         """Whether nothing new is to be done, only undone what earlier attempts did."""
         return self._attempt == 0
 
-    def request_id(self, part: str = "") -> pb.RequestId:
-        """Return the id of this call, or of one part of it; the same one for every attempt."""
+    def request_id(self, part: str = "", *, anywhere: bool = False) -> pb.RequestId:
+        """Return the id of this call, or of one part of it; the same one for every attempt.
+
+        With *anywhere* it does no harm if another broker makes the call once more.
+        """
         id = self._id + part
         self._ids.add(id)
         if self._attempt == 1:
@@ -103,7 +106,8 @@ class ScriptCall:
             return pb.RequestId(id=id)
         if self.recalls:
             return pb.RequestId(id=id, broker=NOBODY)
-        return pb.RequestId(id=id, broker=self._firsts.find(id))
+        first = self._firsts.find(id)
+        return pb.RequestId(id=id, broker="" if anywhere else first)
 
     def settled(self) -> None:
         """Take note that the outcome is known."""

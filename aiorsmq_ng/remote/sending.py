@@ -82,7 +82,8 @@ async def _store_once(
     request.dedup_key = parts[0].dedup
     if parts[0].delay_ms >= 0:
         request.delay_ms = parts[0].delay_ms
-    request.request.CopyFrom(call.request_id(name))
+    # No second copy is stored under a dedup key, whoever is asked.
+    request.request.CopyFrom(call.request_id(name, anywhere=bool(parts[0].dedup)))
     try:
         response = await call.ask(method, request)
     except Answered as answered:

@@ -104,6 +104,18 @@ async def test_another_broker_does_not_repeat_what_the_first_may_have_done(
         assert (await stored.attributes()).msgs == 2
 
 
+async def test_dedup_key_lets_another_broker_finish_a_send(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    async with Broker(inner, LOCAL) as second, await client(relay, ns) as rsmq:
+        relay.muted = True
+        sending = asyncio.create_task(rsmq.queue("jobs").send("once", dedup_key="order-1"))
+        await until(stored.peek)
+        relay.lead_to(second)
+        id = await sending
+
+    assert [m.id for m in await stored.peek()] == [id]
+
+
 async def test_send_is_not_repeated_when_the_broker_may_have_forgotten_it(
     relay, ns, inner, monkeypatch
 ):
@@ -189,7 +201,9 @@ async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner)
             await stored.send("x")
             await asyncio.sleep(0)
             receiving.cancel()
-            await asyncio.gather(receiving, return_exceptions=True)
+            (outcome,) = await asyncio.gather(receiving, return_exceptions=True)
+            if not isinstance(outcome, asyncio.CancelledError):
+                await outcome.release()  # it was quicker
 
         async def all_ready():
             return (await stored.attributes()).ready == 5
