@@ -85,6 +85,7 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/send_rate.py", *session.posargs)
     session.run("python", "benchmarks/idle_and_wake.py")
     session.run("python", "benchmarks/numbered_calls.py")
+    session.run("python", "benchmarks/topics.py")
 
 
 @nox.session

@@ -45,7 +45,10 @@ class Plans:
     def get(self, keys: TopicKeys) -> Plan:
         """Return what is known of a topic; of a new one, that nobody has subscribed."""
         plan = self._plans.get(keys)
-        return self.put(Plan(keys, TopicState())) if plan is None else plan
+        if plan is None:
+            return self.put(Plan(keys, TopicState()))
+        self._plans.move_to_end(keys)
+        return plan
 
     def put(self, plan: Plan) -> Plan:
         """Remember a plan, and forget the one that was not used for longest if there are many."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from . import entropy
 from .codec import Codec
@@ -49,6 +48,7 @@ class Subscription(Queue):
         # The version at which everything was found in order, and how far a walk has come.
         self._version: str | None = None
         self._walks: dict[str, int] = {}
+        self._looking = False
 
     @property
     def topic(self) -> str:
@@ -108,9 +108,14 @@ class Subscription(Queue):
         run = self.origin.transport.run
         on, version = await run(topics.beat(self._topic, self.origin.keys, self._field, nonce()))
         self._beat_at = asyncio.get_running_loop().time() + self._silence_s * _BEAT
-        if self.mode == EACH and (not on or version != self._version):
-            with suppress(TopicChanged):  # then the next beat looks again
+        if self.mode == EACH and not self._looking and (not on or version != self._version):
+            self._looking = True
+            try:
                 on = await self._look_around()
+            except TopicChanged:
+                pass  # then the next beat looks again
+            finally:
+                self._looking = False
         return on
 
     async def _look_around(self) -> bool:

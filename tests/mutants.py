@@ -22,6 +22,12 @@ ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "docs" / "fault-report.json"
 SCRIPTS = "aiorsmq_ng/protocol/scripts"
 
+TOPICS = (
+    "tests/contract/test_topics.py",
+    "tests/contract/test_topic_peers.py",
+    "tests/faults/test_topics.py",
+)
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -175,6 +181,153 @@ MUTANTS = (
         "self._crew.undo(waiting.operation, result)",
         "pass",
         ("tests/unit/test_transport.py", "tests/faults/test_cancellation.py"),
+    ),
+    Mutant(
+        "topics: a publish with an old version stores nothing",
+        f"{SCRIPTS}/publish.lua",
+        "if not version_is(version) then",
+        "if false then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a version is never used twice",
+        f"{SCRIPTS}/_topic_changed.lua",
+        "string.format('%.0f-%s', seconds * 1000000 + micros, nonce)",
+        "(redis.call('HINCRBY', topic, 'count', 1))",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a publish that ran is not run again",
+        f"{SCRIPTS}/publish.lua",
+        "if last == call_number and s then",
+        "if false then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: an attempt whose repetition was refused comes late",
+        f"{SCRIPTS}/publish.lua",
+        "  redis.call('SET', memory, ARGV[1] .. ' void', 'PX', 3600000)\n",
+        "",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: late attempts of earlier calls do nothing",
+        f"{SCRIPTS}/publish.lua",
+        "if known and ARGV[2] == '1' and",
+        "if false and",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: all queues are looked at before the first write",
+        f"{SCRIPTS}/publish.lua",
+        "local present = redis.call('ZCARD', zset)",
+        "local present = 0",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a body must fit into every subscription",
+        f"{SCRIPTS}/publish.lua",
+        "(least < 0 or target.maxsize < least)",
+        "true",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a deleted queue ends its subscription",
+        f"{SCRIPTS}/publish.lua",
+        "if not target then lost[#lost + 1] = ARGV[at] end",
+        "",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: peers without a living sibling stay",
+        f"{SCRIPTS}/_silent.lua",
+        "if times[i] and alive[peers[places[i]][2]] then",
+        "if times[i] then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: the first subscription gets what waited",
+        f"{SCRIPTS}/topic_join.lua",
+        "if ARGV[10] == '1' and not",
+        "if false and not",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a subscriber that dies on the way leaves a trace",
+        f"{SCRIPTS}/topic_join.lua",
+        "  redis.call('HSET', topic, 'q:' .. queue, 'left ' .. ARGV[5] .. ' ' .. since)\n",
+        "",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a peer that speaks up is not taken over",
+        f"{SCRIPTS}/topic_join.lua",
+        "if heir ~= '' and (redis.call('HGET', heard, heir) or '') ~= ARGV[12] then",
+        "if false then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: ids that run ahead count as older than a new subscription",
+        f"{SCRIPTS}/topic_join.lua",
+        "seconds * 1000000 + micros + 200000",
+        "seconds * 1000000 + micros",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a sibling gets only what it lacks",
+        f"{SCRIPTS}/topic_inherit.lua",
+        "if (sent or 0) < since then",
+        "if true then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: what was left stays for a peer that comes anew",
+        f"{SCRIPTS}/topic_inherit.lua",
+        "carry(from, to, wanted, not whole)",
+        "carry(from, to, wanted)",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a peer that was taken over may come back",
+        f"{SCRIPTS}/topic_join.lua",
+        "  put_off(heir, 'gone')\n",
+        "  redis.call('HDEL', topic, 'q:' .. heir)\n",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: peers stay alive on a full server",
+        f"{SCRIPTS}/topic_beat.lua",
+        "redis.call('HDEL', heard, '')\n",
+        "",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a publish is resumed among new subscriptions",
+        "aiorsmq_ng/topic.py",
+        "        except TopicChanged:\n            # It has not run",
+        "        except ZeroDivisionError:\n            # It has not run",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: waiting keeps a peer alive",
+        "aiorsmq_ng/subscription.py",
+        "min(left_s, self._silence_s * _WAIT)",
+        "left_s",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: no consumer leads to the dead-letter queue of another",
+        "aiorsmq_ng/protocol/topic_names.py",
+        "if raw.endswith(DEAD_SUFFIX.encode()):",
+        "if False:",
+        ("tests/unit/test_topic_names.py",),
+    ),
+    Mutant(
+        "topics: all queues of a topic lie in one namespace",
+        "aiorsmq_ng/protocol/shards.py",
+        "stem = name.partition(TOPIC_MARK)[0] or name",
+        "stem = name",
+        ("tests/unit/test_topic_names.py",),
     ),
 )
 

@@ -147,6 +147,9 @@ class Door(grpc.aio.ServerInterceptor):
             said = answer(error)
         except (grpc.RpcError, grpc.aio.AbortError):
             raise
+        except grpc.aio.InternalError:
+            logger.info("a client of %s went away while it was written to", method)
+            return None
         except Exception as error:
             # The request is not shown: it may hold a body.
             logger.exception("%s failed in an unexpected way; please report it", method)

@@ -24,7 +24,7 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 
 #: Messages leased by one step; the next step begins when these are written, so this is what lies
 #: in the broker's memory for a client that reads slowly.
-_STEP = 16
+_STEP = 32
 _UNSETTLED = 10
 #: Pauses while Redis is away.
 _OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 2.0
@@ -144,7 +144,11 @@ class Stream:
                 pause = min(2 * pause, _OUTAGE_CAP_S)
                 continue
             for delivery in taken:
-                self._hold(delivery)
+                # The stream may have ended while they were on their way to it.
+                if self._stopped:
+                    delivery.give_back()
+                else:
+                    self._hold(delivery)
 
     async def _keep_alive(self, subscription: Subscription) -> None:
         """Say that the peer is alive, also while it works on what it has."""
@@ -155,20 +159,31 @@ class Stream:
 
     async def _write(self, context: Any) -> None:
         while True:
-            while self._lost:
-                await context.write(pb.ConsumeResponse(lost=self._lost.popleft()))
-            while self._outbox:
-                delivery = self._outbox.popleft()
-                if key_of(delivery) in self._unsettled:
-                    told = self._shared.delivery(delivery, self._max_bytes)
-                    delivery.body = b""  # it is the client's now; only the lease is kept
-                    await context.write(pb.ConsumeResponse(delivery=told))
+            while self._lost or self._outbox:
+                response = pb.ConsumeResponse(lost=self._lost)
+                self._lost.clear()
+                self._load(response)
+                if response.deliveries or response.lost:
+                    await context.write(response)
             # Everything is written: there is room for the next step.
             self._changed.set()
             await asyncio.sleep(0)
             if not self._outbox and not self._lost:
                 self._changed.clear()
                 await self._changed.wait()
+
+    def _load(self, response: pb.ConsumeResponse) -> None:
+        """Put as many deliveries into a response as fit, and at least one."""
+        room = self._max_bytes
+        while self._outbox:
+            delivery = self._outbox[0]
+            if response.deliveries and len(delivery.body) > room:
+                return
+            self._outbox.popleft()
+            if key_of(delivery) in self._unsettled:
+                room -= len(delivery.body)
+                response.deliveries.append(self._shared.delivery(delivery, self._max_bytes))
+                delivery.body = b""  # it is the client's now; only the lease is kept
 
     def _hold(self, delivery: Delivery) -> None:
         key = key_of(delivery)

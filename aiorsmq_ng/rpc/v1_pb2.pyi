@@ -588,12 +588,12 @@ class ConsumeRequest(_message.Message):
     def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., max_unsettled: _Optional[int] = ..., vt_ms: _Optional[int] = ..., no_renewal: _Optional[bool] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
-    __slots__ = ("delivery", "lost")
-    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("deliveries", "lost")
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
-    delivery: Delivery
-    lost: LostLease
-    def __init__(self, delivery: _Optional[_Union[Delivery, _Mapping]] = ..., lost: _Optional[_Union[LostLease, _Mapping]] = ...) -> None: ...
+    deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
+    lost: _containers.RepeatedCompositeFieldContainer[LostLease]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[LostLease, _Mapping]]] = ...) -> None: ...
 
 class LostLease(_message.Message):
     __slots__ = ("queue", "id", "receipt")

@@ -817,3 +817,16 @@ def test_page_on_the_doctor_tells_of_every_kind(pytestconfig):
     page = (pytestconfig.rootpath / "docs" / "doctor.md").read_text()
 
     assert [kind for kind in kinds() if f"| `{kind}` |" not in page] == []
+
+
+async def test_topics_are_no_damage(rsmq):
+    topic = rsmq.topic("news")
+    await topic.publish("x")
+    await topic.subscribe("a")
+    await topic.subscribe("b", mode="each", peer="p")
+    await topic.publish("y")
+
+    report = await rsmq.doctor(fix=True)
+    assert [f for f in report.findings if f.queue] == []
+    assert report.queues == ["news__", "news__a", "news__b__p"]
+    assert len(await topic.subscription("a").observe()) == 2

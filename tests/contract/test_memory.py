@@ -47,3 +47,18 @@ async def test_memory_is_shared_by_name_while_somebody_uses_it():
             assert await other.list_queues() == []
     async with RSMQ("memory://shared") as again:
         assert await again.list_queues() == []
+
+
+async def test_memory_has_topics():
+    async with RSMQ("memory://") as rsmq:
+        topic = rsmq.topic("news")
+        await topic.publish("waits")
+        shared = await topic.subscribe("a")
+        copy = await topic.subscribe("b", mode="each", peer="1")
+        await topic.publish("x")
+        assert [m.text for m in await shared.observe()] == ["waits", "x"]
+        assert [m.text for m in await copy.observe()] == ["x"]
+        assert await topic.unsubscribe("a") == 2
+        assert len((await topic.describe()).subscriptions) == 1
+        assert await topic.delete()
+        assert await rsmq.list_queues() == ["news__a"]

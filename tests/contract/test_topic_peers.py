@@ -4,6 +4,10 @@ import asyncio
 
 import pytest
 
+from aiorsmq_ng.protocol import topics
+from aiorsmq_ng.protocol.topic_state import EACH
+from aiorsmq_ng.protocol.topics import Joining, TopicChanged
+
 from .test_topics import texts
 
 
@@ -204,3 +208,83 @@ async def test_backlog_of_any_length_moves_in_order(scene, old, new):
     assert [m.text for m in await subscription.receive_many(10_000)] == expected
     attributes = await subscription.attributes()
     assert (attributes.totalsent, attributes.msgs) == (old + new + 1, old + new + 1)
+
+
+async def test_messages_whose_ids_run_ahead_of_the_clock_are_not_taken_for_later_ones(scene):
+    """A large batch gets a microsecond per message, so its last ids lie in the future."""
+    old = await scene.peer("old")
+    id = await scene.topic.publish("x")
+    ahead = int(id[:10], 36) + 100_000
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    other = "".join(digits[ahead // 36**place % 36] for place in range(9, -1, -1)) + id[10:]
+    await scene.raw.zadd(old.origin.keys.zset, {other: 1})
+    await scene.raw.hset(old.origin.keys.hash, other, "the last of a batch")
+    new = await scene.peer("new")
+    await scene.raw.hset(scene.heard, old.name, 1)
+    await scene.topic.publish("y")
+
+    await new.keep_alive()
+    assert sorted(await texts(new)) == ["the last of a batch", "x", "y"]
+
+
+async def test_subscriber_that_dies_while_long_queues_are_moved_loses_nothing(scene):
+    """Here the backlog and what an earlier peer left are both too long for one step."""
+    topic = scene.topic
+    await scene.peer("old")
+    await topic.publish_many(map(str, range(1500)))
+    await topic.unsubscribe("cache")
+    await topic.publish_many(map(str, range(1500, 3000)))
+    transport, keys = topic.backlog.origin.transport, topic._keys
+    state = await transport.run(topics.read(keys))
+    joining = Joining("cache", EACH, "dies", 30_000, 30, 0, 65536)
+    assert not await transport.run(topics.join(keys, joining, state, "nonce"))
+
+    new = await scene.peer("new")
+    await topic.publish("last")
+    expected = [*map(str, range(3000)), "last"]
+    assert [m.text for m in await new.receive_many(10_000)] == expected
+    assert await scene.states() == {"new": "on"}
+
+
+async def test_peer_that_speaks_up_just_before_it_is_taken_over_stays(scene):
+    slow = await scene.peer("slow")
+    await scene.silence(slow)
+    transport, keys = slow.origin.transport, scene.topic._keys
+    state = await transport.run(topics.read(keys))
+    await slow.keep_alive()
+    joining = Joining("cache", EACH, "new", 30_000, 30, 0, 65536)
+
+    with pytest.raises(TopicChanged):
+        await transport.run(topics.join(keys, joining, state, "nonce"))
+    assert await scene.states() == {"slow": "on"}
+
+
+async def test_peer_that_was_taken_over_is_forgotten_after_a_day(scene):
+    old = await scene.peer("old")
+    await scene.silence(old)
+    await scene.peer("new")
+    field = f"q:{old.name}"
+    assert (await scene.raw.hget(scene.record, field)).startswith(b"gone ")
+    await scene.peer("newer")
+    assert await scene.raw.hexists(scene.record, field)
+    await scene.raw.hset(scene.heard, old.name, 1)
+    await scene.peer("newest")
+
+    assert not await scene.raw.hexists(scene.record, field)
+    assert not await scene.raw.hexists(scene.heard, old.name)
+
+
+async def test_long_queue_that_was_left_is_taken_over_in_steps(scene):
+    """Messages keep their order, and a walk that is not done goes on with the next receive."""
+    old = await scene.peer("old")
+    expected = list(map(str, range(12_500)))
+    await scene.topic.publish_many(expected)
+    new = await scene.peer("new")
+    await scene.raw.hset(scene.heard, old.name, 1)
+    await scene.topic.publish("last")
+
+    seen = []
+    while found := await texts(new, 5000):
+        seen += found
+    assert sorted(seen, key=lambda t: int(t) if t != "last" else 10**9) == [*expected, "last"]
+    assert await scene.states() == {"new": "on"}

@@ -4,7 +4,15 @@ import asyncio
 
 import pytest
 
-from aiorsmq_ng import RSMQ, InvalidValue, MessageTooLong, QueueNotFound, Subscription
+from aiorsmq_ng import (
+    RSMQ,
+    InvalidValue,
+    MessageTooLong,
+    QueueNotFound,
+    Retry,
+    Subscription,
+    Worker,
+)
 
 
 @pytest.fixture
@@ -15,8 +23,7 @@ def topic(rsmq):
 async def texts(queue, count=100):
     """Receive and acknowledge what is ready; return the texts in order."""
     found = await queue.receive_many(count)
-    for message in found:
-        await message.ack()
+    await asyncio.gather(*(message.ack() for message in found))
     return [message.text for message in found]
 
 
@@ -220,3 +227,73 @@ async def test_delete_takes_everything_away(topic, rsmq, raw, ns):
     assert left == []
     await topic.publish("z")
     assert await texts(await topic.subscribe("b")) == ["z"]
+
+
+async def test_topic_that_was_deleted_and_made_anew_is_not_taken_for_the_old_one(
+    topic, server_url, ns
+):
+    await topic.subscribe("a")
+    await topic.publish("x")
+    async with RSMQ(server_url, ns=ns) as other:
+        await other.topic("news").delete()
+        subscription = await other.topic("news").subscribe("b")
+        await topic.publish("y")
+
+        assert await texts(subscription) == ["y"]
+    assert (await topic.describe()).lost == 0
+
+
+async def test_worker_serves_a_subscription_by_the_name_of_its_queue(topic, rsmq):
+    subscription = await topic.subscribe("a")
+    await topic.publish_many(["x", "y"])
+    worker, seen = Worker(rsmq), []
+
+    @worker.handler(subscription.name, retry=Retry())
+    async def handle(body: str) -> None:
+        seen.append(body)
+        if len(seen) == 2:
+            worker.stop()
+
+    async with asyncio.timeout(60):
+        await worker.run()
+    assert sorted(seen) == ["x", "y"]
+
+
+async def test_rejected_message_goes_to_the_dead_letters_of_its_subscription(topic, rsmq):
+    subscription, other = await topic.subscribe("a"), await topic.subscribe("a-dead")
+    await topic.publish("x")
+    (message,) = await subscription.observe()
+    await message.reject("no")
+
+    assert [m.text for m in await rsmq.queue(subscription.dead_letter).peek()] == ["x"]
+    assert subscription.dead_letter != other.name
+    assert await texts(other) == ["x"]
+
+
+async def test_subscriptions_are_received_from_together(topic, rsmq):
+    first, second = await topic.subscribe("a"), await rsmq.topic("other").subscribe("a")
+    await rsmq.topic("other").publish("x")
+
+    assert (await rsmq.receive(first, second)).text == "x"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda topic: topic.publish_many("text"),
+        lambda topic: topic.subscribe(""),
+        lambda topic: topic.subscribe("a", mode="some"),
+        lambda topic: topic.subscribe("a", mode="each"),
+        lambda topic: topic.subscribe("a", silence=0),
+        lambda topic: topic.subscribe("a", vt=1.5),
+        lambda topic: topic.set_backlog(max_length=-1),
+        lambda topic: topic.publish("x", delay=-1),
+        lambda topic: topic.unsubscribe(None),
+    ],
+)
+async def test_what_is_not_allowed_is_said_before_anything_happens(topic, raw, ns, call):
+    with pytest.raises(InvalidValue):
+        await call(topic)
+
+    assert [key async for key in raw.scan_iter(f"{ns}:*")] == []
+    assert await topic.publish_many([]) == []

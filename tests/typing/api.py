@@ -18,6 +18,9 @@ from aiorsmq_ng import (
     ReliableQueue,
     Retry,
     ScannedMessage,
+    Subscription,
+    Topic,
+    TopicInfo,
     Worker,
     WorkerHealth,
 )
@@ -49,6 +52,16 @@ async def surface(client: Redis) -> None:
         assert_type(await queue.redrive(where=lambda m: m.rc > 1, rate=10), int)
         assert_type(queue.consume(prefetch=3), Consumer)
         assert_type(await ReliableQueue(rsmq, "jobs").push("a", b"b"), list[str])
+        topic = rsmq.topic("news")
+        assert_type(topic, Topic)
+        assert_type(await topic.publish({"a": 1}, delay=1, dedup_key="k"), str)
+        assert_type(await topic.publish_many(["a", b"b"]), list[str])
+        subscription = await topic.subscribe("a", mode="each", peer="p")
+        assert_type(subscription, Subscription)
+        assert_type(await subscription.observe(wait=1), list[Delivery])
+        assert_type(await topic.unsubscribe("a", discard=True), int)
+        assert_type(await topic.describe(), TopicInfo)
+        assert_type(await rsmq.list_topics(), list[str])
         async for message in queue:
             assert_type(message, Delivery)
             async with message as same:

@@ -35,9 +35,9 @@ async def test_calls_and_streams_live_through_five_seconds_without_redis(server)
 
             async def consume():
                 async for event in stream:
-                    got.append(event.delivery.body)
-                    done = await queues.Ack(pb.AckRequest(receipts=[event.delivery.receipt]))
-                    acked.extend(done.outcomes)
+                    got.extend(d.body for d in event.deliveries)
+                    receipts = [d.receipt for d in event.deliveries]
+                    acked.extend((await queues.Ack(pb.AckRequest(receipts=receipts))).outcomes)
 
             consuming = asyncio.ensure_future(consume())
             sent = []

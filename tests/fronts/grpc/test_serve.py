@@ -61,7 +61,7 @@ async def test_it_says_where_it_listens_serves_and_stops_in_good_order(start, qu
         queues = QueuesStub(channel)
         await queues.Send(pb.SendRequest(queue="jobs", bodies=[b"a", b"b"]))
         stream = queues.Consume(pb.ConsumeRequest(sources=JOBS, max_unsettled=1))
-        delivery = (await stream.read()).delivery
+        (delivery,) = (await stream.read()).deliveries
         served.process.send_signal(signal.SIGTERM)
 
         async def stopping():

@@ -16,6 +16,7 @@ from aiorsmq_ng.broker.held import Held
 from aiorsmq_ng.broker.messages import Taking
 from aiorsmq_ng.broker.receipts import Receipts
 from aiorsmq_ng.broker.requests import Requests
+from aiorsmq_ng.broker.streams import Stream
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
@@ -43,12 +44,33 @@ def state(jobs):
     return state
 
 
+class Consuming:
+    """A stream that is read message by message."""
+
+    def __init__(self, stream):
+        self.stream = stream
+        self.deliveries = []
+
+    async def read(self):
+        while not self.deliveries:
+            self.deliveries += (await self.stream.read()).deliveries
+        return self.deliveries.pop(0)
+
+    async def lost(self):
+        while not (lost := (await self.stream.read()).lost):
+            pass
+        return lost[0]
+
+    def cancel(self):
+        self.stream.cancel()
+
+
 def consume(queues, **fields):
-    return queues.Consume(pb.ConsumeRequest(sources=JOBS, **fields))
+    return Consuming(queues.Consume(pb.ConsumeRequest(sources=JOBS, **fields)))
 
 
 async def read(stream, count):
-    return [(await stream.read()).delivery for _ in range(count)]
+    return [await stream.read() for _ in range(count)]
 
 
 async def test_what_is_consumed_comes_in_order_and_can_be_acked(queues, jobs, state):
@@ -193,8 +215,7 @@ async def test_without_renewal_a_message_is_free_when_its_lease_ends(queues, job
     stream = consume(queues, vt_ms=300, no_renewal=True, max_unsettled=1)
 
     (first,) = await read(stream, 1)
-    lost = await stream.read()
-    assert lost.lost.receipt == first.receipt
+    assert (await stream.lost()).receipt == first.receipt
     (second,) = await read(stream, 1)
     assert (first.rc, second.rc) == (1, 2)
     stream.cancel()
@@ -207,14 +228,14 @@ async def test_a_stream_is_told_when_somebody_takes_a_message_over(queues, jobs)
 
     await queues.Recover(pb.RecoverRequest(source=JOBS[0], count=1, idle_ms=0, vt_ms=600_000))
 
-    assert (await stream.read()).lost.receipt == first.receipt
+    assert (await stream.lost()).receipt == first.receipt
     stream.cancel()
 
 
 async def test_a_message_too_large_for_a_reply_is_consumed_without_its_body(queues, rsmq):
     big = await rsmq.create_queue("big", maxsize=-1)
     await big.send(bytes(5_000_000))
-    stream = queues.Consume(pb.ConsumeRequest(sources=[pb.Source(queue="big")]))
+    stream = Consuming(queues.Consume(pb.ConsumeRequest(sources=[pb.Source(queue="big")])))
 
     (delivery,) = await read(stream, 1)
     assert (delivery.body, delivery.omitted_bytes) == (b"", 5_000_000)
@@ -244,7 +265,7 @@ async def test_two_hundred_streams_at_once_share_the_messages(broker, jobs, stat
         await until(lambda: asyncio.sleep(0, broker.under_way == 200))
         await jobs.send_many([str(n) for n in range(200)])
 
-        got = [found.delivery for found in await asyncio.gather(*reading)]
+        got = await asyncio.gather(*reading)
         assert sorted(int(d.body) for d in got) == list(range(200))
         await queues.Ack(pb.AckRequest(receipts=[d.receipt for d in got]))
         assert await state(msgs=0)()
@@ -294,7 +315,8 @@ async def test_a_subscription_is_consumed_and_its_peer_kept_alive(queues, channe
     topics = TopicsStub(channel)
     who = pb.Subscriber(topic="news", consumer="c", mode=pb.MODE_EACH, peer="p", silence_ms=1000)
     await topics.Subscribe(pb.SubscribeRequest(subscriber=who))
-    stream = queues.Consume(pb.ConsumeRequest(sources=[pb.Source(subscriber=who)], max_unsettled=1))
+    request = pb.ConsumeRequest(sources=[pb.Source(subscriber=who)], max_unsettled=1)
+    stream = Consuming(queues.Consume(request))
     await topics.Publish(pb.PublishRequest(topic="news", bodies=[b"a", b"b"]))
     (first,) = await read(stream, 1)
     await asyncio.sleep(2)  # it works on that one, and asks for no other
@@ -306,3 +328,24 @@ async def test_a_subscription_is_consumed_and_its_peer_kept_alive(queues, channe
     (second,) = await read(stream, 1)
     assert (first.body, second.body) == (b"a", b"b")
     stream.cancel()
+
+
+async def test_a_message_that_comes_when_its_stream_has_just_ended_is_given_back(
+    rsmq, jobs, state, monkeypatch
+):
+    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    stream = Stream(shared, [jobs], 10, pb.ConsumeRequest(sources=JOBS, vt_ms=600_000))
+    real = rsmq.receive_many
+
+    async def receive_many(*args, **options):
+        found = await real(*args, **options)
+        stream.close()  # it is taken, and the stream does not know yet
+        return found
+
+    monkeypatch.setattr(rsmq, "receive_many", receive_many)
+    running = asyncio.ensure_future(stream.run(None))
+    await jobs.send("x")
+
+    await until(state(ready=1, totalrecv=1))
+    assert len(shared.held) == 0
+    running.cancel()
