@@ -137,6 +137,8 @@ def to_body(value: object, codec: Codec) -> bytes:
     try:
         if isinstance(value, str):
             return value.encode()
+        if type(value) is bytes:
+            return value
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value)
         return codec.encode(value)

@@ -44,7 +44,7 @@ class Consumer(AsyncIterator[Delivery]):
         if not self._started:
             await self._start()
         if self._stock is not None:
-            return await self._stock.take()
+            return self._stock.take_now() or await self._stock.take()
         while True:
             for delivery in await patiently(self._receive, 1):
                 return delivery
@@ -104,7 +104,7 @@ class Stock:
         with self._filling:
             try:
                 while True:
-                    while len(self._held) > self._size // 2:
+                    while 2 * len(self._held) > self._size:
                         self._taken.clear()
                         await self._taken.wait()
                     self._store(await patiently(self._receive, self._size - len(self._held)))
@@ -112,20 +112,27 @@ class Stock:
                 self._failure = error
                 self._arrived.set()
 
-    async def take(self) -> Delivery:
-        """Return the next message, waiting for one."""
-        while True:
-            while not self._held:
-                if self._failure is not None:
-                    raise self._failure
-                self._arrived.clear()
-                await self._arrived.wait()
-            delivery = self._held.popleft()
+    def take_now(self) -> Delivery | None:
+        """Return the next message if there is one."""
+        held = self._held
+        while held:
+            delivery = held.popleft()
             self._keeper.drop(delivery)
-            self._taken.set()
+            if 2 * len(held) <= self._size:
+                self._taken.set()
             # A message whose lease was lost while it waited here belongs to somebody else.
             if not delivery.lease_lost:
                 return delivery
+        return None
+
+    async def take(self) -> Delivery:
+        """Return the next message, waiting for one."""
+        while (delivery := self.take_now()) is None:
+            if self._failure is not None:
+                raise self._failure
+            self._arrived.clear()
+            await self._arrived.wait()
+        return delivery
 
     async def take_many(self, count: int, wait_s: float) -> list[Delivery]:
         """Return *count* messages, or those that came within *wait_s* after the first.

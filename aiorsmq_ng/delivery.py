@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -17,8 +17,9 @@ from .models import Message
 from .presence import Presence
 from .protocol import limits, messages
 from .protocol.keys import QueueKeys
-from .protocol.messages import Dedup, Intake, Leased, Receipt, Received
+from .protocol.messages import Intake
 from .protocol.operation import Operation
+from .protocol.receipts import Dedup, Leased, Receipt, Received
 from .retry import Retry
 from .transport.coalescing import Transport
 
@@ -83,11 +84,10 @@ class Delivery(Message):
     __slots__ = ("_settled", "expires_at", "lease_lost", "on_lost", "origin", "vt_ms")
 
     def __init__(self, leased: Leased, origin: Origin, expires_at: float) -> None:
-        super().__init__(leased.id, leased.body, leased.rc, leased.fr)
+        self.id, self.body, self.rc, self.fr, _, self.vt_ms = leased
         self.origin = origin
         self._settled = False
-        #: The lease in milliseconds, and when it ends on the event loop's clock.
-        self.vt_ms = leased.vt_ms
+        #: When the lease of ``vt_ms`` ends on the event loop's clock.
         self.expires_at = expires_at
         #: True once the lease is lost, or could not be renewed in time.
         self.lease_lost = False
@@ -122,6 +122,24 @@ class Delivery(Message):
     async def ack(self) -> None:
         """Delete the message: it is done."""
         await self._settle(messages.ack(self.origin.keys, self.receipt))
+
+    @staticmethod
+    async def ack_all(origin: Origin, batch: Sequence[Delivery]) -> list[Delivery]:
+        """Ack deliveries of one queue by one call; return those that were still their holder's."""
+        kept = [delivery for delivery in batch if origin.keeper.keeps(delivery)]
+        for delivery in kept:
+            origin.keeper.drop(delivery)
+        operation = messages.ack_many(origin.keys, [delivery.receipt for delivery in batch])
+        try:
+            outcomes = await origin.transport.see_through(operation)
+        except RSMQError:
+            for delivery in kept:
+                origin.keeper.keep(delivery)
+            raise
+        acked = [delivery for delivery, done in zip(batch, outcomes, strict=True) if done]
+        for delivery in acked:
+            delivery._settled = True  # noqa: SLF001 - our own kind
+        return acked
 
     async def extend(self, vt: limits.Seconds) -> None:
         """Hold the message for *vt* from now on."""
@@ -247,21 +265,25 @@ class Delivery(Message):
 
     async def _settle(self, operation: Operation[Any]) -> None:
         """Run *operation*, which ends the lease, even if the caller is cancelled meanwhile."""
-        kept = self.origin.keeper.keeps(self)
+        keeper = self.origin.keeper
+        kept = keeper.keeps(self)
         try:
-            await asyncio.shield(self._begin(operation))
+            await self.origin.transport.see_through(operation, after=self._let_go(operation))
         except RSMQError:
             if kept:
-                self.origin.keeper.keep(self)
+                keeper.keep(self)
             raise
         self._settled = True
 
     def _begin(self, operation: Operation[Any]) -> asyncio.Future[Any]:
-        """Start *operation*, and stop renewing.
+        """Start *operation*, and stop renewing."""
+        return self.origin.transport.submit(operation, after=self._let_go(operation))
+
+    def _let_go(self, operation: Operation[Any]) -> asyncio.Future[Any] | None:
+        """Stop renewing, and return what *operation* has to follow.
 
         A change of visibility follows a renewal that is under way: one that overtook it would
         hide the message again. What takes the message out of the queue need not wait.
         """
         renewing = self.origin.keeper.drop(self)
-        after = renewing if operation.script.name == "visibility" else None
-        return self.origin.transport.submit(operation, after=after)
+        return renewing if operation.script.name == "visibility" else None

@@ -13,6 +13,11 @@ ID_LENGTH = 32
 PLAUSIBLE_US = range(1_000_000_000_000_000, 36**10)
 
 
+def suffix(entropy: bytes) -> bytes:
+    """Turn 22 random bytes into an id suffix."""
+    return entropy.translate(_TABLE)
+
+
 def suffixes(entropy: bytes) -> list[bytes]:
     """Turn random bytes into id suffixes, one per 22 bytes."""
     text = entropy.translate(_TABLE)

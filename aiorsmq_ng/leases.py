@@ -75,6 +75,8 @@ class LeaseKeeper:
         self._late: dict[Lease, asyncio.Future[bool]] = {}
         self._changed = asyncio.Event()
         self._running = False
+        #: When the task looks again by itself.
+        self._looks_at = 0.0
 
     def keep(self, lease: Lease) -> None:
         """Renew *lease* from now on. A lease of no length cannot be kept."""
@@ -82,7 +84,9 @@ class LeaseKeeper:
             return
         renew_at = lease.expires_at - lease.vt_ms / 1000 * (1 - _RENEW_AFTER)
         self._kept[lease] = _Kept(lease, renew_at)
-        self._changed.set()
+        # Most are due later than those kept already.
+        if renew_at < self._looks_at:
+            self._changed.set()
         if not self._running:
             self._running = True
             self._transport.spawn(self._run)
@@ -107,7 +111,8 @@ class LeaseKeeper:
                 self._act(loop.time())
                 self._changed.clear()
                 wake_at = min((kept.wake_at for kept in self._kept.values()), default=0.0)
-                with anyio.move_on_after(max(wake_at - loop.time(), _SHORTEST_PAUSE_S)):
+                self._looks_at = max(wake_at, loop.time() + _SHORTEST_PAUSE_S)
+                with anyio.move_on_after(self._looks_at - loop.time()):
                     await self._changed.wait()
         except Unavailable:
             pass  # the client is being closed; leases end by themselves

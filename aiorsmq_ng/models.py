@@ -172,7 +172,7 @@ class SubscriptionInfo:
     #: Name of its queue.
     queue: str
     #: ``on``; ``off``: its peer was silent for too long; ``left``: it was ended. What is off or
-    #: left gets nothing new, and holds messages that another peer takes over.
+    #: left gets nothing new, and holds messages for its return, or for another peer.
     state: str
     #: Those that told their names; for ``each`` the one it belongs to.
     peers: tuple[PeerInfo, ...]

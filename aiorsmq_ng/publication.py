@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 
 from . import entropy
 from .errors import InvalidValue, SendToken
 from .ids import SUFFIX_LENGTH
 from .protocol import topics
-from .protocol.messages import Dedup
 from .protocol.operation import Operation
+from .protocol.receipts import Dedup
 from .protocol.topic_state import TopicState
 from .protocol.topics import Plan, TopicKeys
-from .transport.coalescing import Transport
 
-#: Copies that one call may make; a script that makes more would stall other clients for seconds.
-MAX_COPIES = 1_000_000
+#: Copies that one call may make; the server is busy with so many for about a second.
+MAX_COPIES = 300_000
 #: Topics of which a client remembers the subscriptions.
 _PLANS = 1024
+
+
+#: Send a question on its way.
+Ask = Callable[[Operation[TopicState]], asyncio.Future[TopicState]]
 
 
 class Plans:
@@ -28,7 +32,7 @@ class Plans:
         self._plans: OrderedDict[TopicKeys, Plan] = OrderedDict()
         self._asked: dict[TopicKeys, asyncio.Future[TopicState]] = {}
 
-    async def renew(self, stale: Plan, transport: Transport) -> Plan:
+    async def renew(self, stale: Plan, ask: Ask) -> Plan:
         """Return a newer plan than *stale*; those who need one at the same time ask once."""
         keys = stale.keys
         plan = self.get(keys)
@@ -36,7 +40,7 @@ class Plans:
             return plan
         asked = self._asked.get(keys)
         if asked is None:
-            asked = self._asked[keys] = transport.submit(topics.read(keys))
+            asked = self._asked[keys] = ask(topics.read(keys))
             asked.add_done_callback(lambda _: self._asked.pop(keys, None))
         state = await asyncio.shield(asked)
         plan = self.get(keys)

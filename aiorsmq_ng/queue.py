@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from . import entropy
 from .codec import Codec, to_body
@@ -15,8 +15,8 @@ from .models import Message, PendingMessage, QueueAttributes, QueueStats, Scanne
 from .protocol import inspection, limits, messages, queues, recovery
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
-from .protocol.messages import Dedup, Receipt
 from .protocol.operation import Operation
+from .protocol.receipts import Dedup, Receipt
 from .protocol.recovery import Recovered
 from .receiver import Receiver
 from .redrive import redrive
@@ -34,6 +34,7 @@ class Queue:
         self.origin = origin
         self._receiver = receiver
         self._codec = codec
+        self._channel = origin.channel(origin.keys)
 
     @property
     def name(self) -> str:
@@ -66,7 +67,8 @@ class Queue:
         level that was reached.
         """
         dedup = None if dedup_key is None else self.origin.dedup(dedup_key)
-        return (await self._send([body], delay, dedup))[0]
+        operation = self._sending((to_body(body, self._codec),), delay, dedup)
+        return (await self.origin.transport.run(operation))[0]
 
     async def resend(self, token: SendToken) -> list[str]:
         """Learn the outcome of a send that raised ``SendUnknown``, storing it if it is not yet.
@@ -87,7 +89,8 @@ class Queue:
         if not batch:
             return []
         limits.check_count(len(batch))
-        return await self._send(batch, delay)
+        operation = self._sending([to_body(body, self._codec) for body in batch], delay)
+        return await self.origin.transport.run(operation)
 
     async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:
         """Lease the next ready message, or return ``None``.
@@ -95,8 +98,12 @@ class Queue:
         With *wait*, wait that long for one. Cancelled, a message that was taken already is made
         visible again.
         """
-        deliveries = await self.receive_many(1, vt=vt, wait=wait)
-        return deliveries[0] if deliveries else None
+        vt_ms = limits.optional_ms("vt", vt)
+        wait_s = limits.seconds_to_ms("wait", wait) / 1000
+        received = await self._receiver.receive(1, vt_ms, wait_s)
+        for leased in received.messages:
+            return Delivery(leased, self.origin, received.asked_at + leased.vt_ms / 1000)
+        return None
 
     async def receive_many(
         self, count: int, *, vt: Seconds | None = None, wait: Seconds = 0
@@ -139,6 +146,20 @@ class Queue:
             popped = await self.origin.transport.run(operation)
             if popped.messages or not popped.again:
                 return popped.messages
+
+    async def ack_many(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Delete messages that are done, by one call for a thousand; return those really acked.
+
+        Fenced as ``Delivery.ack`` is: what somebody has received since stays, and is missing from
+        the result. Once begun it goes on if the caller is cancelled.
+        """
+        batch = list(deliveries)
+        if any(delivery.origin.keys != self._keys for delivery in batch):
+            raise InvalidValue(f"ack_many of queue {self.name!r} takes deliveries of that queue")
+        acked: list[Delivery] = []
+        for at in range(0, len(batch), _DELETE_PAGE):
+            acked += await Delivery.ack_all(self.origin, batch[at : at + _DELETE_PAGE])
+        return acked
 
     async def delete(self, id: str) -> bool:
         """Delete a message by id, whoever holds it; tell whether it was there.
@@ -344,18 +365,17 @@ class Queue:
     def _keys(self) -> QueueKeys:
         return self.origin.keys
 
-    async def _send(
-        self, bodies: list[object], delay: Seconds | None, dedup: Dedup | None = None
-    ) -> list[str]:
-        operation = messages.send(
-            self._keys,
-            [to_body(body, self._codec) for body in bodies],
+    def _sending(
+        self, bodies: Sequence[bytes], delay: Seconds | None, dedup: Dedup | None = None
+    ) -> Operation[list[str]]:
+        return messages.send(
+            self.origin.keys,
+            bodies,
             delay_ms=limits.optional_ms("delay", delay),
             entropy=entropy.take(SUFFIX_LENGTH * len(bodies)),
-            channel=self.origin.channel(self._keys),
+            channel=self._channel,
             dedup=dedup,
         )
-        return await self.origin.transport.run(operation)
 
     async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
         received = await self._receiver.receive(count, vt_ms, wait_s)

@@ -17,12 +17,14 @@ import anyio
 from .backoff import Backoff
 from .errors import Unavailable
 from .options import Options
-from .protocol.messages import Received, Source, give_back
+from .protocol.messages import Source, give_back
+from .protocol.receipts import Received
 from .transport.coalescing import Transport
 from .transport.notifier import Notifier
 
-#: Waiters served by one look; the others follow at once if all of these were served.
-_SERVED_AT_ONCE = 64
+#: Waiters that a look is made for. If all of them were served, twice as many follow at once: most
+#: wake-ups are for one message, and each further waiter delays it.
+_FEWEST, _MOST = 4, 64
 #: How long a subscription outlives its last waiter; most come back for the next message.
 _LINGER_S = 10.0
 #: The server's clock is read in whole milliseconds; looking a hair too early would be in vain.
@@ -51,6 +53,7 @@ class Receiver:
         self._stopped = asyncio.Event()
         self._stopped.set()
         self._due = 0.0
+        self._at_once = _FEWEST
         self._woken = False
         self._closed = False
 
@@ -61,7 +64,12 @@ class Receiver:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
-        received = await self._try(count, vt_ms)
+        operation = self._source.receive(count, vt_ms)
+        received = await self._transport.run(operation)
+        # Nothing found, yet a message is due now: the script stopped to let others through
+        # after clearing a thousand ids without a body.
+        while not received.messages and received.next_visible_ms == 0:
+            received = await self._transport.run(operation)
         if received.messages or wait_s <= 0:
             return received
         waiter = _Waiter(count, vt_ms, loop.create_future())
@@ -85,15 +93,6 @@ class Receiver:
         self._closed = True
         self._changed.set()
         await self._stopped.wait()
-
-    async def _try(self, count: int, vt_ms: int) -> Received:
-        operation = self._source.receive(count, vt_ms)
-        while True:
-            received = await self._transport.run(operation)
-            # Nothing found, yet a message is due now: the script stopped to let others through
-            # after clearing a thousand ids without a body.
-            if received.messages or received.next_visible_ms != 0:
-                return received
 
     def _enrol(self, waiter: _Waiter, next_visible_ms: int) -> None:
         if self._closed:
@@ -145,7 +144,7 @@ class Receiver:
         """Make one attempt for the first waiters, all in one script call."""
         self._woken = False
         served: list[_Waiter] = []
-        most = _SERVED_AT_ONCE if self._source.shared else 1
+        most = self._at_once if self._source.shared else 1
         while self._waiters and len(served) < most:
             waiter = self._waiters.popleft()
             if not waiter.future.done():
@@ -187,6 +186,7 @@ class Receiver:
         empty = [hint for hint in hints if hint is not None]
         if len(empty) < len(hints):
             self._backoff.reset()
+        self._at_once = _FEWEST if empty else min(2 * self._at_once, _MOST)
         # Everybody was served, so there may be more for those behind them.
         self._due = now + self._pause_s(empty[0]) if empty else now
 

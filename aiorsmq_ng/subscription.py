@@ -21,6 +21,8 @@ OBSERVED = 50
 _BEAT, _WAIT = 1 / 10, 1 / 3
 #: Steps of taking over what others left that one receive makes, each some 2 ms of the server.
 _STEPS = 10
+#: How often a peer looks again at a topic that others change at the same moment.
+_TRIES = 10
 
 
 def nonce() -> str:
@@ -112,14 +114,21 @@ class Subscription(Queue):
             self._looking = True
             try:
                 on = await self._look_around()
-            except TopicChanged:
-                pass  # then the next beat looks again
             finally:
                 self._looking = False
         return on
 
     async def _look_around(self) -> bool:
         """Come back if this peer was taken off, and take over what others left."""
+        for _ in range(_TRIES):
+            try:
+                return await self._attend()
+            except TopicChanged:
+                continue
+        self._beat_at = 0.0
+        return False
+
+    async def _attend(self) -> bool:
         state = await self.origin.transport.run(topics.read(self._topic))
         member = state.find(self.name)
         if member is None or member.state not in (ON, OFF, GONE):

@@ -12,8 +12,8 @@ from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
 from .models import PeerInfo, QueueAttributes, SubscriptionInfo, TopicInfo
 from .protocol import limits, queues, topics
 from .protocol.limits import Seconds
-from .protocol.messages import Dedup
 from .protocol.operation import Operation
+from .protocol.receipts import Dedup
 from .protocol.topic_names import check_part
 from .protocol.topic_state import EACH, GONE, SHARED, Member, TopicState
 from .protocol.topics import Joining, TopicChanged, TopicKeys
@@ -140,10 +140,11 @@ class Topic:
         subscription = self._subscription(joining)
         while True:
             state = await self._read()
-            if other := next((m for m in state.of(consumer) if m.mode != mode), None):
+            if other := next((m for m in state.left_by(consumer) if m.mode != mode), None):
                 raise InvalidValue(
                     f"consumer {consumer!r} of topic {self.name!r} is subscribed in mode "
-                    f"{other.mode!r}; unsubscribe it first, or use that mode"
+                    f"{other.mode!r}, or has messages left from that; use that mode, or "
+                    "unsubscribe it with discard=True"
                 )
             try:
                 if await self._transact(topics.join(self._keys, joining, state, nonce())):
@@ -289,7 +290,7 @@ class Topic:
             try:
                 return await self._origin.transport.run(publication.under(plan))
             except TopicChanged:
-                plan = await self._plans.renew(plan, self._origin.transport)
+                plan = await self._plans.renew(plan, self._origin.transport.submit)
             except SendUnknown as error:
                 if error.token is not None:
                     error.token = PublishToken(self._keys, publication, error.token)

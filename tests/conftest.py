@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
@@ -17,6 +18,15 @@ from .support.servers import running_server
 collect_ignore = [] if find_spec("pyspark") else ["spark"]
 
 _used = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C reach the programs that tests start, also when the tests run in the background.
+
+    A shell starts such jobs with interrupts ignored, and children inherit that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

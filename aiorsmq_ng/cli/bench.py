@@ -21,11 +21,13 @@ _WARM_UP = 10
 @click.command(
     epilog=examples(
         "$ rsmqctl bench -o table",
-        "TEST           MESSAGES  SECONDS  PER_SECOND  P50_MS  P99_MS",
-        "send               1000    0.214        4673   0.203   0.391",
-        "send x 64         10000    0.301       33223   1.874   3.012",
-        "send_many 100     10000    0.078      128205   0.731   1.204",
-        "receive+ack       21000    1.130       18584",
+        "TEST                   MESSAGES  SECONDS  PER_SECOND  P50_MS  P99_MS",
+        "send                       1000    0.214        4673   0.203   0.391",
+        "send+receive+ack           1000    0.623        1605   0.604   0.912",
+        "send x 64                 10000    0.301       33223   1.874   3.012",
+        "send_many 100             10000    0.078      128205   0.731   1.204",
+        "receive+ack x 64          10000    0.551       18149   3.412   5.120",
+        "receive+ack ahead 100     11000    0.447       24609",
     )
 )
 @click.option(
@@ -40,7 +42,7 @@ _WARM_UP = 10
     type=click.IntRange(min=1, max=10_000),
     default=64,
     show_default=True,
-    help="Tasks that send at the same time.",
+    help="Tasks that send, or receive, at the same time.",
 )
 @click.option(
     "--size",
@@ -53,10 +55,12 @@ _WARM_UP = 10
 def bench(messages: int, senders: int, size: int) -> None:
     """Measure sending and receiving on your server.
 
-    Four tests on a queue of its own in the namespace, which is deleted at the end, also after
-    Ctrl-C: one send after the other; as many from --senders tasks at once; batches of 100; and
-    everything received and acknowledged again with a prefetch of 100. p50_ms and p99_ms are times
-    of single calls. The server is busy meanwhile.
+    Six tests on a queue of its own in the namespace, which is deleted at the end, also after
+    Ctrl-C: one send after the other; each message sent, received and acknowledged before the next;
+    sends from --senders tasks at once; batches of 100; and all of it received and acknowledged
+    again, first by as many tasks, one message each, then by one consumer that leases 100 ahead.
+    p50_ms and p99_ms are times of single calls, or of a message's whole way. The server is busy
+    meanwhile.
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
@@ -85,9 +89,19 @@ async def _measure(queue: aiorsmq_ng.Queue, messages: int, senders: int, body: s
     async def send() -> None:
         await queue.send(body)
 
+    async def take() -> None:
+        if message := await queue.receive():
+            await message.ack()
+
+    async def cycle() -> None:
+        await send()
+        await take()
+
     async def send_many() -> None:
         await queue.send_many(batch)
 
+    # A cycle takes what it sent: it begins with an empty queue.
+    whole = await _timed("send+receive+ack", lone, lone, 1, cycle)
     rows = [
         await _timed("send", lone, lone, 1, send),
         await _timed(f"send x {senders}", messages, messages, senders, send),
@@ -96,8 +110,12 @@ async def _measure(queue: aiorsmq_ng.Queue, messages: int, senders: int, body: s
             max(1, messages // _BATCH), 1, send_many,
         ),
     ]  # fmt: skip
-    rows.append(await _drain(queue, sum(row["messages"] for row in rows)))
-    return rows
+    left = sum(row["messages"] for row in rows) - messages
+    rows += [
+        await _timed(f"receive+ack x {senders}", messages, messages, senders, take),
+        await _drain(queue, left),
+    ]
+    return [rows[0], whole, *rows[1:]]
 
 
 async def _timed(
@@ -143,7 +161,7 @@ async def _drain(queue: aiorsmq_ng.Queue, messages: int) -> Record:
                 acks.clear()
             if not left:
                 break
-    row = _row("receive+ack", messages, time.perf_counter() - started)
+    row = _row(f"receive+ack ahead {_PREFETCH}", messages, time.perf_counter() - started)
     return {**row, "p50_ms": None, "p99_ms": None}
 
 

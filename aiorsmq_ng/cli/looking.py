@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import click
@@ -163,6 +162,8 @@ async def _follow(queue: aiorsmq_ng.Queue, printer: Printer, last: int, interval
 async def _arrivals(
     queue: aiorsmq_ng.Queue, last: int, interval_s: float
 ) -> AsyncIterator[aiorsmq_ng.Message]:
+    import anyio
+
     # With nothing to begin with, one that is there already is read all the same, for its place.
     start, shown = -max(last, 1), last > 0
     seen: aiorsmq_ng.ScannedMessage | None = None
@@ -174,4 +175,4 @@ async def _arrivals(
             if shown:
                 yield message
         start, shown = 0, True
-        await asyncio.sleep(interval_s)
+        await anyio.sleep(interval_s)

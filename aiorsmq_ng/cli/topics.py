@@ -312,7 +312,7 @@ def describe(name: str) -> None:
 
     waiting is what waits for the first subscription, trimmed what its limits have removed, lost
     how many subscriptions ended because their queue was deleted. A peer that was silent for too
-    long is off, one that unsubscribed left; what they hold is for the next peer.
+    long is off, what was unsubscribed and still holds messages is left; they wait for its return.
     """
     found = run(lambda rsmq: rsmq.topic(name).describe())
     subscriptions = [

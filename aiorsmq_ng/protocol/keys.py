@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ..errors import QueueCorrupt, QueueNotFound, RSMQError
 
@@ -43,6 +44,11 @@ class QueueKeys:
     queue: str
 
     @cached_property
+    def makers(self) -> dict[str, Any]:
+        """What makes operations on this queue, by wake-up channel; prepared once."""
+        return {}
+
+    @cached_property
     def zset(self) -> str:
         """Sorted set: message id, score = epoch ms at which it becomes visible."""
         return f"{self.namespace.name}:{self.queue}"
@@ -66,6 +72,11 @@ class QueueKeys:
     def deliveries(self) -> str:
         """Hash with a TTL: message id -> ``rc`` and time of a delivery after the first."""
         return f"{self.namespace.name}:{self.queue}:ng:deliveries"
+
+    @cached_property
+    def settling(self) -> tuple[str, str, str]:
+        """What a script needs that takes messages out of the queue."""
+        return (self.zset, self.hash, self.deliveries)
 
     @cached_property
     def consumers(self) -> str:

@@ -71,6 +71,8 @@ def check_id(id: object) -> str:
 
 def seconds_to_ms(what: str, value: Seconds) -> int:
     """Return a per-call duration in whole milliseconds; fractions of a second are welcome."""
+    if type(value) is int and 0 <= value <= MAX_SECONDS:
+        return value * 1000
     seconds = _seconds(what, value)
     if not 0 <= seconds <= MAX_SECONDS:
         raise InvalidValue(f"{what} must be between 0 and {MAX_SECONDS} seconds, not {value!r}")

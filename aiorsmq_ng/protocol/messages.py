@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from ..errors import LeaseLost, MessageTooLong, SendUnknown
-from ..ids import SUFFIX_LENGTH, suffixes
+from ..ids import SUFFIX_LENGTH, suffix, suffixes
 from ..models import Message, Sent
 from .keys import QueueKeys
-from .operation import Argument, Operation, Reply
+from .operation import Argument, Maker, Operation, Reply
+from .receipts import Dedup, Leased, Receipt, Received
 from .scripts import load
 
 #: How long the reason of a rejection is kept: 14 days.
@@ -22,53 +25,6 @@ _DELETE = load("delete")
 _VISIBILITY = load("visibility")
 
 
-class Receipt(NamedTuple):
-    """Proof of one delivery. Every RSMQ client counts ``rc`` up, so an older receipt shows."""
-
-    id: str
-    rc: int
-    fr: int
-
-
-class Leased(NamedTuple):
-    """One leased message as the script returned it."""
-
-    id: str
-    body: bytes
-    rc: int
-    fr: int
-    #: The queue it is from, and the lease granted in milliseconds.
-    keys: QueueKeys
-    vt_ms: int
-
-    @property
-    def receipt(self) -> Receipt:
-        """The proof of this delivery."""
-        return Receipt(self.id, self.rc, self.fr)
-
-
-class Received(NamedTuple):
-    """What a receive found. ``messages`` may be fewer than asked for, or none."""
-
-    messages: list[Leased]
-    #: Nothing found: milliseconds until a message becomes visible, -1 if the queue is empty.
-    next_visible_ms: int
-    #: When it was asked for, on the clock of whoever asked: leases began no earlier.
-    asked_at: float = 0.0
-
-    def at(self, asked_at: float) -> Received:
-        """Return the same with the moment at which it was asked for."""
-        return self._replace(asked_at=asked_at)
-
-
-class Dedup(NamedTuple):
-    """No second copy of a message while the marker lasts."""
-
-    #: Digest of the caller's key, and how long it stands.
-    digest: str
-    window_ms: int
-
-
 def send(
     keys: QueueKeys,
     bodies: Sequence[bytes],
@@ -79,31 +35,42 @@ def send(
     dedup: Dedup | None = None,
 ) -> Operation[list[str]]:
     """Store *bodies* in order, all or none; *entropy* holds 22 random bytes for each."""
-    if len(entropy) != SUFFIX_LENGTH * len(bodies):
+    count = len(bodies)
+    if len(entropy) != SUFFIX_LENGTH * count:
         raise ValueError("22 bytes of entropy are needed per body")
-    args: list[Argument] = [delay_ms, dedup.window_ms if dedup else 0, len(bodies)]
-    for suffix, body in zip(suffixes(entropy), bodies, strict=True):
-        args += (suffix, body)
+    make: Maker[list[str]] = keys.makers.get(channel) or _send_maker(keys, channel)
+    header = f"{delay_ms} {dedup.window_ms if dedup else 0} {count}"
+    if count == 1:
+        (body,) = bodies
+        args: tuple[Argument, ...] = (header, suffix(entropy), body)
+        size = len(body)
+    else:
+        rows = zip(suffixes(entropy), bodies, strict=True)
+        args = (header, *chain.from_iterable(rows))
+        size = sum(map(len, bodies))
+    return make(args, (keys.marker(dedup.digest),) if dedup else (), count, size)
 
+
+def _send_maker(keys: QueueKeys, channel: str) -> Maker[list[str]]:
     def parse(reply: Reply) -> list[str]:
-        _check_size(keys, reply)
+        if reply[0] == b"messageTooLong":
+            _check_size(keys, reply)
         return [id.decode() for id in reply]
 
-    return Operation(
+    model: Operation[list[str]] = Operation(
         script=_SEND,
         keys=(keys.zset, keys.hash),
-        own_keys=(keys.marker(dedup.digest),) if dedup else (),
         head=(channel,),
-        args=tuple(args),
+        args=(),
         parse=parse,
         fail=keys.failure,
         merge=True,
-        weight=len(bodies),
-        size=sum(map(len, bodies)),
         memory=keys.memory,
         lost=SendUnknown,
         graded=lambda ids, level: [Sent(id).at(level) for id in ids],
     )
+    make = keys.makers[channel] = model.maker()
+    return make
 
 
 class Intake(NamedTuple):
@@ -206,9 +173,16 @@ class Source(NamedTuple):
 def source(intakes: Sequence[Intake]) -> Source:
     """Return the source for one queue or several."""
     channels = tuple(c for intake in intakes for c in (intake.keys.realtime, intake.keys.wake))
-    if len(intakes) == 1:
-        return Source(lambda count, vt_ms: receive(intakes[0], count, vt_ms=vt_ms), channels, True)
-    return Source(lambda count, vt_ms: receive_first(intakes, count, vt_ms=vt_ms), channels, False)
+    shared = len(intakes) == 1
+
+    # Most receivers ask for the same again and again.
+    @lru_cache(maxsize=16)
+    def ask(count: int, vt_ms: int) -> Operation[Received]:
+        if shared:
+            return receive(intakes[0], count, vt_ms=vt_ms)
+        return receive_first(intakes, count, vt_ms=vt_ms)
+
+    return Source(ask, channels, shared)
 
 
 class Popped(NamedTuple):
@@ -238,7 +212,7 @@ def delete(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
         args += (id, "", "")
     return Operation(
         script=_DELETE,
-        keys=(keys.zset, keys.hash, keys.deliveries),
+        keys=keys.settling,
         args=tuple(args),
         parse=lambda reply: [id for id, done in zip(ids, reply, strict=True) if done == 1],
         # Gone by now means that the first attempt, or somebody else, has deleted it.
@@ -250,16 +224,39 @@ def delete(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
     )
 
 
+#: Of an operation: own keys, weight, size, head, merge, repeatable.
+_ONE_TO_SETTLE = ((), 1, 0, (), True, True)
+
+
 def ack(keys: QueueKeys, receipt: Receipt) -> Operation[None]:
     """Delete one message if *receipt* is the newest; ``LeaseLost`` otherwise."""
+    # In the order of the fields, because naming them takes as long as the rest.
+    return Operation(
+        (1, *receipt),
+        _DELETE,
+        keys.settling,
+        lambda reply: _settled(keys, receipt, reply[0]),
+        keys.failure,
+        *_ONE_TO_SETTLE,
+        lambda reply: _settled_before(keys, receipt, reply[0]),
+    )
+
+
+def ack_many(keys: QueueKeys, receipts: Sequence[Receipt]) -> Operation[list[bool]]:
+    """Delete messages whose receipts are the newest; the result tells for each whether it was."""
+    args: list[Argument] = [len(receipts)]
+    for receipt in receipts:
+        args += receipt
     return Operation(
         script=_DELETE,
-        keys=(keys.zset, keys.hash, keys.deliveries),
-        args=(1, *receipt),
-        parse=lambda reply: _settled(keys, receipt, reply[0]),
-        parse_again=lambda reply: _settled_before(keys, receipt, reply[0]),
+        keys=keys.settling,
+        args=tuple(args),
+        parse=lambda reply: [outcome == 1 for outcome in reply],
+        # Gone by now means that the first attempt has settled it.
+        parse_again=lambda reply: [outcome >= 0 for outcome in reply],
         fail=keys.failure,
         merge=True,
+        weight=len(receipts),
         repeatable=True,
     )
 
@@ -381,6 +378,8 @@ def read_messages(reply: Reply) -> list[Message]:
 
 def _leased(keys: QueueKeys, reply: Reply) -> list[Leased]:
     vt_ms = reply[0]
+    if len(reply) == 6:
+        return [Leased(read_id(reply[2]), reply[3], reply[4], reply[5], keys, vt_ms)]
     rows = iter(reply[2:])
     return [
         Leased(read_id(id), body, rc, fr, keys, vt_ms)
@@ -391,4 +390,4 @@ def _leased(keys: QueueKeys, reply: Reply) -> list[Leased]:
 def read_id(raw: bytes) -> str:
     """Read a message id."""
     # Ids are ASCII; one that a foreign program wrote otherwise is shown, not tripped over.
-    return raw.decode(errors="backslashreplace")
+    return raw.decode("utf-8", "backslashreplace")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import RSMQError, Unavailable
 from .scripts import Script
@@ -17,8 +16,7 @@ Argument = bytes | str | int
 Reply = Any
 
 
-@dataclass(slots=True, eq=False)
-class Operation(Generic[R]):
+class Operation(NamedTuple, Generic[R]):
     """A script call, or one part of a script call that several operations share.
 
     ``keys`` and ``head`` stand once in a call; ``args`` and ``own_keys`` are this operation's own.
@@ -28,25 +26,22 @@ class Operation(Generic[R]):
 
     A reply can get lost, and then the call is repeated, if that is safe: because running it twice
     does no harm (``repeatable``), or because the server remembers the call (``memory``).
-
-    A value: nobody changes one. It is not frozen because one is made per message, and a frozen
-    dataclass takes three times as long to make.
     """
 
+    args: tuple[Argument, ...]
     script: Script
     keys: tuple[str, ...]
-    args: tuple[Argument, ...]
     #: Turn the reply into the result, or raise what it says.
     parse: Callable[[Reply], R]
     #: Raise what a code word in place of a reply says, for example ``queueNotFound``.
     fail: Callable[[str], RSMQError]
-    head: tuple[Argument, ...] = ()
     own_keys: tuple[str, ...] = ()
-    merge: bool = False
     #: How many messages it is about; bounds what one call may carry.
     weight: int = 1
     #: How many bytes of bodies it carries; bounds what one call may carry.
     size: int = 0
+    head: tuple[Argument, ...] = ()
+    merge: bool = False
     #: Whether running it twice does no harm, so that a lost reply may be asked for again.
     repeatable: bool = False
     #: How to read the reply of a repetition, where the first attempt changes what the next finds.
@@ -62,3 +57,20 @@ class Operation(Generic[R]):
     dated: Callable[[R, float], R] | None = None
     #: Build what undoes it, for a caller that was cancelled while it ran.
     undo: Callable[[R], list[Operation[Any]]] | None = None
+
+    def maker(self) -> Maker[R]:
+        """Return what makes operations like this one, in a third of the time of a new one.
+
+        It takes what differs: ``args``, ``own_keys``, ``weight`` and ``size``.
+        """
+        middle, rest = self[1:5], self[8:]
+
+        def make(
+            args: tuple[Argument, ...], own_keys: tuple[str, ...], weight: int, size: int
+        ) -> Operation[R]:
+            return tuple.__new__(Operation, (args, *middle, own_keys, weight, size, *rest))
+
+        return make
+
+
+Maker = Callable[[tuple[Argument, ...], tuple[str, ...], int, int], Operation[R]]

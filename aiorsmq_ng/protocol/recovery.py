@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .keys import QueueKeys
-from .messages import Intake, Leased, Received, give_back
+from .messages import Intake, give_back
 from .operation import Operation, Reply
+from .receipts import Leased, Received
 from .scripts import load
 
 

@@ -9,7 +9,7 @@ from .topic_names import unescape
 
 SHARED, EACH = "shared", "each"
 #: A subscription gets what is published; its peer was silent for too long; it was ended: in both
-#: cases what it holds waits for another peer. Gone: another peer has taken that over.
+#: cases what it holds waits for its return. Gone: another peer has taken that over.
 ON, OFF, LEFT, GONE = "on", "off", "left", "gone"
 #: How long a peer is remembered whose messages were taken over, should it come back.
 _REMEMBERED_MS = 86_400_000

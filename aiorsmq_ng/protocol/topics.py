@@ -10,8 +10,8 @@ from ..errors import MessageTooLong, QueueCorrupt, RSMQError, SendUnknown
 from ..ids import suffixes
 from ..models import Sent
 from .keys import Namespace, QueueKeys
-from .messages import Dedup
 from .operation import Argument, Operation, Reply
+from .receipts import Dedup
 from .scripts import load
 from .topic_names import escape, queue_name
 from .topic_state import EACH, GONE, NOBODY, Member, TopicState, heritage, read_state
@@ -248,7 +248,7 @@ def leave(
     for member in members:
         queue = keys.named(member.queue)
         names += (queue.zset, queue.hash, queue.deliveries)
-        args += (member.queue, int(member.mode == EACH))
+        args.append(member.queue)
     return Operation(
         script=load("topic_leave"),
         keys=tuple(names),

@@ -25,7 +25,7 @@ class Part(NamedTuple):
 async def send(call: ScriptCall) -> Reply:
     """Store messages in a queue."""
     call.numbered()
-    parts = _parts(call.args[1:], call.keys[2:])
+    parts = _parts(call.args[1:], call.keys[2:], 1)
     request = pb.SendRequest(queue=call.queue())
     return await _store(call, "Send", request, parts)
 
@@ -34,7 +34,7 @@ async def publish(call: ScriptCall) -> Reply:
     """Store messages in every subscription of a topic; which these are is for the broker to say."""
     call.numbered()
     topic, _, _, _, count = call.args[:5]
-    parts = _parts(call.args[5 + 4 * int(count) :], call.keys[6 + 2 * int(count) :])
+    parts = _parts(call.args[5 + 4 * int(count) :], call.keys[6 + 2 * int(count) :], 3)
     request = pb.PublishRequest(topic=str(topic))
     return await _store(call, "Publish", request, parts)
 
@@ -126,14 +126,17 @@ def _groups(parts: list[Part]) -> list[list[int]]:
     return groups
 
 
-def _parts(args: Sequence[Argument], markers: Sequence[str]) -> list[Part]:
+def _parts(args: Sequence[Argument], markers: Sequence[str], header: int) -> list[Part]:
+    """Return the parts of a call; *header* is in how many arguments the numbers of each stand."""
     parts, at, digests = [], 0, iter(markers)
     while at < len(args):
-        delay_ms, window_ms, count = (int(x) for x in args[at : at + 3])
-        rows = args[at + 3 : at + 3 + 2 * count]
+        numbers = [int(x) for arg in args[at : at + header] for x in str(arg).split()]
+        delay_ms, window_ms, count = numbers
+        at += header
+        bodies = [_bytes(body) for body in args[at + 1 : at + 2 * count : 2]]
         digest = next(digests).rpartition(":")[2] if window_ms else ""
-        parts.append(Part(delay_ms, digest, [_bytes(body) for body in rows[1::2]]))
-        at += 3 + 2 * count
+        parts.append(Part(delay_ms, digest, bodies))
+        at += 2 * count
     return parts
 
 

@@ -80,8 +80,8 @@ async def join(call: ScriptCall) -> Reply:
 async def leave(call: ScriptCall) -> Reply:
     """End subscriptions, and forget peers of shared ones."""
     _, _, discard, count, *rest = (str(arg) for arg in call.args)
-    ending = rest[: 2 * int(count) : 2]
-    fields = [field.partition(" ") for field in rest[2 * int(count) :]]
+    ending = rest[: int(count)]
+    fields = [field.partition(" ") for field in rest[int(count) :]]
     requests = []
     for queue in ending:
         who = await _owner(call, queue)

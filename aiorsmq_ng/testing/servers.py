@@ -239,7 +239,7 @@ class PrivateServer:
         self._pid = int(self._guardian.stdout.readline())
 
     async def _answers(self) -> bool:
-        if b"Z" in _state(self._pid):
+        if not _lives(self._pid):
             raise _Died(f"the server on port {self.port} died at its start")
         reader, writer = await asyncio.open_connection(HOST, self.port)
         try:
@@ -255,12 +255,17 @@ class PrivateServer:
         os.kill(self._pid, number)
 
 
-def _state(pid: int) -> bytes:
-    """Return the state letter of a process where the system tells it, else nothing."""
+def _lives(pid: int) -> bool:
+    """Tell whether a process runs; a dead one may or may not have been waited for."""
     try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except OSError:
-        return b""
+        return True  # the system does not tell; or it went just now, and the next look shows it
+    return state != b"Z"
 
 
 def free_ports(count: int) -> list[int]:

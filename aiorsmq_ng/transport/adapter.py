@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
@@ -15,6 +16,7 @@ from ..errors import QueueFull, RSMQError, Unavailable
 from ..protocol.operation import Argument, Reply
 from . import tls
 from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+from .wire import Wire
 
 # What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
 # some of these and takes the code word off their text.
@@ -31,6 +33,8 @@ _TRY_LATER_WORDS = (
 # Words of servers, and of the cluster client, for keys that lie on different nodes.
 _ACROSS_SLOTS = ("CROSSSLOT", "same slot", "same key slot", "non local")
 _NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
+#: A connection that has rested so many seconds is asked for a sign of life before it is used.
+HEALTH_S = 15
 #: Seconds of silence after which a wake-up connection is pinged, and then given up.
 _SILENCE_S = 10.0
 
@@ -44,7 +48,8 @@ class PoolDriver:
     redis-py repeats a command when its reply is lost, which doubles sends and strands receives.
     Talking to the connection itself leaves that out, whatever the pool's settings, and saves most
     of the client's time per call. ``keep`` holds connections between calls instead of handing
-    them back each time; only for a pool of our own.
+    them back each time; ``direct`` leaves out redis-py's stream, too. Both only for a pool of our
+    own.
     """
 
     def __init__(
@@ -52,11 +57,13 @@ class PoolDriver:
         pool: ConnectionPool,
         *,
         keep: bool,
+        direct: bool = False,
         revive: Revive | None = None,
         closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._pool = pool
         self._keep = keep
+        self._wires: dict[AbstractConnection, Wire] | None = {} if direct else None
         self._revive = revive
         self._closing = closing
         self._idle: list[AbstractConnection] = []
@@ -67,8 +74,7 @@ class PoolDriver:
         connection = await self._acquire()
         try:
             command.written = True
-            await connection.send_packed_command(packed, check_health=False)
-            reply = await connection.read_response(disable_decoding=True)
+            reply = await self._ask(connection, packed)
             if command.then is not None:
                 command.confirmation = await confirm(connection, command.then)
         except driver_errors.ResponseError as error:
@@ -102,6 +108,18 @@ class PoolDriver:
             await self._pool.disconnect()
         if self._closing is not None:
             await self._closing()
+
+    async def _ask(self, connection: AbstractConnection, packed: bytes) -> Reply:
+        if self._wires is None:
+            await connection.send_packed_command(packed, check_health=False)
+            return await connection.read_response(disable_decoding=True)
+        wire = self._wires.get(connection)
+        if wire is None or not wire.is_of(connection):
+            wire = self._wires[connection] = Wire(connection)
+        reply = await wire.ask(packed)
+        # It has shown that it is alive.
+        connection.next_health_check = asyncio.get_running_loop().time() + HEALTH_S
+        return reply
 
     async def _acquire(self) -> AbstractConnection:
         while self._idle:
@@ -144,6 +162,8 @@ class PoolDriver:
             await self._discard(self._idle.pop())
 
     async def _discard(self, connection: AbstractConnection) -> None:
+        if self._wires is not None:
+            self._wires.pop(connection, None)
         with anyio.CancelScope(shield=True):
             try:
                 await connection.disconnect(nowait=True)

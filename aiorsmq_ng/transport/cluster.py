@@ -8,7 +8,7 @@ that was lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import anyio
@@ -39,9 +39,17 @@ _ASKING = pack_command(("ASKING",))
 class ClusterDriver:
     """Runs commands on a Redis Cluster and follows its redirections."""
 
-    def __init__(self, client: RedisCluster, *, own: bool) -> None:
+    def __init__(
+        self,
+        client: RedisCluster,
+        *,
+        own: bool,
+        guard: Callable[[tuple[str, int]], object] | None = None,
+    ) -> None:
         self._client = client
         self._own = own
+        # Refuses a node that must not be spoken to; a redirection can name any.
+        self._guard = guard
         # Whether a node failed, so that others may have its slots now.
         self._outdated = False
 
@@ -135,6 +143,8 @@ class ClusterDriver:
 
     async def _connection(self, node: ClusterNode) -> Connection:
         """Return a connection to *node* that stands and is in step."""
+        if self._guard is not None:
+            self._guard((node.host, int(node.port)))
         connection = node.acquire_connection()
         try:
             outdated = connection.should_reconnect()  # type: ignore[no-untyped-call]

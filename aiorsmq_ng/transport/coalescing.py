@@ -71,6 +71,7 @@ class Transport:
         self._quiet: asyncio.Event | None = None
         self._tasks: TaskGroup | None = None
         self._host: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         #: Called first when the client is closed, while operations can still be submitted.
         self.closers: set[Callable[[], object]] = set()
@@ -80,6 +81,7 @@ class Transport:
         if self._closed:
             raise Unavailable("the client is closed; open a new one")
         if self._host is None:
+            self._loop = asyncio.get_running_loop()
             self._connecting = anyio.Lock()
             self._quiet = asyncio.Event()
             self._quiet.set()
@@ -108,16 +110,23 @@ class Transport:
     def submit(
         self, operation: Operation[R], *, after: asyncio.Future[Any] | None = None
     ) -> asyncio.Future[R]:
-        """Send *operation* on its way, once *after* is done.
+        """Send *operation* on its way, once *after* is done, and need not look at the outcome.
 
         Cancelling the future gives up the result, and the operation if it is not written yet.
-        Whoever wants it done in any case awaits it shielded, and need not look at the outcome.
         """
         if self._tasks is None or self._closed:
             raise Unavailable("the client is closed; open a new one")
         future = self._submit(operation, after)
         future.add_done_callback(_note_failure)
         return future
+
+    def see_through(
+        self, operation: Operation[R], *, after: asyncio.Future[Any] | None = None
+    ) -> asyncio.Future[R]:
+        """Do as ``submit``, but cancelling the future gives up nothing except the result."""
+        if self._tasks is None or self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        return self._submit(operation, after, firm=True)
 
     def undo(self, operation: Operation[R], result: R) -> None:
         """Undo in the background what *operation* did for a caller who is gone."""
@@ -232,10 +241,13 @@ class Transport:
         operation: Operation[R],
         after: asyncio.Future[Any] | None = None,
         within_s: float | None = None,
+        *,
+        firm: bool = False,
     ) -> asyncio.Future[R]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[R] = loop.create_future()
-        waiting = Waiting(operation, future, loop.time() + (within_s or self._deadline_s))
+        assert self._loop is not None  # noqa: S101 - start() came first
+        future: asyncio.Future[R] = self._loop.create_future()
+        deadline = self._loop.time() + (within_s or self._deadline_s)
+        waiting = Waiting(operation, future, deadline, firm)
         if after is None or after.done():
             self._enqueue(waiting)
         else:
@@ -246,22 +258,19 @@ class Transport:
         if self._tasks is None:
             waiting.fail(_never_made())
             return
-        lane = self._lane(waiting.operation)
+        operation = waiting.operation
+        if operation.merge:
+            key = (operation.script.name, operation.keys, operation.head)
+            lane = self._lanes.get(key)
+            if lane is None:
+                lane = self._lanes[key] = Lane(key)
+        else:
+            lane = Lane(None)
         lane.waiting.append(waiting)
-        self._start_call(lane)
-
-    def _lane(self, operation: Operation[Any]) -> Lane:
-        if not operation.merge:
-            return Lane(None)
-        key = (operation.script.name, operation.keys, operation.head)
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = Lane(key)
-        return lane
+        if not lane.starting and lane.calls < CALLS_PER_LANE:
+            self._start_call(lane)
 
     def _start_call(self, lane: Lane) -> None:
-        if lane.starting or lane.calls >= CALLS_PER_LANE:
-            return
         assert self._tasks is not None and self._quiet is not None  # noqa: S101, PT018
         lane.starting = True
         lane.calls += 1
@@ -290,14 +299,15 @@ class Transport:
         lane.starting = False
         try:
             if batch := lane.batch():
-                if lane.waiting:
+                if lane.waiting and lane.calls < CALLS_PER_LANE:
                     self._start_call(lane)
                 await self._conductor.run(batch)
         finally:
             lane.calls -= 1
             self._busy -= 1
             if lane.waiting:
-                self._start_call(lane)
+                if not lane.starting:
+                    self._start_call(lane)
             elif not lane.calls and lane.key is not None:
                 self._lanes.pop(lane.key, None)
             if not self._busy and self._quiet is not None:

@@ -166,28 +166,24 @@ class Conductor:
         if isinstance(reply, bytes):
             code = reply.decode()
             self._fail_all(batch, lambda operation: operation.fail(code))
-        elif call.first.merge:
-            if len(reply) != len(batch):
-                raise ValueError(f"{len(reply)} replies for {len(batch)} operations")
-            for waiting, part in zip(batch, reply, strict=True):
-                self._settle(call, waiting, part)
-        else:
-            self._settle(call, batch[0], reply)
-
-    def _settle(self, call: Call, waiting: Waiting, reply: Reply) -> None:
-        try:
-            result = call.result_of(waiting.operation, reply)
-        except RSMQError as error:
-            waiting.fail(error)
             return
-        except Exception:
-            logger.exception("a reply could not be read; please report it")
-            waiting.fail(waiting.operation.lost("the reply could not be read", executed=None))
-            return
-        if waiting.future.done():
-            self._crew.undo(waiting.operation, result)
-        else:
-            waiting.future.set_result(result)
+        parts = reply if call.first.merge else (reply,)
+        if len(parts) != len(batch):
+            raise ValueError(f"{len(parts)} replies for {len(batch)} operations")
+        result_of = call.result_of
+        for waiting, part in zip(batch, parts, strict=True):
+            try:
+                result = result_of(waiting.operation, part)
+            except RSMQError as error:
+                waiting.fail(error)
+            except Exception:
+                logger.exception("a reply could not be read; please report it")
+                waiting.fail(waiting.operation.lost("the reply could not be read", executed=None))
+            else:
+                if waiting.future.done():
+                    self._crew.undo(waiting.operation, result)
+                else:
+                    waiting.future.set_result(result)
 
     def _fail_all(self, batch: list[Waiting], error: Callable[[Operation[Any]], Exception]) -> None:
         for waiting in batch:

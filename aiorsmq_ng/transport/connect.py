@@ -18,7 +18,7 @@ from ..embedded import EmbeddedServer
 from ..errors import InvalidValue, Unavailable
 from ..options import Options
 from . import tls
-from .adapter import PoolDriver
+from .adapter import HEALTH_S, PoolDriver
 from .base import Driver
 from .brokers import connect_broker
 from .cluster import ClusterDriver
@@ -80,7 +80,7 @@ def _settings(options: Options) -> dict[str, Any]:
         "retry": Retry(NoBackoff(), 0),
         "socket_timeout": None,
         "socket_connect_timeout": options.connect_timeout,
-        "health_check_interval": 15,
+        "health_check_interval": HEALTH_S,
         "client_name": "aiorsmq-ng",
     }
 
@@ -100,7 +100,7 @@ def _own_pool(address: Address, options: Options, **extra: Any) -> PoolDriver:
         timeout=None,
         **settings,
     )
-    return PoolDriver(pool, keep=True, **extra)
+    return PoolDriver(pool, keep=True, direct=True, **extra)
 
 
 async def _embedded(path: str, options: Options) -> PoolDriver:
@@ -175,7 +175,7 @@ def _sentinel(address: Address, options: Options) -> PoolDriver:
         for node in sentinel.sentinels:
             await node.aclose()
 
-    return PoolDriver(client.connection_pool, keep=True, closing=closing)
+    return PoolDriver(client.connection_pool, keep=True, direct=True, closing=closing)
 
 
 def _cluster(address: Address, options: Options) -> ClusterDriver:
@@ -185,9 +185,8 @@ def _cluster(address: Address, options: Options) -> ClusterDriver:
     settings["socket_timeout"] = options.deadline / 2
     nodes = [ClusterNode(host, port) for host, port in address.hosts]
     guard = partial(_guard, address, options)
-    return ClusterDriver(
-        RedisCluster(startup_nodes=nodes, address_remap=guard, **settings), own=True
-    )
+    client = RedisCluster(startup_nodes=nodes, address_remap=guard, **settings)
+    return ClusterDriver(client, own=True, guard=guard)
 
 
 def _with_tls(settings: dict[str, Any] | None) -> dict[str, Any]:

@@ -24,6 +24,8 @@ class Waiting:
     operation: Operation[Any]
     future: asyncio.Future[Any]
     deadline: float
+    #: Whether it is made even if the caller is gone before it is written.
+    firm: bool = False
 
     def fail(self, error: Exception) -> None:
         """Hand *error* to the caller, unless it is gone."""
@@ -48,17 +50,18 @@ class Lane:
     def batch(self) -> list[Waiting]:
         """Take what fits into one call, at least one operation; skip callers who left."""
         batch: list[Waiting] = []
+        waiting = self.waiting
         weight = size = 0
-        while self.waiting:
-            if self.waiting[0].future.cancelled():
-                self.waiting.popleft()
-                continue
-            operation = self.waiting[0].operation
-            weight += operation.weight
-            size += operation.size
-            if batch and (weight > MAX_WEIGHT or size > MAX_SIZE):
-                break
-            batch.append(self.waiting.popleft())
+        while waiting:
+            head = waiting[0]
+            if head.firm or not head.future.cancelled():
+                operation = head.operation
+                weight += operation.weight
+                size += operation.size
+                if batch and (weight > MAX_WEIGHT or size > MAX_SIZE):
+                    break
+                batch.append(head)
+            waiting.popleft()
         return batch
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ class Job:
         self._tally = tally
         self._handling: asyncio.Task[Any] | None = None
         self._reason: str | None = None
-        self._interrupted = asyncio.Event()
+        self._noticed: asyncio.Future[None] | None = None
         self._cancelled = False
 
     def start(self, on_end: Callable[[Job], None]) -> None:
@@ -87,7 +87,12 @@ class Job:
 
     def _lost(self) -> None:
         self._reason = "the lease was lost"
-        self._interrupted.set()
+        self._notice()
+
+    def _notice(self, _: object = None) -> None:
+        """Have the job look: its handler has ended, or must."""
+        if self._noticed is not None and not self._noticed.done():
+            self._noticed.set_result(None)
 
     async def _run(self) -> None:
         try:
@@ -126,15 +131,21 @@ class Job:
 
     async def _outcome(self, handling: asyncio.Task[Any]) -> BaseException | None:
         """Wait for the handler, cancel it when its time is over, and return what it raised."""
-        interrupted = asyncio.ensure_future(self._interrupted.wait())
+        # A future and a timer: asyncio.wait, with a task that waits for the lease, takes as long as
+        # all the rest of a job.
+        loop = asyncio.get_running_loop()
+        self._noticed = loop.create_future()
+        handling.add_done_callback(self._notice)
+        limit = None
+        if self.route.timeout is not None:
+            limit = loop.call_later(self.route.timeout, self._notice)
+        if self._reason is not None:
+            self._notice()
         try:
-            await asyncio.wait(
-                [handling, interrupted],
-                timeout=self.route.timeout,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await self._noticed
         finally:
-            interrupted.cancel()
+            if limit is not None:
+                limit.cancel()
         if not handling.done():
             self._reason = self._reason or f"it took longer than {self.route.timeout:g} s"
             handling.cancel()
@@ -169,7 +180,10 @@ class Job:
         All at once, so that they share calls.
         """
         open_ = [delivery for delivery in self._batch if not delivery.settled]
-        outcomes = await asyncio.gather(*(settle(d) for d in open_), return_exceptions=True)
+        if len(open_) == 1:
+            outcomes = [await _outcome_of(settle(open_[0]))]
+        else:
+            outcomes = await asyncio.gather(*(settle(d) for d in open_), return_exceptions=True)
         self._drop()
         for delivery, outcome in zip(open_, outcomes, strict=True):
             if isinstance(outcome, LeaseLost):
@@ -199,3 +213,11 @@ class Job:
                     await hook(delivery, error)
                 except Exception:
                     logger.exception("a failure hook failed itself")
+
+
+async def _outcome_of(settling: Awaitable[None]) -> BaseException | None:
+    try:
+        await settling
+    except Exception as error:
+        return error
+    return None

@@ -26,6 +26,26 @@ async def test_ack_deletes_and_a_second_ack_says_it_is_gone(queue):
     assert caught.value.gone
 
 
+async def test_ack_many_deletes_what_its_holder_still_has_by_one_call(rsmq, queue, raw):
+    await queue.send_many(["a", "b", "c"])
+    lost = await queue.receive(vt=0)
+    held = sorted(await queue.receive_many(3), key=lambda delivery: delivery.id)
+    assert held[0].id == lost.id
+    before = (await raw.info("commandstats")).get("cmdstat_evalsha", {}).get("calls", 0)
+
+    acked = await queue.ack_many([lost, *held[1:]])
+
+    assert (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"] - before <= 1
+    assert acked == held[1:]
+    assert all(delivery.settled for delivery in acked)
+    assert not lost.settled
+    assert (await queue.attributes()).msgs == 1
+    assert await queue.ack_many(held) == held[:1]
+    assert await queue.ack_many([]) == []
+    with pytest.raises(InvalidValue, match="of that queue"):
+        await (await rsmq.create_queue("other")).ack_many(held)
+
+
 async def test_release_makes_visible_at_once_or_later(queue, raw, ns):
     message = await leased(queue)
     await message.release()
@@ -327,10 +347,10 @@ async def test_iteration_keeps_the_leases_of_prefetched_messages(queue):
     await queue.send_many(["a", "b", "c"])
     seen = []
 
-    async for message in queue.consume(prefetch=3, vt=0.3):
+    async for message in queue.consume(prefetch=3, vt=1):
         async with message:
             seen.append((message.text, message.rc))
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(1.3)
         if len(seen) == 3:
             break
 

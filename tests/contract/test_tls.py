@@ -3,10 +3,12 @@
 import asyncio
 import socket
 import ssl
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 
 import pytest
+from hiredis import Reader
+from redis.crc import key_slot
 
 from aiorsmq_ng import RSMQ, Options, Unavailable
 from aiorsmq_ng.testing import Cluster, SentinelGroup
@@ -221,4 +223,30 @@ async def test_password_is_kept_from_a_master_on_another_machine():
         await watch.command("SENTINEL", "MONITOR", "far", "192.0.2.1", group.master.port, 1)
         url = f"redis+sentinel://:hunter2@127.0.0.1:{watch.port}/far"
         error = await refused(url, "would be sent to 192.0.2.1 in clear text")
+        assert "hunter2" not in str(error)
+
+
+async def test_password_is_kept_from_a_node_that_a_redirection_names():
+    def answer(words):
+        """Answer as the only node of a cluster, which sends every script to another machine."""
+        if words[0].startswith("EVAL"):
+            return f"-MOVED {key_slot(words[3].encode())} far.invalid:6379"
+        if words[0] == "CLUSTER":
+            own = f"*3\r\n$9\r\n127.0.0.1\r\n:{port}\r\n$2\r\nid"
+            return f"*1\r\n*3\r\n:0\r\n:16383\r\n{own}"
+        return "*0" if words[0] == "COMMAND" else "+OK"
+
+    async def node(reader, writer):
+        parser = Reader(encoding="utf-8")
+        with closing(writer):
+            while data := await reader.read(65536):
+                parser.feed(data)
+                while (words := parser.gets()) is not False:
+                    writer.write(f"{answer(words)}\r\n".encode())
+
+    async with await asyncio.start_server(node, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        url = f"redis+cluster://:hunter2@127.0.0.1:{port}"
+        async with asyncio.timeout(60):
+            error = await refused(url, "would be sent to far.invalid in clear text", "attributes")
         assert "hunter2" not in str(error)

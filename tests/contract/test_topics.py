@@ -64,6 +64,10 @@ async def test_what_was_not_received_comes_back_after_subscribing_again(topic, r
     await topic.publish("before")
     assert await topic.unsubscribe("a") == 1
     assert "news__a" in await rsmq.list_queues()
+    (info,) = (await topic.describe()).subscriptions
+    assert (info.consumer, info.state, info.attributes.msgs) == ("a", "left", 1)
+    with pytest.raises(InvalidValue, match="has messages left"):
+        await topic.subscribe("a", mode="each", peer="p")
     await topic.publish("between")
 
     assert await texts(await topic.subscribe("a")) == ["before", "between"]
@@ -219,7 +223,9 @@ async def test_limits_of_the_backlog_drop_the_oldest(topic, rsmq, raw, ns):
 async def test_delete_takes_everything_away(topic, rsmq, raw, ns):
     await topic.publish("x")
     await topic.subscribe("a", mode="each", peer="p")
+    await topic.subscribe("b")
     await topic.publish("y")
+    await topic.unsubscribe("b")
 
     assert await topic.delete()
     assert not await topic.delete()

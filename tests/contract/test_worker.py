@@ -495,7 +495,7 @@ async def test_handler_much_longer_than_its_lease_is_not_delivered_twice(rsmq, w
     deliveries = []
     worker = Worker(rsmq)
 
-    @worker.handler("jobs", vt=0.3)
+    @worker.handler("jobs", vt=1)
     async def handle(message: Delivery) -> None:
         deliveries.append(message.rc)
         await asyncio.sleep(3)

@@ -80,7 +80,7 @@ async def test_redirections_do_not_break_what_others_are_doing(cluster):
 
 async def test_replicated_send_without_replicas_says_so(cluster):
     async with RSMQ(
-        cluster.url, ns=NS, options=Options(deadline=2, durability="replicated:1")
+        cluster.url, ns=NS, options=Options(deadline=5, durability="replicated:1")
     ) as rsmq:
         queue = await rsmq.create_queue("jobs")
         with pytest.raises(DurabilityUnmet):

@@ -51,12 +51,12 @@ async def test_subscribe_and_unsubscribe_whose_replies_are_lost_happen_once(prox
     await topic.publish("waits")
     for _ in range(2):  # the server knows the scripts after the first time
         proxy.drop_reply(b"EVALSHA")
-        subscription = await topic.subscribe("a")
+        await topic.subscribe("a")
         proxy.drop_reply(b"EVALSHA")
         assert await topic.unsubscribe("a") == 1
 
-    assert [m.text for m in await subscription.peek()] == ["waits"]
-    assert (await topic.describe()).subscriptions == ()
+    assert [m.text for m in await topic.subscription("a").peek()] == ["waits"]
+    assert [s.state for s in (await topic.describe()).subscriptions] == ["left"]
 
 
 @pytest.fixture

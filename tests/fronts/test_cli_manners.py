@@ -361,16 +361,17 @@ def test_server_status_follows_the_url_of_an_embedded_server(call: Ctl, tmp_path
 # bench
 
 
-def test_bench_measures_four_ways_and_leaves_nothing(ctl: Ctl, redis: Redis, ns: str) -> None:
+def test_bench_measures_six_ways_and_leaves_nothing(ctl: Ctl, redis: Redis, ns: str) -> None:
     """Numbers of my own server."""
     done = ctl("bench", "--messages", "200", "--senders", "7", "--size", "11")
     rows = json.loads(done.out)
 
     assert (done.status, done.err) == (0, "")
     assert [(row["test"], row["messages"]) for row in rows] == [
-        ("send", 20), ("send x 7", 200), ("send_many 100", 200), ("receive+ack", 420),
+        ("send", 20), ("send+receive+ack", 20), ("send x 7", 200), ("send_many 100", 200),
+        ("receive+ack x 7", 200), ("receive+ack ahead 100", 220),
     ]  # fmt: skip
-    assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in rows[:3])
+    assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in rows[:5])
     assert all(row["per_second"] > 0 for row in rows)
     assert redis.keys(f"{ns}*") == []
 

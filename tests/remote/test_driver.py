@@ -8,8 +8,8 @@ from aiorsmq_ng.broker.status import BrokerError
 from aiorsmq_ng.protocol import messages, queues
 from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.protocol.messages import Dedup
-from aiorsmq_ng.protocol.scripts import load
-from aiorsmq_ng.remote.driver import BrokerDriver
+from aiorsmq_ng.protocol.scripts import load, names
+from aiorsmq_ng.remote.driver import TRANSLATIONS, BrokerDriver
 from aiorsmq_ng.remote.receipts import Receipts
 from aiorsmq_ng.remote.status import Answered, NoBroker
 from aiorsmq_ng.rpc import v1_pb2 as pb
@@ -187,3 +187,13 @@ async def test_broker_that_had_to_forget_calls_refuses_repetitions(monkeypatch):
     now += REMEMBERED_S
     await call("f", requests.broker)
     assert len(made) == 6
+
+
+async def test_every_script_that_a_broker_can_do_has_a_translation():
+    """What is left out: Spark's jobs, the doctor, and time travel for tests."""
+    elsewhere = ("bulk_", "claim", "doctor_", "epoch_", "snapshot", "stage")
+    missing = [
+        name for name in names() if name not in TRANSLATIONS and not name.startswith(elsewhere)
+    ]
+
+    assert missing == ["backlog", "discard", "shift"]

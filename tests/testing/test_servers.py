@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
-from aiorsmq_ng.testing import Cluster, FaultProxy, PrivateServer, Replication, SentinelGroup
+from aiorsmq_ng.testing import (
+    Cluster,
+    FaultProxy,
+    PrivateServer,
+    Replication,
+    SentinelGroup,
+    servers,
+)
 
 PATIENT = Options(deadline=30)
 
@@ -43,6 +50,16 @@ async def test_server_with_a_setting_it_does_not_know_says_so():
         await PrivateServer("--no-such-setting", "1").start()
 
     assert "no-such-setting" in str(caught.value)
+
+
+async def test_server_that_died_and_was_waited_for_at_once_says_so(monkeypatch):
+    # The guardian's shell may collect a child that dies early; then not even a zombie is left.
+    hasty = servers._GUARDIAN.replace("read -r word", "wait $!; read -r word")
+    assert hasty != servers._GUARDIAN
+    monkeypatch.setattr(servers, "_GUARDIAN", hasty)
+
+    with pytest.raises(Unavailable, match="died at its start"):
+        await PrivateServer("--no-such-setting", "1").start()
 
 
 async def test_killed_server_comes_back_with_what_its_persistence_keeps():

@@ -13,7 +13,7 @@ from aiorsmq_ng.leases import LeaseKeeper
 from aiorsmq_ng.presence import Presence
 from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Leased
+from aiorsmq_ng.protocol.receipts import Leased
 from aiorsmq_ng.protocol.scripts import load
 
 from ..support.driver import ScriptedDriver, transport_on

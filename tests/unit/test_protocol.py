@@ -8,7 +8,8 @@ import pytest
 from aiorsmq_ng import LeaseLost, MessageTooLong, QueueCorrupt, QueueNotFound, SendUnknown
 from aiorsmq_ng.protocol import messages, queues, scripts
 from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake, Receipt
+from aiorsmq_ng.protocol.messages import Intake
+from aiorsmq_ng.protocol.receipts import Receipt
 
 KEYS = Namespace("rsmq").queue("jobs")
 ID = "g73zkl38qz" + "x" * 22
@@ -33,7 +34,7 @@ def test_send_carries_suffix_and_body_in_order():
         KEYS, [b"one", b"two"], delay_ms=-1, entropy=bytes(44), channel="wake"
     )
 
-    assert operation.args == (-1, 0, 2, b"A" * 22, b"one", b"A" * 22, b"two")
+    assert operation.args == ("-1 0 2", b"A" * 22, b"one", b"A" * 22, b"two")
     assert (operation.head, operation.weight, operation.size) == (("wake",), 2, 6)
     assert operation.lost is SendUnknown
     assert not operation.repeatable

@@ -29,7 +29,7 @@ class Line:
 async def test_publishers_that_need_a_newer_plan_ask_once():
     plans, line = Plans(), Line()
     stale = plans.get(keys())
-    waiting = [asyncio.create_task(plans.renew(stale, line)) for _ in range(5)]
+    waiting = [asyncio.create_task(plans.renew(stale, line.submit)) for _ in range(5)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     line.asked[0].set_result(TopicState(version="2"))
@@ -38,7 +38,7 @@ async def test_publishers_that_need_a_newer_plan_ask_once():
     assert waiting[0].cancelled()
     assert {task.result().version for task in waiting[1:]} == {"2"}
     assert len(line.asked) == 1
-    assert await plans.renew(stale, line) is plans.get(keys())
+    assert await plans.renew(stale, line.submit) is plans.get(keys())
     assert len(line.asked) == 1
 
 

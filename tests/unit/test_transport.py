@@ -18,7 +18,8 @@ from aiorsmq_ng import (
 )
 from aiorsmq_ng.protocol import messages, queues
 from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake, Receipt
+from aiorsmq_ng.protocol.messages import Intake
+from aiorsmq_ng.protocol.receipts import Receipt
 from aiorsmq_ng.transport import budget
 from aiorsmq_ng.transport.base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from aiorsmq_ng.transport.budget import RetryBudget
@@ -35,13 +36,13 @@ def send(body=b"x", keys=KEYS):
     return messages.send(keys, [body], delay_ms=-1, entropy=bytes(22), channel="w")
 
 
-def parts(command):
+def parts(command, head=3):
     """Return the operations' own arguments: after the keys, number, attempt and channel."""
-    return list(command.words[3 + command.words[2] + 3 :])
+    return list(command.words[3 + command.words[2] + head :])
 
 
 def bodies(command):
-    return parts(command)[4::5]
+    return parts(command)[2::3]
 
 
 def echo(command):
@@ -118,6 +119,33 @@ async def test_call_carries_a_bounded_number_of_bytes():
     assert sorted(len(bodies(c)) for c in driver.commands) == [1, 2, 2]
 
 
+async def test_operation_to_be_seen_through_is_made_without_its_caller():
+    async with running(lambda command: [[1]] * 2) as (driver, transport):
+        await transport.start()
+        given_up = transport.submit(send())
+        gone = transport.see_through(messages.ack(KEYS, Receipt("a" * 32, 1, 5)))
+        there = transport.see_through(messages.ack(KEYS, Receipt("b" * 32, 1, 5)))
+        given_up.cancel()
+        gone.cancel()
+        await there
+
+    assert [parts(c, 0)[1::4] for c in driver.commands] == [["a" * 32, "b" * 32]]
+
+
+async def test_acks_repeated_after_a_lost_reply_take_messages_that_are_gone_for_acked():
+    replies = iter([ReplyLost("gone"), [[0, 1, -1]]])
+
+    def answer(command):
+        reply = next(replies)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async with running(answer) as (_, transport):
+        receipts = [Receipt(letter * 32, 1, 5) for letter in "abc"]
+        assert await transport.run(messages.ack_many(KEYS, receipts)) == [True, True, False]
+
+
 async def test_failure_of_one_operation_is_its_own():
     def answer(command):
         return [[b"messageTooLong", 9, 1] if body == b"bad" else [ID] for body in bodies(command)]
@@ -175,8 +203,8 @@ async def test_server_that_stays_away_gives_one_sentence_at_the_deadline():
     def answer(command):
         raise NotExecuted("connection refused")
 
-    async with running(answer, deadline_s=0.2) as (_, transport):
-        with pytest.raises(Unavailable, match=r"connection refused .gave up after 0.2 s") as caught:
+    async with running(answer, deadline_s=1) as (_, transport):
+        with pytest.raises(Unavailable, match=r"connection refused .gave up after 1 s") as caught:
             await transport.run(send())
 
     assert caught.value.executed is False
@@ -225,7 +253,7 @@ async def test_send_whose_outcome_stays_unknown_parks_its_series_until_it_is_res
             raise ReplyLost("connection reset")
         return [[ID] for _ in bodies(command)]
 
-    async with running(answer, deadline_s=0.1) as (driver, transport):
+    async with running(answer, deadline_s=0.6) as (driver, transport):
         with pytest.raises(SendUnknown) as caught:
             await transport.run(send())
         parked = ticket(driver.commands[0])[0]
@@ -289,7 +317,7 @@ async def test_receive_whose_outcome_stays_unknown_is_recalled():
             return [[0, 0]]
         raise ReplyLost("connection reset")
 
-    async with running(answer, deadline_s=0.1) as (driver, transport):
+    async with running(answer, deadline_s=0.6) as (driver, transport):
         with pytest.raises(Unavailable):
             await transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1))
         for _ in range(5000):
@@ -338,7 +366,7 @@ async def test_closing_leaves_the_memory_of_a_call_that_is_still_open():
             raise ReplyLost("connection reset")
         return echo(command)
 
-    async with running(answer, deadline_s=0.1) as (driver, transport):
+    async with running(answer, deadline_s=0.6) as (driver, transport):
         await transport.run(send())
         lost = True
         with pytest.raises(SendUnknown) as caught:
@@ -383,12 +411,27 @@ async def test_lost_reply_of_a_look_is_asked_for_again():
 
 
 async def test_server_that_never_answers_ends_at_the_deadline():
-    async with running(lambda _: asyncio.get_running_loop().create_future(), deadline_s=0.1) as (
+    async with running(lambda _: asyncio.get_running_loop().create_future(), deadline_s=0.6) as (
         _,
         transport,
     ):
         with pytest.raises(SendUnknown, match="not answer in time"):
             await transport.run(send())
+
+
+async def test_pause_that_outlasts_the_deadline_tells_the_reason_of_the_pause(monkeypatch):
+    async def oversleep(pause_s):
+        await asyncio.sleep(0.6)
+
+    def lose(command):
+        raise ReplyLost("connection reset")
+
+    monkeypatch.setattr("aiorsmq_ng.transport.attempts.rest", oversleep)
+    async with running(lose, deadline_s=0.5) as (driver, transport):
+        with pytest.raises(SendUnknown, match="connection reset"):
+            await transport.run(send())
+
+    assert len(driver.commands) == 1
 
 
 async def test_keys_of_another_layout_are_a_corrupt_queue():

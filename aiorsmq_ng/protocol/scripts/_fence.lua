@@ -1,30 +1,31 @@
 -- Compare receipts with what is stored. A receipt is (id, rc, fr); every RSMQ client counts rc up
 -- when it receives, so an older receipt shows. rc = '' asks for no fence (RSMQ's own delete).
--- Reads: zset, hash. Defines: standing(receipts) -> per receipt its old score (number) if it holds,
---   'gone' if the message is not there, 'stale' if somebody has received it since.
+-- Reads: zset, hash. Defines: standing(receipts) -> per receipt its old score (text) if it holds,
+--   'gone' if the message is not there, 'stale' if somebody has received it since; and the names of
+--   the fields compared, two per receipt.
 -- receipts: flat list of id, rc, fr.
 local function standing(receipts)
-  local result = {}
-  for from = 1, #receipts, 3000 do
-    local upto = math.min(#receipts, from + 2999)
-    local ids, fields = {}, {}
-    for at = from, upto, 3 do
-      ids[#ids + 1] = receipts[at]
-      fields[#fields + 1] = receipts[at] .. ':rc'
-      fields[#fields + 1] = receipts[at] .. ':fr'
+  local result, names, count = {}, {}, #receipts / 3
+  for from = 1, count, 1000 do
+    local upto, ids = math.min(count, from + 999), {}
+    for i = from, upto do
+      local id = receipts[3 * i - 2]
+      ids[i - from + 1] = id
+      names[2 * i - 1], names[2 * i] = id .. ':rc', id .. ':fr'
     end
     local scores = redis.call('ZMSCORE', zset, unpack(ids))
-    local stored = redis.call('HMGET', hash, unpack(fields))
+    local stored = redis.call('HMGET', hash, unpack(names, 2 * from - 1, 2 * upto))
     for i = 1, #ids do
-      local rc, fr = receipts[from + 3 * i - 2], receipts[from + 3 * i - 1]
+      local at = 3 * (from + i) - 5
+      local rc, fr = receipts[at + 1], receipts[at + 2]
       if not scores[i] then
-        result[#result + 1] = 'gone'
+        result[from + i - 1] = 'gone'
       elseif rc == '' or (stored[2 * i - 1] == rc and stored[2 * i] == fr) then
-        result[#result + 1] = tonumber(scores[i])
+        result[from + i - 1] = scores[i]
       else
-        result[#result + 1] = 'stale'
+        result[from + i - 1] = 'stale'
       end
     end
   end
-  return result
+  return result, names
 end

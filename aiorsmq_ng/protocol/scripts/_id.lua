@@ -4,19 +4,17 @@
 local DIGITS = '0123456789abcdefghijklmnopqrstuvwxyz'
 local next_us, upper, upper_text = seconds * 1000000 + micros, -1, ''
 local function id_prefix()
-  local us = next_us
-  next_us = us + 1
-  local low = us % 1296
-  local high = (us - low) / 1296
+  local last = next_us % 36
+  local high = (next_us - last) / 36
+  next_us = next_us + 1
+  -- Of consecutive numbers, one in 36 has other digits before the last.
   if high ~= upper then
     upper, upper_text = high, ''
-    for _ = 1, 8 do
+    for _ = 1, 9 do
       local digit = high % 36
       upper_text = string.sub(DIGITS, digit + 1, digit + 1) .. upper_text
       high = (high - digit) / 36
     end
   end
-  local last = low % 36
-  local second = (low - last) / 36
-  return upper_text .. string.sub(DIGITS, second + 1, second + 1) .. string.sub(DIGITS, last + 1, last + 1)
+  return upper_text .. string.sub(DIGITS, last + 1, last + 1)
 end

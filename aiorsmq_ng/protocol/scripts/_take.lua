@@ -1,50 +1,48 @@
 -- Choose ready messages, oldest visible-at first, and read them.
--- Reads: zset, hash, now, number. Defines: take(wanted, bury) -> list of {id, body, rc, fr}, where rc
---   already counts this delivery and fr is its time if it is the first. bury(id, body, rc, fr), if
---   given, may remove a message from the queue instead, and says so by returning true.
+-- Reads: zset, hash, now, number. Defines: take(wanted, bury) -> flat list of id, body, rc, fr per
+--   message and its length, where rc already counts this delivery and fr is its time if it is the
+--   first. bury(id, body, rc, fr), if given, may remove a message from the queue instead, and says so
+--   by returning true.
 -- An id without a body (a phantom that another client left) would block the head of the queue:
 -- it is removed, and the next one is taken. After 1000 of them the call ends with what it has, so
 -- that other clients go on; a hint of 0 ms then tells the caller to come back at once.
 local function take(wanted, bury)
-  local taken, seen, dropped, more = {}, {}, 0, false
+  local taken, size, dropped, more = {}, 0, 0, false
   repeat
     local before = dropped
     local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, wanted + 1)
     more = #ids > wanted
-    local fresh = {}
-    for i = 1, math.min(#ids, wanted) do
-      if not seen[ids[i]] then
-        seen[ids[i]] = true
-        fresh[#fresh + 1] = ids[i]
-      end
-    end
-    for from = 1, #fresh, 1000 do
-      local upto, fields = math.min(#fresh, from + 999), {}
+    -- Those taken by an earlier round come first again, because nothing is written yet.
+    for from = size / 4 + 1, math.min(#ids, wanted), 1000 do
+      local upto, fields, n = math.min(#ids, wanted, from + 999), {}, 0
       for i = from, upto do
-        fields[#fields + 1] = fresh[i]
-        fields[#fields + 1] = fresh[i] .. ':rc'
-        fields[#fields + 1] = fresh[i] .. ':fr'
+        local id = ids[i]
+        fields[n + 1], fields[n + 2], fields[n + 3] = id, id .. ':rc', id .. ':fr'
+        n = n + 3
       end
-      local values = redis.call('HMGET', hash, unpack(fields))
+      local values = redis.call('HMGET', hash, unpack(fields, 1, n))
+      n = 0
       for i = from, upto do
-        local at = 3 * (i - from) + 1
-        if values[at] then
-          local rc = math.floor(number(values[at + 1], 0) or 0) + 1
-          local fr = math.floor(number(values[at + 2], now) or now)
-          if bury and bury(fresh[i], values[at], rc, fr) then
-            dropped = dropped + 1
-          else
-            taken[#taken + 1] = {fresh[i], values[at], rc, fr}
-          end
-        else
-          redis.call('ZREM', zset, fresh[i])
-          redis.call('HDEL', hash, fresh[i] .. ':rc', fresh[i] .. ':fr')
+        local id, body, rc, fr = ids[i], values[n + 1], 1, now
+        if values[n + 2] or values[n + 3] then
+          rc = math.floor(number(values[n + 2], 0) or 0) + 1
+          fr = math.floor(number(values[n + 3], now) or now)
+        end
+        n = n + 3
+        if not body then
+          redis.call('ZREM', zset, id)
+          redis.call('HDEL', hash, id .. ':rc', id .. ':fr')
           dropped = dropped + 1
+        elseif bury and bury(id, body, rc, fr) then
+          dropped = dropped + 1
+        else
+          taken[size + 1], taken[size + 2], taken[size + 3], taken[size + 4] = id, body, rc, fr
+          size = size + 4
         end
       end
     end
   until dropped == before or dropped >= 1000 or not more
-  return taken
+  return taken, size
 end
 -- Hint for a caller that got nothing: milliseconds until the next message becomes visible, or -1.
 local function next_visible_ms()

@@ -4,15 +4,19 @@
 -- Cost: O(messages * log n). A queue that does not exist has no messages: all gone.
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include fence
-local receipts, counts, at = {}, {}, 1
+local receipts, counts, n, at = {}, {}, 0, 1
 while at <= #ARGV do
   local count = tonumber(ARGV[at])
   counts[#counts + 1] = count
-  for i = at + 1, at + 3 * count do receipts[#receipts + 1] = ARGV[i] end
+  for i = at + 1, at + 3 * count do
+    n = n + 1
+    receipts[n] = ARGV[i]
+  end
   at = at + 1 + 3 * count
 end
-local held, ids, fields, deleted = standing(receipts), {}, {}, {}
-local replies, n = {}, 0
+local held, names = standing(receipts)
+local replies, ids, fields, again, deleted, size = {}, {}, {}, {}, {}, 0
+n = 0
 for part = 1, #counts do
   local reply = {}
   for i = 1, counts[part] do
@@ -25,20 +29,24 @@ for part = 1, #counts do
       reply[i] = (held[n] == 'gone' or deleted[id]) and 0 or 1
       if not deleted[id] then
         deleted[id] = true
-        ids[#ids + 1] = id
-        fields[#fields + 1] = id
-        fields[#fields + 1] = id .. ':rc'
-        fields[#fields + 1] = id .. ':fr'
-        fields[#fields + 1] = id .. ':meta'
+        size = size + 1
+        ids[size] = id
+        local last = 4 * size
+        fields[last - 3], fields[last - 2], fields[last - 1] = id, names[2 * n - 1], names[2 * n]
+        fields[last] = id .. ':meta'
+        -- Only deliveries after the first are in the side key.
+        if receipts[3 * n - 1] ~= '1' then again[#again + 1] = id end
       end
     end
   end
   replies[part] = reply
 end
-for from = 1, #ids, 1000 do
-  local upto = math.min(#ids, from + 999)
+for from = 1, size, 1000 do
+  local upto = math.min(size, from + 999)
   redis.call('ZREM', zset, unpack(ids, from, upto))
   redis.call('HDEL', hash, unpack(fields, 4 * from - 3, 4 * upto))
-  redis.pcall('HDEL', deliveries, unpack(ids, from, upto))
+end
+for from = 1, #again, 1000 do
+  redis.pcall('HDEL', deliveries, unpack(again, from, math.min(#again, from + 999)))
 end
 return replies

@@ -11,36 +11,33 @@ local wanted = 0
 for at = 1, #ARGV do wanted = wanted + tonumber(ARGV[at]) end
 -- @include spend
 spend()
-local taken = take(wanted)
+local taken, size = take(wanted)
 
 local replies, served = {}, 0
-for at = 1, #ARGV do
-  local count, reply = tonumber(ARGV[at]), {-1}
-  while count > 0 and served < #taken do
-    served, count = served + 1, count - 1
-    local size, message = #reply, taken[served]
-    for i = 1, 4 do reply[size + i] = message[i] end
-  end
-  replies[#replies + 1] = reply
+for part = 1, #ARGV do
+  local count, reply = math.min(tonumber(ARGV[part]), (size - served) / 4), {-1}
+  for i = 1, 4 * count do reply[i + 1] = taken[served + i] end
+  served = served + 4 * count
+  replies[part] = reply
 end
-for from = 1, #taken, 1000 do
-  local ids, fields = {}, {}
-  for i = from, math.min(#taken, from + 999) do
-    local id = taken[i][1]
-    ids[#ids + 1] = id
-    fields[#fields + 1] = id
-    fields[#fields + 1] = id .. ':rc'
-    fields[#fields + 1] = id .. ':fr'
-    fields[#fields + 1] = id .. ':meta'
+for from = 1, size, 4000 do
+  local ids, again, fields, n = {}, {}, {}, 0
+  for at = from, math.min(size, from + 3999), 4 do
+    local id = taken[at]
+    ids[n / 4 + 1] = id
+    fields[n + 1], fields[n + 2], fields[n + 3], fields[n + 4] = id, id .. ':rc', id .. ':fr', id .. ':meta'
+    n = n + 4
+    -- Only later deliveries are in the side key.
+    if taken[at + 2] > 1 then again[#again + 1] = id end
   end
   redis.call('ZREM', zset, unpack(ids))
-  redis.call('HDEL', hash, unpack(fields))
-  redis.pcall('HDEL', deliveries, unpack(ids))
+  redis.call('HDEL', hash, unpack(fields, 1, n))
+  if #again > 0 then redis.pcall('HDEL', deliveries, unpack(again)) end
 end
-if #taken > 0 then
-  redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + #taken))
+if size > 0 then
+  redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + size / 4))
 end
-if served < wanted then
+if served < 4 * wanted then
   local hint = next_visible_ms()
   for i = 1, #replies do
     if #replies[i] == 1 then replies[i][1] = hint end

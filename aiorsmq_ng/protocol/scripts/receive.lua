@@ -33,14 +33,12 @@ if ARGV[3] ~= '0' then
     zset = KEYS[4], hash = KEYS[5], index = KEYS[6]}
 end
 for i = 6, #ARGV do parts[i - 5] = ARGV[i] end
-local replies, notes = lease(KEYS[1], KEYS[2], KEYS[3], parts, dead), {}
+local notes = {}
+local replies = lease(KEYS[1], KEYS[2], KEYS[3], parts, dead, notes, 1)
 if type(replies) == 'string' then
   -- An attempt that is still on its way must find no queue to work on, either.
   if again then forget() end
   return replies
-end
-for part = 1, #replies do
-  if #replies[part] > 2 then note(notes, part, replies[part], 3) end
 end
 -- An empty hand needs no memory, unless an earlier attempt may still arrive and fill it.
 if #notes > 0 then

@@ -45,7 +45,7 @@ for number = 1, (#KEYS - 2) / 5 do
     dead = {limit = tonumber(ARGV[arg + 1]), name = ARGV[arg + 2], channel = ARGV[arg + 3],
       zset = KEYS[key + 3], hash = KEYS[key + 4], index = KEYS[1]}
   end
-  local replies = lease(KEYS[key], KEYS[key + 1], KEYS[key + 2], {count, ARGV[arg]}, dead)
+  local replies = lease(KEYS[key], KEYS[key + 1], KEYS[key + 2], {count, ARGV[arg]}, dead, notes, number)
   if type(replies) == 'string' then
     -- What was leased from the queues before it must reach the caller.
     if #result > 1 then break end
@@ -56,7 +56,6 @@ for number = 1, (#KEYS - 2) / 5 do
   if #reply > 2 then
     result[#result + 1] = number
     result[#result + 1] = reply
-    note(notes, number, reply, 3)
     count = count - (#reply - 2) / 4
     if count == 0 then break end
   elseif reply[2] >= 0 and (soonest < 0 or reply[2] < soonest) then

@@ -2,14 +2,22 @@
 -- KEYS: zset, hash, then the marker of every part that has a window, last the memory of the caller's
 --   series.
 -- ARGV: call number, attempt (1 = first), wake-up channel, then per part:
---   delay (ms, -1 = the queue's), window (ms in which its marker allows no second copy; 0 = no
---   marker), n, then n times: random id suffix, body.
+--   a text of three numbers: delay (ms, -1 = the queue's), window (ms in which its marker allows no
+--   second copy; 0 = no marker), n; then n times: random id suffix, body.
 -- Returns: per part the n ids, or {messageTooLong, bytes, maxsize}; to a repeated call what the first
 --   attempt returned, and to a part whose marker is there the id that it was stored under.
 -- Errors: queueNotFound, queueCorrupt. Cost: O(messages * log n).
 local zset, hash, memory, channel = KEYS[1], KEYS[2], KEYS[#KEYS], ARGV[3]
 -- @include clock
 -- @include id
+-- The numbers before a part. Most parts of a call have the same, so they are read once.
+local header, delay_ms, window, count
+local function open_part(text)
+  if text == header then return end
+  header = text
+  local delay_text, window_text, count_text = string.match(text, '^(-?%d+) (%d+) (%d+)$')
+  delay_ms, window, count = tonumber(delay_text), tonumber(window_text), tonumber(count_text)
+end
 local function too_long(first, last, limit)
   if limit < 0 then return nil end
   for i = first + 1, last, 2 do
@@ -31,9 +39,10 @@ if ARGV[2] ~= '1' then
     local replies, at, hits = {}, 4, string.gmatch(held, '%S+')
     next_us, limit = s * 1000000 + us, tonumber(limit)
     while at <= #ARGV do
-      local first, upto = at + 3, at + 2 + 2 * tonumber(ARGV[at + 2])
+      open_part(ARGV[at])
+      local first, upto = at + 1, at + 2 * count
       local reply = too_long(first, upto, limit)
-      local hit = not reply and ARGV[at + 1] ~= '0' and hits() or '-'
+      local hit = not reply and window > 0 and hits() or '-'
       if hit ~= '-' then
         reply = {hit}
         next_us = next_us + 1
@@ -61,22 +70,14 @@ if known and ARGV[2] == '1' and tonumber(string.match(known, '^%d+') or -1) >= c
   return {}
 end
 
-local scores, bodies = {}, {}
-local function flush()
-  if #scores > 0 then
-    redis.call('ZADD', zset, unpack(scores))
-    redis.call('HSET', hash, unpack(bodies))
-    scores, bodies = {}, {}
-  end
-end
+local scores, bodies, size = {}, {}, 0
 
-local replies, stored_now, at, marker, hits, met = {}, 0, 4, 2, {}, false
+local replies, stored_now, at, marker, hits, met, delayed, score = {}, 0, 4, 2, {}, false, nil, nil
 while at <= #ARGV do
-  local delay_ms, window, count = tonumber(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
-  local first, last = at + 3, at + 2 + 2 * count
-  at = last + 1
+  open_part(ARGV[at])
+  local first, last = at + 1, at + 2 * count
   local reply, copy = too_long(first, last, maxsize), false
-  if window ~= '0' then
+  if window > 0 then
     marker = marker + 1
     -- pcall: a marker of another type tells nothing, and is replaced.
     copy = not reply and redis.pcall('GET', KEYS[marker])
@@ -88,33 +89,35 @@ while at <= #ARGV do
     next_us = next_us + 1
   elseif not reply then
     reply = {}
-    if delay_ms < 0 then delay_ms = queue_delay_ms end
-    local score = string.format('%.0f', now + delay_ms)
+    if delay_ms ~= delayed then
+      delayed = delay_ms
+      score = string.format('%.0f', now + (delay_ms < 0 and queue_delay_ms or delay_ms))
+    end
     for i = first, last, 2 do
       local id = id_prefix() .. ARGV[i]
-      reply[#reply + 1] = id
-      scores[#scores + 1] = score
-      scores[#scores + 1] = id
-      bodies[#bodies + 1] = id
-      bodies[#bodies + 1] = ARGV[i + 1]
+      reply[(i - first) / 2 + 1] = id
+      scores[size + 1], scores[size + 2] = score, id
+      bodies[size + 1], bodies[size + 2] = id, ARGV[i + 1]
+      size = size + 2
       -- unpack() has room for some 7900 values.
-      if #scores >= 4000 then flush() end
+      if size == 4000 then
+        redis.call('ZADD', zset, unpack(scores, 1, size))
+        redis.call('HSET', hash, unpack(bodies, 1, size))
+        size = 0
+      end
     end
     stored_now = stored_now + count
-    if window ~= '0' then redis.call('SET', KEYS[marker], reply[1], 'PX', window) end
+    if window > 0 then redis.call('SET', KEYS[marker], reply[1], 'PX', window) end
   end
+  at = last + 1
   replies[#replies + 1] = reply
 end
 if met then redis.call('SET', memory, outcome .. ' ' .. table.concat(hits, ' '), 'PX', 3600000) end
 
 if stored_now > 0 then
-  bodies[#bodies + 1] = 'totalsent'
-  bodies[#bodies + 1] = string.format('%.0f', sent + stored_now)
-  if #scores > 0 then
-    flush()
-  else
-    redis.call('HSET', hash, unpack(bodies))
-  end
+  if size > 0 then redis.call('ZADD', zset, unpack(scores, 1, size)) end
+  bodies[size + 1], bodies[size + 2] = 'totalsent', string.format('%.0f', sent + stored_now)
+  redis.call('HSET', hash, unpack(bodies, 1, size + 2))
   -- A wake-up is a hint: a user who may not publish may still send.
   redis.pcall('PUBLISH', channel, present + stored_now)
 end

@@ -33,7 +33,7 @@ for n = 1, #held do
     replies[n] = -1
   else
     replies[n] = 1
-    sooner = sooner or now + vt_ms < held[n]
+    sooner = sooner or now + vt_ms < tonumber(held[n])
     changes[#changes + 1] = string.format('%.0f', now + vt_ms)
     changes[#changes + 1] = id
   end

@@ -1,0 +1,185 @@
+"""Rounds: contenders take turns on one server, and every turn is measured from outside, too.
+
+A workload is played round by round: in each round every contender has one turn, in an order that
+moves on by one from round to round, so that what the machine does meanwhile meets all alike. How
+many messages a turn has follows from the rate of the turn before, so turns take about equally long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiorsmq_ng.testing import PrivateServer
+
+from .contenders import Contender
+from .environments import NotInstalled
+from .timing import machine_cpu, percentile, server_cpu
+from .workloads import Workload
+
+#: How long a contender may take for a turn, its preparation included.
+TURN_LIMIT_S = 60
+#: A line of the protocol at most.
+LINE_BYTES = 1 << 22
+Sample = dict[str, Any]
+
+
+class Failed(Exception):
+    """A contender did not do what it was asked; the text says why."""
+
+
+class Process:
+    """The process of a contender."""
+
+    def __init__(self, contender: Contender) -> None:
+        self.contender = contender
+        #: Programs and packages that it runs on.
+        self.versions: dict[str, str] = {}
+
+    async def start(self, url: str) -> None:
+        """Start it, installing what it needs, and wait until it is connected."""
+        command, extra = await asyncio.to_thread(self.contender.command, url)
+        self._process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **extra},
+        )
+        self._said = asyncio.create_task(_tail(self._process.stderr))
+        self.versions = (await self._hear())["ready"]
+
+    async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Ask for one thing and wait for the answer."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        answer = await self._hear()
+        if "error" in answer:
+            raise Failed(answer["error"])
+        return answer
+
+    async def stop(self) -> None:
+        """End it: it leaves when its input ends."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(10):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+    async def _hear(self) -> dict[str, Any]:
+        assert self._process.stdout
+        try:
+            async with asyncio.timeout(TURN_LIMIT_S):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            self._process.kill()
+            raise Failed(f"no answer within {TURN_LIMIT_S} s") from None
+        if not line:
+            raise Failed(f"it ended: {await self._said or 'without a word'}")
+        return json.loads(line)
+
+
+async def _tail(stream: asyncio.StreamReader | None) -> str:
+    """Return what a process says last beside its answers; a line that names an error if any."""
+    last = error = ""
+    while stream and (line := await stream.readline()):
+        last = line.decode(errors="replace").strip() or last
+        error = last if "Error" in last else error
+    return error or last
+
+
+class Arena:
+    """The server, and the contenders that came."""
+
+    def __init__(self, server: PrivateServer) -> None:
+        self.server = server
+        self.processes: dict[str, Process] = {}
+        #: Who could not come, or failed, and why.
+        self.failures: dict[str, str] = {}
+        self._rates: dict[tuple[str, str], float] = {}
+
+    async def admit(self, contenders: Iterable[Contender]) -> None:
+        """Start the contenders; one that cannot be had is named, and the others go on."""
+        for contender in contenders:
+            process = Process(contender)
+            try:
+                await process.start(self.server.url)
+            except (NotInstalled, Failed) as error:
+                self.fail(contender.name, str(error))
+            else:
+                self.processes[contender.name] = process
+
+    async def dismiss(self) -> None:
+        """End all processes."""
+        await asyncio.gather(*(process.stop() for process in self.processes.values()))
+
+    def fail(self, name: str, why: str) -> None:
+        """Take note that a contender failed."""
+        self.failures[name] = why
+        print(f"{name}: {why}", file=sys.stderr)
+
+    async def play(self, workload: Workload, rounds: int, duration_s: float) -> list[Sample]:
+        """Play a workload: one round that only warms up and finds the rates, then *rounds*."""
+        names = [name for name, p in self.processes.items() if p.contender.plays(workload)]
+        samples = []
+        for number in range(rounds + 1 if names else 0):
+            for name in names[number % len(names) :] + names[: number % len(names)]:
+                if f"{name}, {workload.name}" in self.failures:
+                    continue
+                try:
+                    sample = await self._turn(name, workload, duration_s)
+                except Failed as error:
+                    self.fail(f"{name}, {workload.name}", str(error))
+                    continue
+                if number:
+                    samples.append({"round": number, **sample})
+        return samples
+
+    async def _turn(self, name: str, workload: Workload, duration_s: float) -> Sample:
+        rate = self._rates.get((name, workload.name), 0)
+        wanted = max(workload.first, int(rate * duration_s))
+        job = workload.job(min(wanted, workload.most))
+        process = self.processes[name]
+        await self.server.command("FLUSHALL")
+        await process.ask({"prepare": job})
+        before, busy = await server_cpu(self.server), machine_cpu()
+        result = await process.ask({"run": job})
+        busy, spent = machine_cpu() - busy, await server_cpu(self.server) - before
+        messages, seconds = result["messages"], result["seconds"]
+        self._rates[name, workload.name] = messages / seconds
+        times = result["times"]
+        return {
+            "workload": workload.name,
+            "contender": name,
+            "messages": messages,
+            "seconds": round(seconds, 5),
+            "rate": round(messages / seconds, 1),
+            "p50_ms": percentile(times, 50),
+            "p99_ms": percentile(times, 99),
+            "client_us": round(result["cpu"] / messages * 1e6, 2),
+            "server_us": round(spent / messages * 1e6, 2),
+            # Processors that others kept busy meanwhile.
+            "foreign": round(max(0.0, busy - result["cpu"] - spent) / seconds, 2),
+        }
+
+
+@asynccontextmanager
+async def arena(contenders: Iterable[Contender]) -> AsyncIterator[Arena]:
+    """Start a server without persistence, and the contenders; end them all."""
+    async with PrivateServer() as server:
+        one = Arena(server)
+        try:
+            await one.admit(contenders)
+            yield one
+        finally:
+            await one.dismiss()

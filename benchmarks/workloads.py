@@ -1,0 +1,61 @@
+"""What the contenders do: kinds of jobs, by number of tasks, size of batch and size of body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB, MIB = 1024, 1 << 20
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One line of the table."""
+
+    name: str
+    title: str
+    kind: str
+    tasks: int = 1
+    batch: int = 1
+    size: int = 100
+    #: Which of the tables it belongs to; ``--workloads`` takes these words, too.
+    group: str = "rates"
+
+    def job(self, messages: int) -> dict[str, object]:
+        """Return what a driver is told."""
+        whole = (
+            max(1, round(messages / self.batch)) * self.batch if self.kind != "drain" else messages
+        )
+        return {
+            "kind": self.kind,
+            "messages": whole,
+            "tasks": self.tasks,
+            "batch": self.batch,
+            "size": self.size,
+        }
+
+    @property
+    def first(self) -> int:
+        """How many messages at least, and as long as no rate is known."""
+        return max(2 * self.tasks, 2 * self.batch, 20 if self.size > MIB // 2 else 100)
+
+    @property
+    def most(self) -> int:
+        """How many messages at most, so that they find room in memory."""
+        return max(8, 128 * MIB // max(self.size, 512))
+
+
+ALL = (
+    Workload("send1", "one sender", "send"),
+    Workload("send64", "64 senders", "send", tasks=64),
+    Workload("send512", "512 senders", "send", tasks=512),
+    Workload("send_many10", "send_many(10)", "send_many", batch=10, group="send_many"),
+    Workload("send_many100", "send_many(100)", "send_many", batch=100, group="send_many"),
+    Workload("send_many1000", "send_many(1000)", "send_many", batch=1000, group="send_many"),
+    Workload("cycle", "send, receive, ack by one task", "cycle"),
+    Workload("drain64", "64 workers, one message each", "drain", tasks=64),
+    Workload("consume", "consumer with prefetch", "consume", batch=256),
+    Workload("send64_10k", "64 senders, 10 KiB", "send", 64, size=10 * KIB, group="bytes"),
+    Workload("drain64_10k", "64 workers, 10 KiB", "drain", 64, size=10 * KIB, group="bytes"),
+    Workload("send8_1m", "8 senders, 1 MiB", "send", 8, size=MIB, group="bytes"),
+    Workload("drain8_1m", "8 workers, 1 MiB", "drain", 8, size=MIB, group="bytes"),
+)
