@@ -34,6 +34,7 @@ from .receiver import Receiver
 from .retry import Retry
 from .topic import Topic
 from .transport.base import Driver
+from .transport.brokers import with_token
 from .transport.coalescing import Transport
 from .transport.connect import CallerClient, adopt, connect
 from .transport.notifier import Notifier
@@ -50,7 +51,8 @@ class RSMQ:
 
     Use it with ``async with``, or call ``open`` and ``aclose``. Nothing is connected before that;
     a client that was never opened connects with its first call. ``realtime`` makes sends publish
-    on RSMQ's own channel, for subscribers that are not of this library.
+    on RSMQ's own channel, for subscribers that are not of this library. *token* is for a broker
+    (``grpc://``, ``grpcs://``); without one, that in ``RSMQ_TOKEN`` is taken.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class RSMQ:
         realtime: bool = False,
         codec: Codec | None = None,
         options: Options | None = None,
+        token: str | None = None,
     ) -> None:
         if url is not None and client is not None:
             raise InvalidValue("give either a url or a client, not both")
@@ -69,7 +72,8 @@ class RSMQ:
         self._shards = Shards.of(ns, nested=self._options.nested_ns)
         self._client = client
         url = url or os.environ.get("RSMQ_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
-        self._address = read_url(url, self._options) if client is None else None
+        address = read_url(url, self._options) if client is None else None
+        self._address = with_token(address, token, self._options)
         self._realtime = realtime
         self._codec: Codec = codec or JSON
         self._transport = Transport(
@@ -332,7 +336,8 @@ class RSMQ:
         if self._client is not None:
             return adopt(self._client)
         assert self._address is not None  # noqa: S101 - without a client there is a URL
-        return await connect(self._address, self._options)
+        names = tuple(namespace.name for namespace in self._shards.namespaces)
+        return await connect(self._address, self._options, names)
 
     def _parts(
         self,

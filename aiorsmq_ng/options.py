@@ -38,7 +38,7 @@ class Options:
     #: Let the URL switch off parts of the check of a server's certificate. Whoever sits between
     #: can then read and change everything.
     insecure_tls: bool = False
-    #: Let the URL send a password to another machine in clear text.
+    #: Let a password, or a broker's token, go to another machine in clear text.
     plain_password: bool = False
 
     def __post_init__(self) -> None:

@@ -26,7 +26,9 @@ The command line of the extra `cli`: `pip install "aiorsmq-ng[cli]"`. Every comm
 **The server** is named by `-r`, or `RSMQ_URL`, or `REDIS_URL`; without any it is
 `redis://localhost:6379`. `-r embedded://` needs no server at all. A password may be in the URL, but
 other users of a machine can see command lines: `RSMQ_PASSWORD` fills it into a URL that has none,
-`--password-file` takes the first line of a file, `--password-prompt` asks for it.
+`--password-file` takes the first line of a file, `--password-prompt` asks for it. A broker (`grpc://`,
+`grpcs://`) is told a token instead: that in `RSMQ_TOKEN`, or with `--token-file` the first line of a
+file.
 
 **Results** go to stdout, everything else (notes, questions, progress bars, errors) to stderr. `-o`
 chooses the form:

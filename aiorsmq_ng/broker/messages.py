@@ -18,6 +18,9 @@ from .tokens import CALLER
 _MARGIN_S = 0.05
 #: How long what is known of a queue's limit of size is believed.
 _BELIEVED_S = 30.0
+#: Messages that one Recover takes over, though they might be too large for its reply; what does not
+#: fit is visible again.
+_RECOVERED = 64
 #: The largest limit that a queue can have, other than none.
 _LARGEST_LIMIT = 65536
 
@@ -81,8 +84,9 @@ class MessageCalls:
         vt, idle = seconds(request, "vt_ms"), request.idle_ms / 1000
 
         async def work() -> pb.RecoverResponse:
-            few = min(count, await self._taking.safe([queue], MAX_BYTES))
+            few = min(count, max(_RECOVERED, await self._taking.safe([queue], MAX_BYTES)))
             taken = await queue.recover(few, idle, vt=vt)
+            _cut(taken, MAX_BYTES)
             return pb.RecoverResponse(deliveries=[shared.delivery(d) for d in taken])
 
         return await shared.once("Recover", request, work, abandon=True)
@@ -119,14 +123,15 @@ class Taking:
             if not taken and wait > 0:
                 next_visible = None
                 taken = await self.wait(step, queues, vt, wait)
-            while taken and len(taken) < count:
+            # Fewer than asked for: no more is there. Without a lease, the same would come again.
+            full = len(taken) == step and min((d.vt_ms for d in taken), default=0) > 0
+            while full and len(taken) < count:
                 biggest, size = max(len(d.body) for d in taken), sum(len(d.body) for d in taken)
                 step = min(count - len(taken), (max_bytes - size) // max(biggest, 1024))
                 if step < 1:
                     break
                 more, _ = await self._now(step, queues, vt)
-                if not more:
-                    break
+                full = len(more) == step
                 taken += more
         except BaseException:
             for delivery in taken:

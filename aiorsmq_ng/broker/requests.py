@@ -55,6 +55,8 @@ class Requests:
         self._most_bytes = most_bytes
         self._made: OrderedDict[tuple[str, str, str], _Made] = OrderedDict()
         self._bytes = 0
+        #: When the last call was made that had to be forgotten too early.
+        self._dropped_at = -REMEMBERED_S
         #: Those whose answer is still kept, oldest first.
         self._answered: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
@@ -97,8 +99,11 @@ class Requests:
         again: Callable[[SendUnknown], Awaitable[Any]] | None,
     ) -> _Made | None:
         made = self._find(name)
-        if made is None and broker not in ("", self.broker):
-            raise _forgotten("another process made the first attempt")
+        if made is None and broker:
+            if broker != self.broker:
+                raise _forgotten("another process made the first attempt")
+            if self._clock() - self._dropped_at < REMEMBERED_S:
+                raise _forgotten("too many calls were made since to remember it")
         if made is not None and isinstance(made.error, SendUnknown) and again is not None:
             made.task = self._start(name, made, partial(again, made.error))
             made.error = None
@@ -112,6 +117,8 @@ class Requests:
                 now - made.at < REMEMBERED_S and len(self._made) <= MOST_CALLS
             ):
                 break
+            if now - made.at < REMEMBERED_S:
+                self._dropped_at = max(self._dropped_at, made.at)
             self._drop_answer(oldest)
             del self._made[oldest]
         return self._made.get(name)

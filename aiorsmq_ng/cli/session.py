@@ -39,6 +39,7 @@ class Settings:
     password_prompt: bool = False
     insecure_tls: bool = False
     plain_password: bool = False
+    token_file: str | None = field(default=None, repr=False)
 
     def client(
         self, *, url: str = DEFAULT_URL, namespace: str = DEFAULT_NAMESPACE
@@ -48,6 +49,8 @@ class Settings:
         return aiorsmq_ng.RSMQ(
             self.full_url(url),
             ns=namespaces,
+            # Without a file, the library takes the one in RSMQ_TOKEN.
+            token=None if self.token_file is None else _first_line("token", self.token_file),
             options=aiorsmq_ng.Options(
                 deadline=_DEADLINE_S,
                 connect_timeout=_CONNECT_S,
@@ -66,7 +69,7 @@ class Settings:
                 raise click.UsageError("--password-prompt needs a terminal to ask on")
             return with_password(url, click.prompt("Password", hide_input=True, err=True))
         if self.password_file is not None:
-            return with_password(url, _read_password(self.password_file))
+            return with_password(url, _first_line("password", self.password_file))
         password = os.environ.get("RSMQ_PASSWORD")
         return with_password(url, password) if password and not _has_password(url) else url
 
@@ -97,6 +100,7 @@ def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
             click.option("-o", "--output", type=click.Choice(FORMATS), help=_OUTPUT_HELP, **common),
             click.option("--password-prompt", is_flag=True, help=_PROMPT_HELP, **common),
             click.option("--password-file", metavar="FILE", help=_FILE_HELP, **common),
+            click.option("--token-file", metavar="FILE", help=_BROKER_HELP, **common),
             click.option("--insecure-tls", is_flag=True, help=_INSECURE_HELP, **common),
             click.option("--plain-password", is_flag=True, help=_PLAIN_HELP, **common),
             click.option("--ns", "namespace", metavar="NAME", help=_NAMESPACE_HELP, **common),
@@ -113,13 +117,15 @@ def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
 _URL_HELP = (
     "The server: redis://, unix://, redis+sentinel://, redis+cluster://, with TLS rediss://, "
     "rediss+sentinel://, rediss+cluster://, or "
-    f"embedded:// for one of your own. From RSMQ_URL, then REDIS_URL; else {DEFAULT_URL}. "
+    "embedded:// for one of your own; or a broker: grpc://, with TLS grpcs://. From RSMQ_URL, then "
+    f"REDIS_URL; else {DEFAULT_URL}. "
     "Keep passwords out of it, other users can see command lines."
 )
 _FILE_HELP = (
     "Take the server's password from the first line of FILE. Without it, a URL that has none gets "
     "the one in RSMQ_PASSWORD."
 )
+_BROKER_HELP = "Take the token for a broker from the first line of FILE, not from RSMQ_TOKEN."
 _PROMPT_HELP = "Ask for the server's password on the terminal."
 _OUTPUT_HELP = (
     "How records are printed: json, ndjson (one object per line), table, or csv (text that a "
@@ -130,7 +136,7 @@ _NAMESPACE_HELP = (
     f"[default: {DEFAULT_NAMESPACE}]"
 )
 _INSECURE_HELP = "Let the URL switch off parts of the check of the server's certificate."
-_PLAIN_HELP = "Let the URL send a password to another machine without TLS."
+_PLAIN_HELP = "Let a password or token go to another machine without TLS."
 _VERBOSE_HELP = "Show the log, and where an error came from, on stderr."
 
 
@@ -177,7 +183,7 @@ def program(namespace: str | None) -> str:
 def with_password(url: str, password: str) -> str:
     """Return *url* with *password* in it, whatever characters that has."""
     scheme, _, rest = url.partition("://")
-    if scheme in ("embedded", "memory"):
+    if scheme in ("embedded", "memory", "grpc", "grpcs"):
         return url
     end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
     user, _, hosts = rest[:end].rpartition("@")
@@ -189,14 +195,14 @@ def _has_password(url: str) -> bool:
     return ":" in authority.rpartition("@")[0]
 
 
-def _read_password(file: str) -> str:
+def _first_line(what: str, file: str) -> str:
     try:
         lines = Path(file).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise click.UsageError(f"password file {file!r} cannot be read: {reason}") from None
+        raise click.UsageError(f"{what} file {file!r} cannot be read: {reason}") from None
     if not lines or not lines[0]:
-        raise click.UsageError(f"password file {file!r} has no password in its first line")
+        raise click.UsageError(f"{what} file {file!r} has no {what} in its first line")
     return lines[0]
 
 

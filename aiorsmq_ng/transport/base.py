@@ -12,6 +12,9 @@ from ..protocol.operation import Argument, Reply
 class NotExecuted(Exception):
     """The command certainly did not run; it may be tried again."""
 
+    #: Who could not be reached.
+    who = "redis"
+
 
 class ReplyLost(Exception):
     """The command was written and its reply never came; nobody can tell whether it ran."""
@@ -61,7 +64,8 @@ class Driver(Protocol):
     """Executes commands, each once, and says precisely what became of it.
 
     Raises ``NotExecuted``, ``ReplyLost``, ``ScriptMissing``, ``WrongLayout``, or an ``RSMQError``
-    that is final.
+    that is final: the command did not run. An ``RSMQError`` in place of a reply, or of the part of
+    a reply that is for one operation, is what became of it, also if it was asked for again.
     """
 
     async def execute(self, command: Command) -> Reply:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from ..durability import Durability
-from ..errors import DurabilityUnmet, SendToken
+from ..errors import DurabilityUnmet, RSMQError, SendToken
 from ..protocol.operation import Argument, Operation, Reply
 from .lanes import Waiting
 from .tickets import Ticket
@@ -69,7 +70,9 @@ class Call:
         self._asked, self._confirmation = asked, confirmation
 
     def result_of(self, operation: Operation[Any], reply: Reply) -> Any:
-        """Read one operation's reply; raises what it says."""
+        """Read one operation's reply; raises what it says, or is."""
+        if isinstance(reply, RSMQError):
+            raise copy(reply)
         if self.in_doubt and operation.parse_again is not None:
             result = operation.parse_again(reply)
         else:

@@ -212,4 +212,5 @@ class Conductor:
 
 def gave_up(error: Exception, deadline_s: float) -> str:
     """Say that the server could not be reached, and for how long it was tried."""
-    return f"redis cannot be reached: {error} (gave up after {deadline_s:g} s)"
+    who = getattr(error, "who", "redis")
+    return f"{who} cannot be reached: {error} (gave up after {deadline_s:g} s)"

@@ -20,6 +20,7 @@ from ..options import Options
 from . import tls
 from .adapter import HEALTH_S, PoolDriver
 from .base import Driver
+from .brokers import connect_broker
 from .cluster import ClusterDriver
 from .urls import Address, read
 
@@ -30,14 +31,21 @@ CallerClient = Redis | RedisCluster
 _fakes: dict[str, tuple[Any, int]] = {}
 
 
-async def connect(address: Address | str, options: Options) -> Driver:
-    """Return a driver for an address or a URL; only ``embedded://`` starts anything yet."""
+async def connect(
+    address: Address | str, options: Options, namespaces: tuple[str, ...] = ()
+) -> Driver:
+    """Return a driver for an address or a URL; only ``embedded://`` starts anything yet.
+
+    *namespaces* are what the client works with; a broker has but one.
+    """
     if isinstance(address, str):
         address = read(address, options)
     for settings in (address.tls, address.sentinel_tls):
         if settings:
             # Connections read the files again and again; what is wrong with them shows here.
             tls.check_files(settings)
+    if address.kind == "broker":
+        return connect_broker(address, namespaces, options)
     if address.kind == "embedded":
         return await _embedded(address.path, options)
     if address.kind == "memory":

@@ -17,9 +17,9 @@ Settings = dict[str, Any]
 
 SCHEMES = (
     "redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster",
-    "rediss+cluster", "embedded", "memory",
+    "rediss+cluster", "embedded", "memory", "grpc", "grpcs",
 )  # fmt: skip
-_DEFAULT_PORT = {"sentinel": 26379}
+_DEFAULT_PORT = {"sentinel": 26379, "broker": 10001}
 _HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:]*))(?::([0-9]{1,5})?)?")
 _UNREADABLE = (
     "url cannot be read; check host, port and options, and write special characters of a "
@@ -39,7 +39,7 @@ class Address:
     """Where a URL leads, and how."""
 
     scheme: str
-    #: server, unix, sentinel, cluster, embedded or memory.
+    #: server, unix, sentinel, cluster, embedded, memory or broker.
     kind: str
     hosts: tuple[tuple[str, int], ...] = ()
     #: Socket, folder or name.
@@ -47,7 +47,7 @@ class Address:
     #: Name of the service that sentinels watch.
     service: str = ""
     db: int = 0
-    #: User and password, as the driver names them.
+    #: User and password, as the driver names them; a broker's token.
     login: Settings = field(default_factory=dict, repr=False)
     #: TLS settings, as the driver names them; ``None`` without TLS.
     tls: Settings | None = field(default=None, repr=False)
@@ -78,6 +78,8 @@ def read(url: str, options: Options) -> Address:
         raise InvalidValue(_UNREADABLE) from None
     if parts.fragment:
         raise InvalidValue(_UNREADABLE)
+    if scheme in ("grpc", "grpcs"):
+        return _broker(scheme, parts)
     address = _unix(parts) if scheme == "unix" else _network(scheme, parts)
     if not options.insecure_tls:
         _refuse_weak_tls(address)
@@ -108,6 +110,22 @@ def _unix(parts: SplitResult) -> Address:
         db=_db(query.get("db")),
         login=_login(parts, query),
     )
+
+
+def _broker(scheme: str, parts: SplitResult) -> Address:
+    if "@" in parts.netloc:
+        raise InvalidValue(
+            f"a {scheme}:// url has no user and password; give the token by token= or RSMQ_TOKEN"
+        )
+    hosts = _hosts(parts.netloc, _DEFAULT_PORT["broker"])
+    if len(hosts) > 1 or parts.path.strip("/"):
+        raise InvalidValue(f"a {scheme}:// url has one host, and no path")
+    query = dict(parse_qsl(parts.query))
+    secure = scheme == "grpcs"
+    _only_known(query, set(_BROKER_TLS) if secure else set(), f"{scheme}://")
+    if ("ssl_certfile" in query) != ("ssl_keyfile" in query):
+        raise InvalidValue("ssl_certfile and ssl_keyfile of the url belong together")
+    return Address(scheme, "broker", hosts, tls=Settings(query) if secure else None)
 
 
 def _network(scheme: str, parts: SplitResult) -> Address:
@@ -155,8 +173,9 @@ def _query(parts: SplitResult) -> dict[str, str]:
 def _only_known(query: Mapping[str, str], known: set[str], form: str) -> None:
     if set(query) <= known:
         return
-    if any(name.startswith(("ssl_", "sentinel_ssl_")) for name in query) and "rediss" not in form:
-        raise InvalidValue(f"a {form} url has no TLS and takes no ssl_ options; use rediss")
+    secure = "grpcs" if form.startswith("grpc") else "rediss"
+    if any(name.startswith(("ssl_", "sentinel_ssl_")) for name in query) and not known & set(_TLS):
+        raise InvalidValue(f"a {form} url has no TLS and takes no ssl_ options; use {secure}")
     # What is not known may be part of a password, so it is not shown.
     listed = ", ".join(sorted(known)) or "none"
     raise InvalidValue(f"url has an option that a {form} url does not take; it takes: {listed}")
@@ -240,6 +259,8 @@ _TLS: dict[str, Callable[[str], Any]] = {
     "ssl_min_version": lambda text: ssl.TLSVersion(int(text)),
     "ssl_password": str,
 }
+#: Those that a broker's url takes.
+_BROKER_TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 #: What switches off part of the check of a certificate. Ciphers can: some need no certificate.
 _WEAK: dict[str, Callable[[Any], bool]] = {
     "ssl_cert_reqs": lambda value: value != "required",

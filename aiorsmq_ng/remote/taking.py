@@ -1,0 +1,185 @@
+"""``receive``, ``receive_first``, ``pop`` and ``recover``: messages that come into our hands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from ..errors import InvalidValue, RSMQError
+from ..protocol.operation import Argument, Reply
+from ..rpc import v1_pb2 as pb
+from ..transport.base import NotExecuted, ReplyLost
+from .receipts import key_of
+from .scripts import ScriptCall
+from .status import Answered
+
+#: Bytes of bodies in one reply; a message that is larger alone comes without its body.
+MAX_BYTES = 64 * 1024 * 1024
+
+
+async def receive(call: ScriptCall) -> Reply:
+    """Lease messages of one queue for one caller or several; earlier ones are served first."""
+    call.numbered()
+    limit, shares = call.args[:3], _pairs(call.args[3:])
+    source = _source(call.queue(), *limit)
+    replies: list[Reply] = []
+    for at, (vt_ms, counts) in enumerate(_runs(shares)):
+        request = pb.ReceiveRequest(sources=[source], request=call.request_id(f"-{at}"))
+        try:
+            taken, next_ms = await _take(call, request, sum(counts), vt_ms)
+        except Answered as answered:
+            replies += [answered.error] * len(counts)
+            continue
+        rows = iter(taken)
+        for count in counts:
+            own = list(islice(rows, count))
+            lease_ms = own[0].vt_ms if own else max(vt_ms, 0)
+            replies.append([lease_ms, 0 if own else next_ms, *_flat(own)])
+    return replies
+
+
+async def receive_first(call: ScriptCall) -> Reply:
+    """Lease messages of several queues in order of priority."""
+    call.numbered()
+    count, rest = int(call.args[0]), call.args[1:]
+    request = pb.ReceiveRequest(request=call.request_id())
+    queues: list[str] = []
+    for at in range(len(rest) // 4):
+        vt_ms, *limit = rest[4 * at : 4 * at + 4]
+        queues.append(call.queue(1 + 5 * at))
+        source = _source(queues[-1], *limit)
+        if int(vt_ms) >= 0:
+            source.vt_ms = int(vt_ms)
+        request.sources.append(source)
+    try:
+        taken, next_ms = await _take(call, request, count, -1)
+    except Answered as answered:
+        return answered.error
+    reply: list[Reply] = [0 if taken else next_ms]
+    for number, queue in enumerate(queues, 1):
+        if own := [d for d in taken if d.queue == queue]:
+            reply += (number, [own[0].vt_ms, 0, *_flat(own)])
+    return reply
+
+
+async def recover(call: ScriptCall) -> Reply:
+    """Take over messages that others hold: as many as the broker puts into one reply."""
+    call.numbered()
+    *limit, count, idle_ms, vt_ms, _, _ = call.args
+    request = pb.RecoverRequest(
+        source=_source(call.queue(), *limit),
+        count=min(int(count), call.link.most),
+        idle_ms=int(idle_ms),
+        vt_ms=None if int(vt_ms) < 0 else int(vt_ms),
+        request=call.request_id(),
+    )
+    try:
+        taken = await _kept(call, (await call.ask("Recover", request)).deliveries)
+    except Answered as answered:
+        return answered.error
+    return [taken[0].vt_ms if taken else 0, -1, 0, *_flat(taken)]
+
+
+async def pop(call: ScriptCall) -> Reply:
+    """Take and delete messages."""
+    counts = [int(count) for count in call.args]
+    popped: list[Any] = []
+    try:
+        while len(popped) < sum(counts):
+            wanted = min(sum(counts) - len(popped), call.link.most)
+            response = await call.ask("Pop", pb.PopRequest(queue=call.queue(), count=wanted))
+            popped += response.messages
+            if not response.messages:
+                break
+    except Answered as answered:
+        if not popped:
+            return [answered.error] * len(counts)
+    except (NotExecuted, ReplyLost, RSMQError):
+        # What was popped is nowhere else any more.
+        if not popped:
+            raise
+    rows = iter(popped)
+    return [[-1, *_flat(list(islice(rows, count)))] for count in counts]
+
+
+async def _take(
+    call: ScriptCall, request: pb.ReceiveRequest, count: int, vt_ms: int
+) -> tuple[list[Any], int]:
+    """Return what a Receive brought, and after how many ms to look again if that is nothing."""
+    request.count = min(count, call.link.most)
+    request.max_bytes = MAX_BYTES
+    if vt_ms >= 0:
+        request.vt_ms = vt_ms
+    response = await call.ask("Receive", request)
+    taken = await _kept(call, response.deliveries)
+    known = response.HasField("next_visible_ms")
+    # 0 would mean to come back at once.
+    return taken, max(1, response.next_visible_ms) if known else -1
+
+
+async def _kept(call: ScriptCall, deliveries: Sequence[Any]) -> list[Any]:
+    """Keep the receipts of what came; what came to an earlier attempt is leased anew.
+
+    Leases count from the first attempt, and the caller counts from this one.
+    """
+    taken = list(deliveries)
+    if taken and call.recalls:
+        await call.ask("Release", pb.ReleaseRequest(receipts=[d.receipt for d in taken]))
+        return []
+    if taken and call.again:
+        taken = await _lease_anew(call, taken)
+    for delivery in taken:
+        call.receipts.keep(delivery)
+    if large := [d for d in taken if d.omitted_bytes]:
+        await _refuse(call, taken, large[0])
+    return taken
+
+
+async def _lease_anew(call: ScriptCall, taken: list[Any]) -> list[Any]:
+    left = []
+    for vt_ms in {d.vt_ms for d in taken}:
+        own = [d for d in taken if d.vt_ms == vt_ms]
+        request = pb.ExtendRequest(receipts=[d.receipt for d in own], vt_ms=vt_ms)
+        outcomes = (await call.ask("Extend", request)).outcomes
+        left += [d for d, how in zip(own, outcomes, strict=True) if how == pb.OUTCOME_DONE]
+    return [d for d in taken if d in left]
+
+
+async def _refuse(call: ScriptCall, taken: list[Any], large: Any) -> None:
+    """Give everything back: a message without its body is of no use."""
+    await call.ask("Release", pb.ReleaseRequest(receipts=[d.receipt for d in taken]))
+    for d in taken:
+        call.receipts.settle(key_of(d.queue, d.id, d.rc, d.fr))
+    raise Answered(
+        InvalidValue(
+            f"message {large.id} of queue {large.queue!r} has {large.omitted_bytes} bytes, more "
+            f"than the {MAX_BYTES} that are taken through a broker"
+        )
+    )
+
+
+def _source(queue: str, max_receives: Argument, dead: Argument, _: Argument) -> pb.Source:
+    source = pb.Source(queue=queue, max_receives=int(max_receives))
+    if source.max_receives and dead != f"{queue}-dead":
+        source.dead_letter = str(dead)
+    return source
+
+
+def _pairs(args: Sequence[Argument]) -> list[tuple[int, int]]:
+    numbers = [int(arg) for arg in args]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _runs(shares: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Yield the lease and the counts of neighbours that have the same lease."""
+    run: list[int] = []
+    for at, (count, vt_ms) in enumerate(shares):
+        run.append(count)
+        if at + 1 == len(shares) or shares[at + 1][1] != vt_ms:
+            yield vt_ms, run
+            run = []
+
+
+def _flat(messages: Sequence[Any]) -> list[Any]:
+    return [value for m in messages for value in (m.id.encode(), m.body, m.rc, m.fr)]

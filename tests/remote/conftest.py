@@ -1,0 +1,53 @@
+"""A client that reaches the server through a broker; what tests know as ``rsmq`` is that one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from aiorsmq_ng import RSMQ
+from aiorsmq_ng.broker import Broker, BrokerOptions, Limits
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the long ones unless asked."""
+    if config.getoption("long"):
+        return
+    from .test_contract import LONG
+
+    ours = [item for item in items if Path(__file__).parent in item.path.parents]
+    names = {item: getattr(item, "originalname", "").partition("__")[2] for item in ours}
+    left_out = [item for item in ours if names[item] in LONG]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture
+async def inner(server_url: str, ns: str) -> AsyncIterator[RSMQ]:
+    """The broker's own client of the server."""
+    async with RSMQ(server_url, ns=ns) as client:
+        yield client
+
+
+@pytest.fixture
+async def broker(inner: RSMQ) -> AsyncIterator[Broker]:
+    """A broker with the defaults, on any free port."""
+    limits = Limits(batch=10_000, message_bytes=1 << 26)
+    options = BrokerOptions(listen=("127.0.0.1:0",), grace=1.0, limits=limits)
+    async with Broker(inner, options) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker_url(broker: Broker) -> str:
+    """The way to it."""
+    return f"grpc://{broker.addresses[0]}"
+
+
+@pytest.fixture
+async def rsmq(broker_url: str, ns: str) -> AsyncIterator[RSMQ]:
+    """An open client of the broker."""
+    async with RSMQ(broker_url, ns=ns) as client:
+        yield client

@@ -1,0 +1,199 @@
+"""The driver by itself, with a link that answers as it is told."""
+
+import pytest
+
+from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
+from aiorsmq_ng.broker.requests import MOST_CALLS, REMEMBERED_S, Requests
+from aiorsmq_ng.broker.status import BrokerError
+from aiorsmq_ng.protocol import messages, queues
+from aiorsmq_ng.protocol.keys import Namespace
+from aiorsmq_ng.protocol.messages import Dedup
+from aiorsmq_ng.protocol.scripts import load, names
+from aiorsmq_ng.remote.driver import TRANSLATIONS, BrokerDriver
+from aiorsmq_ng.remote.receipts import Receipts
+from aiorsmq_ng.remote.status import Answered, NoBroker
+from aiorsmq_ng.rpc import v1_pb2 as pb
+from aiorsmq_ng.transport.base import Command, NotExecuted, ReplyLost
+from aiorsmq_ng.transport.calls import Call
+from aiorsmq_ng.transport.tickets import TicketBook
+
+KEYS = Namespace("rsmq").queue("jobs")
+
+
+class Link:
+    """Answers calls one after the other."""
+
+    namespace, broker, info, most = "rsmq", "b", None, 1000
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.calls = []
+
+    async def ready(self, *, anew=False):
+        pass
+
+    async def call(self, method, request, command):
+        command.written = True
+        self.calls.append((method, request))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def send(text, **how):
+    return messages.send(KEYS, [text], delay_ms=-1, entropy=b"x" * 22, channel="c", **how)
+
+
+def command(*operations):
+    call = Call(operations, TicketBook().take() if operations[0].memory else None)
+    return Command(("EVALSHA", operations[0].script.sha, *call.words()))
+
+
+async def execute(link, *operations):
+    return await BrokerDriver(link).execute(command(*operations))
+
+
+async def test_call_of_which_a_part_has_run_is_not_said_to_have_not():
+    parts = (send(b"a"), send(b"b", dedup=Dedup("d", 1000)))
+
+    with pytest.raises(ReplyLost):
+        await execute(Link(pb.SendResponse(ids=["i" * 32]), NoBroker("gone")), *parts)
+    with pytest.raises(NotExecuted):
+        await execute(Link(NoBroker("gone"), NoBroker("gone")), *parts)
+    with pytest.raises(ReplyLost):
+        await execute(Link(NoBroker("gone"), ReplyLost("?")), *parts)
+    with pytest.raises(Unavailable):
+        await execute(Link(Unavailable("refused"), Unavailable("refused")), *parts)
+
+
+async def test_sends_without_dedup_keys_share_one_call():
+    link = Link(pb.SendResponse(ids=["1", "2"]), pb.SendResponse(ids=["3"]))
+    ways = ({}, {"dedup": Dedup("d", 1000)}, {})
+
+    reply = await execute(link, *(send(b"%d" % n, **how) for n, how in enumerate(ways)))
+
+    assert reply == [[b"1"], [b"3"], [b"2"]]
+    (_, first), (_, second) = link.calls
+    assert (list(first.bodies), first.dedup_key) == ([b"0", b"2"], "")
+    assert (list(second.bodies), second.dedup_key) == ([b"1"], "d")
+    assert first.request.id != second.request.id
+
+
+async def test_answer_that_is_an_error_is_the_reply_of_every_part():
+    error = QueueNotFound("jobs", "rsmq")
+
+    reply = await execute(Link(Answered(error)), send(b"a"), send(b"b"))
+
+    assert reply == [error, error]
+
+
+async def test_repeated_call_has_the_same_id_and_names_who_was_asked_first():
+    call = Call([send(b"a")], TicketBook().take())
+    link = Link(ReplyLost("?"), ReplyLost("?"), pb.SendResponse(ids=["1"]))
+    driver = BrokerDriver(link)
+    for attempt in range(3):
+        words = ("EVALSHA", load("send").sha, *call.words())
+        if attempt < 2:
+            with pytest.raises(ReplyLost):
+                await driver.execute(Command(words))
+            call.doubt()
+            link.broker = "another"
+        else:
+            await driver.execute(Command(words))
+
+    first, second, third = (request.request for _, request in link.calls)
+    assert first.id == second.id == third.id
+    assert [r.broker for r in (first, second, third)] == ["", "b", "b"]
+
+
+async def test_script_that_a_broker_does_not_offer_is_not_asked_for():
+    link = Link()
+    for words in (("EVALSHA", load("doctor_keys").sha, 0), ("CONFIG", "GET", "x")):
+        with pytest.raises(Unavailable, match="cannot be done through a broker"):
+            await BrokerDriver(link).execute(Command(words))
+
+    assert link.calls == []
+
+
+async def test_what_the_transport_asks_besides_scripts_is_answered():
+    driver = BrokerDriver(Link())
+
+    assert await driver.execute(Command(("PING",))) == b"PONG"
+    assert await driver.execute(Command(("UNLINK", "k"))) == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "told", "reached"),
+    [
+        (("WAIT", 2, 100), "replicated:3", 3),
+        (("WAIT", 2, 100), "memory", 0),
+        (("WAITAOF", 1, 0, 100), "fsynced", [1, 0]),
+        (("WAITAOF", 1, 0, 100), "memory", [0, 0]),
+    ],
+)
+async def test_durability_that_the_broker_reached_is_confirmed(question, told, reached):
+    asked = command(send(b"a"))
+    asked.then = question
+
+    await BrokerDriver(Link(pb.SendResponse(ids=["1"], durability=told))).execute(asked)
+
+    assert asked.confirmation == reached
+
+
+async def test_queue_that_is_not_there_is_not_deleted():
+    reply = await execute(Link(Answered(QueueNotFound("jobs", "rsmq"))), queues.delete(KEYS))
+
+    assert reply == 0
+
+
+def test_receipts_are_bounded_and_the_longest_unused_goes_first():
+    receipts = Receipts(most=2)
+    keys = [("jobs", id, 1, 5) for id in "abc"]
+    for queue, id, rc, fr in keys[:2]:
+        receipts.keep(pb.Delivery(queue=queue, id=id, rc=rc, fr=fr, receipt=id * 3))
+    assert receipts.find(keys[0]) == "aaa"
+    receipts.keep(pb.Delivery(queue="jobs", id="c", rc=1, fr=5, receipt="ccc"))
+
+    assert [receipts.find(keys[0]), receipts.find(keys[2])] == ["aaa", "ccc"]
+    with pytest.raises(InvalidValue, match="was not received by this client"):
+        receipts.find(keys[1])
+    receipts.settle(keys[0])
+    assert receipts.find(keys[0]) == "aaa"
+
+
+async def test_broker_that_had_to_forget_calls_refuses_repetitions(monkeypatch):
+    monkeypatch.setattr("aiorsmq_ng.broker.requests.MOST_CALLS", 2)
+    now = 1000.0
+    requests = Requests(clock=lambda: now)
+    made = []
+
+    async def work():
+        made.append(1)
+        return pb.SendResponse()
+
+    async def call(id, broker=""):
+        key = ("me", "Send", pb.RequestId(id=id * 16, broker=broker))
+        return await requests.once(key, work)
+
+    for id in "abcd":
+        await call(id)
+    assert MOST_CALLS > 2
+    with pytest.raises(BrokerError, match="too many calls"):
+        await call("a", requests.broker)
+    assert len(made) == 4
+    # A first attempt is made, and once everything that was forgotten is old, so are others.
+    await call("e")
+    now += REMEMBERED_S
+    await call("f", requests.broker)
+    assert len(made) == 6
+
+
+async def test_every_script_that_a_broker_can_do_has_a_translation():
+    """What is left out: Spark's jobs, the doctor, and time travel for tests."""
+    elsewhere = ("bulk_", "claim", "doctor_", "epoch_", "snapshot", "stage")
+    missing = [
+        name for name in names() if name not in TRANSLATIONS and not name.startswith(elsewhere)
+    ]
+
+    assert missing == ["backlog", "discard", "shift"]

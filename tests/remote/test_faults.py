@@ -1,0 +1,306 @@
+"""Lost replies, brokers that come and go, Redis that is away: nothing is lost or doubled."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+import pytest
+
+from aiorsmq_ng import RSMQ, LeaseLost, Options, SendUnknown, Unavailable, Worker
+from aiorsmq_ng.broker import Broker, BrokerOptions
+from aiorsmq_ng.testing import FaultProxy
+
+from .support import relayed, until
+
+LOCAL = BrokerOptions(listen=("127.0.0.1:0",), grace=0.5)
+KEYED = BrokerOptions(listen=("127.0.0.1:0",), grace=0.5, receipt_key=b"k" * 32)
+#: Attempts are given up after a third of this.
+HASTY = Options(deadline=3)
+PATIENT = Options(deadline=30)
+
+
+@pytest.fixture
+async def relay(broker):
+    async with relayed(broker) as relay:
+        yield relay
+
+
+async def client(relay, ns, options=PATIENT):
+    return await RSMQ(relay.url, ns=ns, options=options).open()
+
+
+async def test_send_whose_reply_is_lost_is_stored_once(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    async with await client(relay, ns) as rsmq:
+        relay.muted = True
+        sending = asyncio.create_task(rsmq.queue("jobs").send("once"))
+        await until(stored.peek)
+        relay.cut()
+        id = await sending
+
+    assert [(m.id, m.text) for m in await stored.peek()] == [(id, "once")]
+
+
+async def test_sends_that_share_a_call_are_each_stored_once_after_a_lost_reply(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    async with await client(relay, ns) as rsmq:
+        queue = rsmq.queue("jobs")
+        relay.muted = True
+        ways = [{}, {"delay": 0}, {"dedup_key": "k"}]
+        sending = asyncio.gather(*(queue.send(f"{n}", **ways[n % 3]) for n in range(12)))
+
+        async def all_there():
+            return (await stored.attributes()).msgs == 9
+
+        await until(all_there)
+        relay.cut()
+        ids = await sending
+
+    assert len(set(ids)) == 9
+    assert {m.id for m in await stored.peek(count=20)} == set(ids)
+
+
+async def test_message_that_is_too_long_does_not_hurt_those_it_shares_a_call_with(rsmq):
+    queue = await rsmq.create_queue("jobs", maxsize=1024)
+
+    outcomes = await asyncio.gather(
+        *(queue.send("x" * size) for size in (1, 2000, 2)), return_exceptions=True
+    )
+
+    assert [getattr(o, "size", None) for o in outcomes] == [None, 2000, None]
+    assert sorted(len(m.body) for m in await queue.peek()) == [1, 2]
+
+
+async def test_send_whose_outcome_is_not_known_can_be_asked_for_again(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    async with await client(relay, ns, HASTY) as rsmq:
+        relay.muted = True
+        with pytest.raises(SendUnknown) as unknown:
+            await rsmq.queue("jobs").send("once")
+        relay.cut()
+        (id,) = await rsmq.queue("jobs").resend(unknown.value.token)
+
+    assert [m.id for m in await stored.peek()] == [id]
+
+
+async def test_another_broker_does_not_repeat_what_the_first_may_have_done(
+    relay, ns, inner, broker
+):
+    stored = await inner.create_queue("jobs")
+    async with Broker(inner, LOCAL) as second, await client(relay, ns, HASTY) as rsmq:
+        queue = rsmq.queue("jobs")
+        relay.muted = True
+        sending = asyncio.create_task(queue.send("once"))
+        await until(stored.peek)
+        relay.lead_to(second)
+
+        with pytest.raises(SendUnknown, match="does not remember") as unknown:
+            await sending
+        with pytest.raises(SendUnknown):
+            await queue.resend(unknown.value.token)
+        assert (await stored.attributes()).msgs == 1
+        # The same client goes on.
+        await queue.send("next")
+        assert (await stored.attributes()).msgs == 2
+
+
+async def test_dedup_key_lets_another_broker_finish_a_send(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    async with Broker(inner, LOCAL) as second, await client(relay, ns) as rsmq:
+        relay.muted = True
+        sending = asyncio.create_task(rsmq.queue("jobs").send("once", dedup_key="order-1"))
+        await until(stored.peek)
+        relay.lead_to(second)
+        id = await sending
+
+    assert [m.id for m in await stored.peek()] == [id]
+
+
+async def test_send_is_not_repeated_when_the_broker_may_have_forgotten_it(
+    relay, ns, inner, monkeypatch
+):
+    monkeypatch.setattr("aiorsmq_ng.remote.scripts.REMEMBERED_S", -1)
+    stored = await inner.create_queue("jobs")
+    async with await client(relay, ns, HASTY) as rsmq:
+        relay.muted = True
+        sending = asyncio.create_task(rsmq.queue("jobs").send("once"))
+        await until(stored.peek)
+        relay.cut()
+        with pytest.raises(SendUnknown):
+            await sending
+
+    assert (await stored.attributes()).msgs == 1
+
+
+async def test_call_that_cannot_have_arrived_is_told_so_and_the_client_recovers(
+    relay, ns, inner, broker
+):
+    stored = await inner.create_queue("jobs")
+    async with await client(relay, ns, Options(deadline=1)) as rsmq:
+        relay.lead_to(None)
+        with suppress(Unavailable):  # the connection may break after the request was written
+            await rsmq.queue("jobs").send("lost")
+        with pytest.raises(Unavailable, match="cannot be reached") as away:
+            await rsmq.queue("jobs").send("lost")
+        assert (away.value.executed, away.value.passing) == (False, True)
+        assert (await stored.attributes()).msgs == 0
+
+        relay.lead_to(broker)
+        await until(lambda: _works(rsmq))
+        await rsmq.queue("jobs").send("there")
+
+    assert [m.text for m in await stored.peek()] == ["there"]
+
+
+async def test_receive_whose_reply_is_lost_is_answered_with_the_same_message(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    await stored.send_many(["a", "b"])
+    async with await client(relay, ns) as rsmq:
+        relay.muted = True
+        receiving = asyncio.create_task(rsmq.queue("jobs").receive(vt=600))
+
+        async def taken():
+            return (await stored.attributes()).leased == 1
+
+        await until(taken)
+        await asyncio.sleep(0.1)
+        relay.cut()
+        repeated_ms = time.time() * 1000
+        message = await receiving
+        assert (message.text, message.rc) == ("a", 1)
+        # The lease counts from the attempt that was answered.
+        (held,) = [m async for m in stored.scan() if m.state == "leased"]
+        assert held.visible_at >= repeated_ms + 600_000
+        assert (await stored.attributes()).leased == 1
+        await message.ack()
+
+    assert [m.text for m in await stored.peek()] == ["b"]
+
+
+async def test_what_a_lost_receive_took_is_given_back(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    await stored.send("x")
+    async with await client(relay, ns, HASTY) as rsmq:
+        relay.muted = True
+        with pytest.raises(Unavailable) as lost:
+            await rsmq.queue("jobs").receive(vt=600)
+        assert lost.value.executed is None
+        relay.cut()
+
+        async def ready():
+            return (await stored.attributes()).ready == 1
+
+        await until(ready)
+
+
+async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    async with await client(relay, ns) as rsmq:
+        for _ in range(5):
+            receiving = asyncio.create_task(rsmq.queue("jobs").receive(vt=600, wait=30))
+            await stored.send("x")
+            await asyncio.sleep(0)
+            receiving.cancel()
+            (outcome,) = await asyncio.gather(receiving, return_exceptions=True)
+            if not isinstance(outcome, asyncio.CancelledError):
+                await outcome.release()  # it was quicker
+
+        async def all_ready():
+            return (await stored.attributes()).ready == 5
+
+        await until(all_ready)
+
+
+async def test_wake_ups_go_on_with_the_broker_that_comes_next(relay, ns, inner, broker):
+    stored = await inner.create_queue("jobs")
+    # Without wake-ups it would look again after ten minutes.
+    rare = Options(deadline=30, poll_base=600, poll_cap=600)
+    async with Broker(inner, LOCAL) as second, await client(relay, ns, rare) as rsmq:
+        for text, target in (("one", None), ("two", second)):
+            receiving = asyncio.create_task(rsmq.queue("jobs").receive(wait=60))
+            await asyncio.sleep(0.2)
+            if target:
+                relay.lead_to(target)
+            await stored.send(text)
+            async with asyncio.timeout(30):
+                message = await receiving
+            assert message.text == text
+            await message.ack()
+
+
+async def test_broker_that_is_started_anew_knows_receipts_by_its_key_only(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    await stored.send_many(["a", "b"])
+    async with await client(relay, ns) as rsmq:
+        queue = rsmq.queue("jobs")
+        async with Broker(inner, KEYED) as first:
+            relay.lead_to(first)
+            kept, lost = await queue.receive_many(2, vt=600)
+        async with Broker(inner, KEYED) as second:
+            relay.lead_to(second)
+            await kept.ack()
+        async with Broker(inner, LOCAL) as third:
+            relay.lead_to(third)
+            with pytest.raises(LeaseLost, match="does not know its receipt"):
+                await lost.ack()
+
+    assert (await stored.attributes()).leased == 1
+
+
+async def test_worker_goes_on_while_brokers_come_and_go(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    done = set()
+    async with await client(relay, ns) as rsmq:
+        worker = Worker(rsmq)
+
+        # What a reply held that was lost with its broker comes back when its lease ends.
+        @worker.handler("jobs", vt=3)
+        async def handle(body: str) -> None:
+            done.add(body)
+
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(worker.run())
+            await stored.send("first")
+            await until(lambda: asyncio.sleep(0, "first" in done))
+            for least in (11, 31, 51):
+                async with Broker(inner, KEYED) as broker:
+                    relay.lead_to(broker)
+                    await stored.send_many([f"{least}-{n}" for n in range(20)])
+                    await until(lambda least=least: asyncio.sleep(0, len(done) >= least))
+            async with Broker(inner, KEYED) as broker:
+                relay.lead_to(broker)
+                await until(lambda: asyncio.sleep(0, len(done) == 61))
+
+                async def empty():
+                    return (await stored.attributes()).msgs == 0
+
+                await until(empty)
+                worker.stop()
+                await running
+
+
+async def test_redis_behind_the_broker_is_away_and_comes_back(server_url, ns):
+    async with (
+        FaultProxy(server_url) as proxy,
+        RSMQ(proxy.url, ns=ns, options=Options(deadline=0.3)) as behind,
+        Broker(behind, LOCAL) as broker,
+        RSMQ(f"grpc://{broker.addresses[0]}", ns=ns, options=HASTY) as rsmq,
+    ):
+        queue = await rsmq.create_queue("jobs")
+        await proxy.refuse()
+        for call in (queue.attributes, queue.receive):
+            with pytest.raises(Unavailable) as away:
+                await call()
+            assert away.value.passing
+        await proxy.resume()
+        await until(lambda: _works(rsmq))
+        await queue.send("x")
+        assert (await queue.receive()).text == "x"
+
+
+async def _works(rsmq):
+    try:
+        await rsmq.list_queues()
+    except Unavailable:
+        return False
+    return True

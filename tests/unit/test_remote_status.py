@@ -1,0 +1,154 @@
+"""What an error of a call through a broker means: not run, not known, answered, refused."""
+
+import pytest
+
+grpc = pytest.importorskip("grpc")
+
+from grpc import StatusCode  # noqa: E402
+
+from aiorsmq_ng import (  # noqa: E402
+    DurabilityUnmet,
+    InvalidValue,
+    LeaseLost,
+    MessageTooLong,
+    NoAttributeSupplied,
+    QueueCorrupt,
+    QueueExists,
+    QueueFull,
+    QueueNotFound,
+    RSMQError,
+    SendUnknown,
+    Unavailable,
+)
+from aiorsmq_ng.broker.status import STATUS, answer  # noqa: E402
+from aiorsmq_ng.remote.status import Answered, Failure  # noqa: E402
+from aiorsmq_ng.transport.base import NotExecuted, ReplyLost  # noqa: E402
+
+
+class RpcError:
+    """As much of ``grpc.aio.AioRpcError`` as is looked at."""
+
+    def __init__(self, status, text="", metadata=()):
+        self._said = status, text, metadata
+
+    def code(self):
+        return self._said[0]
+
+    def details(self):
+        return self._said[1]
+
+    def trailing_metadata(self):
+        return self._said[2]
+
+
+def met(error, method="Receive"):
+    """Return what a client makes of an error that the broker met."""
+    said = answer(error)
+    return Failure.of(method, RpcError(said.status, said.message, said.metadata)).error()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        QueueExists("jobs", "rsmq"),
+        QueueNotFound("jobs", "rsmq"),
+        MessageTooLong("jobs", 9, 5),
+        NoAttributeSupplied("jobs"),
+        LeaseLost("jobs", "id", gone=True),
+        QueueFull("full"),
+        QueueCorrupt("jobs", "vt is no number"),
+        DurabilityUnmet("fsynced", "memory", ["a", "b"]),
+        InvalidValue("no"),
+        InvalidValue("no", code="invalidFormat"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_error_that_the_broker_met_is_the_same_error_here(error):
+    found = met(error)
+
+    assert isinstance(found, Answered)
+    assert type(found.error) is type(error)
+    assert (str(found.error), found.error.code) == (str(error), error.code)
+    assert {"code": error.code} | vars(found.error) == {"code": error.code} | vars(error)
+
+
+def test_error_of_a_newer_broker_keeps_its_code():
+    failure = Failure("Send", StatusCode.INTERNAL, "odd", "somethingNew", {"queue": "jobs"})
+
+    assert type(failure.error().error) is RSMQError
+    assert failure.error().error.code == "somethingNew"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Unavailable("away", executed=False, passing=True), NotExecuted),
+        (Unavailable("away", executed=None, passing=True), ReplyLost),
+        (Unavailable("wrong password", executed=False), Unavailable),
+        (SendUnknown("lost"), ReplyLost),
+    ],
+)
+def test_redis_that_is_away_from_the_broker_is_away_from_us(error, kind):
+    assert type(met(error)) is kind
+
+
+@pytest.mark.parametrize("code", ["stopping", "tooManyCalls"])
+def test_call_that_the_broker_turns_away_did_not_run(code):
+    assert isinstance(Failure("Send", STATUS[code], "later", code).error(), NotExecuted)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("unauthenticated", "RSMQ_TOKEN"),
+        ("forbidden", "the broker refused Send: token 'x' is not for queue 'jobs'"),
+        ("requestForgotten", "does not remember"),
+    ],
+)
+def test_refusal_is_final_and_says_what_is_wrong(code, words):
+    text = "token 'x' is not for queue 'jobs'"
+    error = Failure("Send", STATUS[code], text, code).error()
+
+    assert type(error) is Unavailable
+    assert not error.passing
+    assert words in str(error)
+
+
+@pytest.mark.parametrize(("method", "kind"), [("Send", SendUnknown), ("Pop", Unavailable)])
+def test_fault_of_the_broker_leaves_open_what_it_did_and_is_not_repeated(method, kind):
+    found = Failure(method, StatusCode.INTERNAL, "oops", "internal").error()
+
+    assert type(found.error) is kind
+    assert found.error.executed is None
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (StatusCode.UNAVAILABLE, "failed to connect to all addresses; last error: x", NotExecuted),
+        (StatusCode.UNAVAILABLE, "DNS resolution failed for nowhere", NotExecuted),
+        # The request may have been written before these.
+        (StatusCode.UNAVAILABLE, "Socket closed", ReplyLost),
+        (StatusCode.UNAVAILABLE, "recvmsg:Connection reset by peer", ReplyLost),
+        (StatusCode.UNAVAILABLE, "", ReplyLost),
+        (StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", ReplyLost),
+        (StatusCode.CANCELLED, "", ReplyLost),
+        (StatusCode.INTERNAL, "Received RST_STREAM with error code 2", ReplyLost),
+        (StatusCode.UNKNOWN, "", ReplyLost),
+        (StatusCode.RESOURCE_EXHAUSTED, "out of something", ReplyLost),
+        (StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 5)", InvalidValue),
+        (StatusCode.UNIMPLEMENTED, "Method not found!", Unavailable),
+        (StatusCode.PERMISSION_DENIED, "403", Unavailable),
+        (StatusCode.UNAUTHENTICATED, "401", Unavailable),
+    ],
+)
+def test_error_that_is_not_the_brokers_own(status, text, kind):
+    assert isinstance(Failure.of("Send", RpcError(status, text)).error(), kind)
+
+
+def test_details_that_cannot_be_read_are_left_out():
+    said = (("rsmq-code", "queueFull"), ("rsmq-details", "{"), ("bin-bin", b"\0"))
+
+    error = Failure.of("Send", RpcError(StatusCode.RESOURCE_EXHAUSTED, "full", said)).error()
+
+    assert type(error.error) is QueueFull
