@@ -30,7 +30,7 @@ def test_wheel_holds_every_script_and_the_typing_marker(wheel):
 
     assert len(scripts) > 10
     assert scripts <= names
-    assert "aiorsmq_ng/py.typed" in names
+    assert {"aiorsmq_ng/py.typed", "aiorsmq_ng/rpc/v1.proto"} <= names
 
 
 def test_wheel_holds_the_package_and_what_spark_looks_for_only(wheel):

@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from aiorsmq_ng import Delivery
 from aiorsmq_ng.broker.records import LIMIT, record_size, timestamp
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
@@ -154,6 +155,25 @@ async def test_observes_at_the_same_time_on_one_connection_lose_and_double_nothi
     assert sorted(map(int, found)) == list(range(300))
 
 
+async def test_observes_that_acknowledge_the_same_reply_do_it_once(guide, rsmq, monkeypatch):
+    real = Delivery.ack
+
+    async def slow_ack(delivery):
+        await asyncio.sleep(0.05)
+        await real(delivery)
+
+    monkeypatch.setattr(Delivery, "ack", slow_ack)
+    await guide.Subscribe(NEWS)
+    for _ in range(3):
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+        assert len(await observed(guide, 1)) == 1
+        await asyncio.gather(guide.Observe(WHO), guide.Observe(WHO))
+    await guide.Observe(WHO)
+    (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+
+    assert subscription.attributes.msgs == 0
+
+
 async def test_a_reply_that_a_concurrent_observe_did_not_see_is_not_acknowledged(guide, rsmq):
     await guide.Subscribe(NEWS)
     await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
@@ -166,7 +186,8 @@ async def test_a_reply_that_a_concurrent_observe_did_not_see_is_not_acknowledged
 
 async def test_replies_stay_under_4_mib_and_keep_the_order(guide):
     await guide.Subscribe(NEWS)
-    sizes = [1_500_000, 10, 2_000_000, 3_000_000, 20, 1_000_000, 1_000_000]
+    # A small one first: the broker expects more of those, and takes more than fits.
+    sizes = [10, 1_500_000, 1_500_000, 3_000_000, 20, 1_500_000, 30]
     for number, size in enumerate(sizes):
         payload = b"%d " % number + bytes(size)
         await guide.Publish(pb.PublishRecord(key="news", payload=payload))

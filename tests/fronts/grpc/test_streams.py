@@ -205,7 +205,7 @@ async def test_leases_are_renewed_for_as_long_as_the_stream_is_open(queues, jobs
 
     for _ in range(5):
         await asyncio.sleep(0.5)
-        assert await state(leased=1)()
+        assert await state(leased=1, totalrecv=1)()
     stream.cancel()
     await until(state(ready=1))
 
