@@ -193,7 +193,8 @@ async def test_what_a_lost_receive_took_is_given_back(relay, ns, inner):
         await until(ready)
 
 
-async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner):
+async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner, monkeypatch):
+    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.GIVE_BACK_S", 30)
     stored = await inner.create_queue("jobs")
     async with await client(relay, ns) as rsmq:
         for _ in range(5):
