@@ -96,6 +96,13 @@ def bench_topics(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_grpc(session: nox.Session) -> None:
+    """Benchmark the broker beside Redis itself."""
+    session.install("-e", ".[all]")
+    session.run("python", "benchmarks/grpc_broker.py", *session.posargs)
+
+
+@nox.session
 def bench_spark(session: nox.Session) -> None:
     """Benchmark source and sink of Spark, on a server of their own."""
     session.install("-e", ".[all,spark]")

@@ -173,8 +173,9 @@ class Stock:
         self._arrived.set()
 
     def _store(self, deliveries: list[Delivery]) -> None:
+        keep = self._keeper.keep
         for delivery in deliveries:
-            self._keeper.keep(delivery)
+            keep(delivery)
         self._held.extend(deliveries)
         self._arrived.set()
 

@@ -154,7 +154,8 @@ class Queue:
         the result. Once begun it goes on if the caller is cancelled.
         """
         batch = list(deliveries)
-        if any(delivery.origin.keys != self._keys for delivery in batch):
+        origins = {id(delivery.origin): delivery.origin for delivery in batch}
+        if any(origin.keys != self._keys for origin in origins.values()):
             raise InvalidValue(f"ack_many of queue {self.name!r} takes deliveries of that queue")
         acked: list[Delivery] = []
         for at in range(0, len(batch), _DELETE_PAGE):

@@ -69,6 +69,7 @@ async def run(chosen: argparse.Namespace) -> dict[str, Any]:
             tell(study.TITLE)
             studies[name] = await study.measure(chosen.duration)
     return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime(began)),
         "machine": machine(),
         "server": server_name(server),
         "versions": {name: process.versions for name, process in one.processes.items()},

@@ -100,16 +100,18 @@ ALL = (
         "pyrsmq.py",
         ("send", "drain", "cycle"),
         ("PyRSMQ", "hiredis"),
-        without=("bytes",),
+        without=("bytes", "send512"),
     ),
-    Contender("arq", "arq", "arq_jobs.py", ("send", "drain"), ("arq",), without=("bytes",)),
+    Contender(
+        "arq", "arq", "arq_jobs.py", ("send", "drain"), ("arq",), without=("bytes", "send512")
+    ),
     Contender(
         "saq",
         "saq",
         "saq_jobs.py",
         ("send", "drain"),
         ("saq[redis]", "hiredis", "typing_extensions"),
-        without=("bytes",),
+        without=("bytes", "send512"),
     ),
     Contender(
         "taskiq",
@@ -117,7 +119,7 @@ ALL = (
         "taskiq_jobs.py",
         ("send", "drain"),
         ("taskiq-redis", "hiredis"),
-        without=("bytes",),
+        without=("bytes", "send512"),
     ),
     Contender(
         "bullmq",
@@ -125,9 +127,14 @@ ALL = (
         "bullmq_jobs.py",
         TAKES,
         ("bullmq", "hiredis"),
-        without=("bytes",),
+        without=("bytes", "send512"),
     ),
     Contender(
-        "npm-bullmq", "npm bullmq", "bullmq.js", TAKES, ("bullmq", "ioredis"), without=("bytes",)
+        "npm-bullmq",
+        "npm bullmq",
+        "bullmq.js",
+        TAKES,
+        ("bullmq", "ioredis"),
+        without=("bytes", "send512"),
     ),
 )

@@ -6,11 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .table import ratio
+from .table import grouped, medians, ratio
 
 #: Compute a figure from a result, for ``ours`` or ``uvloop``; none if the result does not have it.
 Compute = Callable[[dict[str, Any], str], float | None]
 LOOPS = ("ours", "uvloop")
+#: Workloads whose bounds are told.
+BOUNDED = {
+    "send64": "64 senders",
+    "send_many100": "send_many(100)",
+    "drain64": "64 workers, one message each",
+    "consume": "consumer with prefetch",
+}
 
 
 @dataclass(frozen=True)
@@ -101,4 +108,25 @@ def markdown(result: dict[str, Any]) -> str:
             else:
                 cells += (f"{value:.2f}", "yes" if figure.met(value) else "no")
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def bounds(result: dict[str, Any]) -> str:
+    """Return a table of what the processor time of client and server alone would allow."""
+    found = medians(result["samples"])
+    lines = [
+        "| workload | messages/s | client alone could | server alone could | limit alone could |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    for name, title in BOUNDED.items():
+        limit = found.get(name, {}).get("limit")
+        for loop in LOOPS:
+            if row := found.get(name, {}).get(loop):
+                cells = [
+                    title + (", uvloop" if loop == "uvloop" else ""),
+                    *(grouped(x) for x in (row["rate"], 1e6 / row["client_us"])),
+                    grouped(1e6 / row["server_us"]),
+                    grouped(1e6 / limit["server_us"]) if limit else "",
+                ]
+                lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -33,6 +33,8 @@ def markdown(result: dict[str, Any]) -> str:
     """Return the report."""
     return TEXT.read_text().format(
         figures=figures.markdown(result),
+        bounds=figures.bounds(result),
+        date=result["date"],
         server=result["server"],
         machine=result["machine"],
         duration=result["settings"]["duration_s"],

@@ -95,6 +95,7 @@ class Broker:
         if options.reflection:
             _reflect(self._server, names)
         self.addresses = tuple(self._bind(address) for address in options.listen)
+        await self._tell(names, well=False)  # until Redis has answered
         await self._server.start()
         self._probing = asyncio.create_task(self._probe(names), name="aiorsmq-ng broker health")
 
@@ -167,15 +168,18 @@ class Broker:
 
     async def _probe(self, names: list[str]) -> None:
         """Tell the health service whether Redis answers."""
-        serving, told = health_pb2.HealthCheckResponse, None
+        told = False
         while True:
             well = await self._answers()
             if well is not told:
                 told = well
-                state = serving.SERVING if well else serving.NOT_SERVING
-                for name in ("", *names):
-                    await self._health.set(name, state)
+                await self._tell(names, well=well)
             await anyio.sleep(_PROBE_S)
+
+    async def _tell(self, names: list[str], *, well: bool) -> None:
+        states = health_pb2.HealthCheckResponse
+        for name in ("", *names):
+            await self._health.set(name, states.SERVING if well else states.NOT_SERVING)
 
     async def _answers(self) -> bool:
         try:
@@ -205,10 +209,14 @@ def _reflect(server: Any, names: list[str]) -> None:
 
 def _channel_options(options: BrokerOptions) -> list[tuple[str, int]]:
     limits = options.limits
+    most = limits.calls + limits.streams
     return [
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.max_send_message_length", -1),  # replies are bounded where they are made
-        ("grpc.max_concurrent_streams", limits.calls + limits.streams),
+        ("grpc.max_concurrent_streams", most),
+        # A burst waits for the door, which knows how to refuse; gRPC by itself cancels some of it.
+        ("grpc.server.max_pending_requests", most),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * most),
         ("grpc.so_reuseport", 0),  # a second broker on the same port is told so
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),

@@ -84,7 +84,7 @@ class Stream:
         self._lost: deque[pb.LostLease] = deque()
         self._changed = asyncio.Event()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self._stopped = False
+        self._stopped = asyncio.Event()
         silence = seconds(request.sources[0].subscriber, "silence_ms")
         self._silence_s = 30.0 if silence is None else silence
 
@@ -107,7 +107,7 @@ class Stream:
 
     async def settled(self) -> None:
         """Take no more messages, and wait until those in the client's hands are settled."""
-        self._stopped = True
+        self._stopped.set()
         while self._outbox:
             delivery = self._outbox.popleft()
             self._shared.held.settled(key_of(delivery))
@@ -118,7 +118,7 @@ class Stream:
 
     def close(self) -> None:
         """Give back what is not settled. It goes on in the background."""
-        self._stopped = True
+        self._stopped.set()
         for delivery in list(self._unsettled.values()):
             self._shared.held.settled(key_of(delivery))
             if not delivery.lease_lost:
@@ -126,7 +126,7 @@ class Stream:
 
     async def _fill(self) -> None:
         pause = _OUTAGE_BASE_S
-        while not self._stopped:
+        while not self._stopped.is_set():
             room = self._most - len(self._unsettled)
             if room < 1 or self._outbox:
                 self._changed.clear()
@@ -145,7 +145,7 @@ class Stream:
                 continue
             for delivery in taken:
                 # The stream may have ended while they were on their way to it.
-                if self._stopped:
+                if self._stopped.is_set():
                     delivery.give_back()
                 else:
                     self._hold(delivery)

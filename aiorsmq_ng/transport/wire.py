@@ -43,6 +43,10 @@ class Wire(asyncio.Protocol):
         Whoever cancels it must close the connection.
         """
         self._reply = reply = asyncio.get_running_loop().create_future()
+        if self._transport.is_closing():
+            # It would take the command and never say a word.
+            reply.set_exception(driver_errors.ConnectionError("Connection closed."))
+            return reply
         self._transport.set_protocol(self)
         self._transport.write(packed)
         return reply

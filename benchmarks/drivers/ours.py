@@ -46,8 +46,6 @@ class Ours(Peer):
     async def consume(self, job: Job, times: list[float]) -> None:
         """Iterate over the queue; acknowledge a batch at a time, while the next one is taken."""
         left, batch, going = job.messages, list[aiorsmq_ng.Delivery](), set[asyncio.Task[Any]]()
-        # Later versions acknowledge many by one call.
-        acknowledge = getattr(self.queue, "ack_many", _ack_each)
         async with self.queue.consume(prefetch=job.batch) as consumer:
             async for message in consumer:
                 batch.append(message)
@@ -56,15 +54,11 @@ class Ours(Peer):
                     if len(going) > 1:
                         done, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
                         await asyncio.gather(*done)
-                    going.add(asyncio.create_task(acknowledge(batch)))
+                    going.add(asyncio.create_task(self.queue.ack_many(batch)))
                     batch = []
                 if not left:
                     break
             await asyncio.gather(*going)
-
-
-async def _ack_each(batch: list[aiorsmq_ng.Delivery]) -> None:
-    await asyncio.gather(*(message.ack() for message in batch))
 
 
 if "forgetful" in sys.argv:

@@ -85,3 +85,10 @@ def test_result_is_kept_whole(tmp_path):
     result = {"studies": {}, "failures": {}, "samples": [turn("ours", 1, 50)]}
 
     assert json.loads(report.dump(result)) == result
+
+
+def test_the_report_is_that_of_the_kept_result():
+    """``python -m benchmarks --from docs/performance.json`` writes it anew."""
+    kept = json.loads((DOCS / "performance.json").read_text())
+
+    assert report.markdown(kept) == (DOCS / "performance.md").read_text()

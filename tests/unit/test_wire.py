@@ -1,7 +1,9 @@
 """Replies on the short way: in pieces, too many, broken off, or no replies at all."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import socket
+import struct
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from hiredis import Reader
@@ -11,6 +13,16 @@ from aiorsmq_ng.transport.base import Command, ReplyLost, ScriptMissing
 from aiorsmq_ng.transport.connect import connect
 
 GREETINGS = {b"CLIENT": b"+OK\r\n", b"SELECT": b"+OK\r\n", b"PING": b"+PONG\r\n"}
+
+
+RESET = object()
+
+
+def reset(writer):
+    """End a connection by a reset instead of a farewell."""
+    ending = writer.transport.get_extra_info("socket")
+    ending.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 class Server:
@@ -34,6 +46,9 @@ class Server:
                     self.commands.append(command)
                     for piece in next(self.script):
                         if piece is None:
+                            return
+                        if piece is RESET:
+                            reset(writer)
                             return
                         writer.write(piece)
                         await writer.drain()
@@ -96,6 +111,18 @@ async def test_connection_that_speaks_unasked_is_not_used_again():
         assert await ask(driver) == 1
         await asyncio.sleep(0.05)
         assert await ask(driver) == 3
+
+    assert server.connections == 2
+
+
+async def test_connection_that_was_reset_at_rest_is_noticed_at_once():
+    async with talking([b":1\r\n", RESET], [b":3\r\n"]) as (driver, server):
+        assert await ask(driver) == 1
+        await asyncio.sleep(0.05)
+        with suppress(ReplyLost):
+            assert await ask(driver) == 3
+        if len(server.commands) == 1:
+            assert await ask(driver) == 3
 
     assert server.connections == 2
 
