@@ -193,7 +193,8 @@ async def test_what_a_lost_receive_took_is_given_back(relay, ns, inner):
         await until(ready)
 
 
-async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner):
+async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner, monkeypatch):
+    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.GIVE_BACK_S", 30)
     stored = await inner.create_queue("jobs")
     async with await client(relay, ns) as rsmq:
         for _ in range(5):
@@ -209,6 +210,29 @@ async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner)
             return (await stored.attributes()).ready == 5
 
         await until(all_ready)
+
+
+async def test_consumer_that_is_cancelled_gives_back_what_it_took(rsmq, inner, monkeypatch):
+    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.GIVE_BACK_S", 30)
+    queue = await rsmq.create_queue("jobs")
+    stored = inner.queue("jobs")
+    await queue.send_many([str(n) for n in range(10)])
+    started = asyncio.Event()
+
+    async def iterate():
+        async for message in queue.consume(prefetch=5, vt=600):
+            async with message:
+                started.set()
+                await asyncio.sleep(60)
+
+    async def all_ready():
+        return (await stored.attributes()).ready == 10
+
+    consuming = asyncio.create_task(iterate())
+    await started.wait()
+    consuming.cancel()
+    await asyncio.gather(consuming, return_exceptions=True)
+    await until(all_ready)
 
 
 async def test_wake_ups_go_on_with_the_broker_that_comes_next(relay, ns, inner, broker):
