@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -206,6 +205,8 @@ def _announce(
 
 async def _until_stopped(broker: Any) -> None:
     """Run until a signal comes; then stop in good order, or at once at the second one."""
+    import asyncio
+
     loop, signals = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
     came: asyncio.Queue[str] = asyncio.Queue()
     for number in signals:

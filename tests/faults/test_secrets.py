@@ -231,9 +231,10 @@ def test_scripts_are_constants():
     ]
     files = {path.stem for path in SCRIPTS.glob("*.lua") if not path.name.startswith("_")}
 
-    # The simulation and the cluster's driver only recognize script calls.
+    # The simulation and the drivers of a broker and a cluster only recognize script calls.
     assert sorted(makers) == [
         "protocol/scripts/__init__.py",
+        "remote/driver.py",
         "testing/simulation.py",
         "transport/attempts.py",
         "transport/blocking.py",

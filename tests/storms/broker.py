@@ -152,12 +152,13 @@ class Storm:
         return grpc.aio.insecure_channel(self.address, OPTIONS)
 
     async def _start_broker(self) -> None:
-        self._broker = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "aiorsmq_ng.cli", "-r", self._url, "serve", "grpc"),
-            *("--listen", self.address, "--receipt-key", str(self._folder / "receipts")),
-            *("--grace", "3"),
-            stderr=(self._folder / "broker.log").open("ab"),
-        )
+        with (self._folder / "broker.log").open("ab") as log:
+            self._broker = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "aiorsmq_ng.cli", "-r", self._url, "serve", "grpc"),
+                *("--listen", self.address, "--receipt-key", str(self._folder / "receipts")),
+                *("--grace", "3"),
+                stderr=log,
+            )
 
     async def _stop_broker(self, how: signal.Signals) -> None:
         assert self._broker is not None
