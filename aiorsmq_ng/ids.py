@@ -13,9 +13,14 @@ ID_LENGTH = 32
 PLAUSIBLE_US = range(1_000_000_000_000_000, 36**10)
 
 
+def joined_suffixes(entropy: bytes) -> bytes:
+    """Turn random bytes into the characters of id suffixes, one after the other."""
+    return entropy.translate(_TABLE)
+
+
 def suffixes(entropy: bytes) -> list[bytes]:
     """Turn random bytes into id suffixes, one per 22 bytes."""
-    text = entropy.translate(_TABLE)
+    text = joined_suffixes(entropy)
     return [text[at : at + SUFFIX_LENGTH] for at in range(0, len(text), SUFFIX_LENGTH)]
 
 
