@@ -128,6 +128,11 @@ class Bench:
         ids = self.redis.zrange(self.keys.zset, 0, -1)
         return self.redis.hmget(self.keys.hash, ids) if ids else []
 
+    def lease_ends(self) -> float:
+        """Return when the first message becomes visible (ms)."""
+        ((_, score),) = self.redis.zrange(self.keys.zset, 0, 0, withscores=True)
+        return score
+
     @property
     def size(self) -> int:
         return self.redis.zcard(self.keys.zset)
