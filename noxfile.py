@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2025.2.9"
-nox.options.sessions = ["lint", "types", "tests"]
+nox.options.sessions = ["lint", "types", "tests", "spark"]
 nox.options.default_venv_backend = "venv"
 nox.options.download_python = "never"
 nox.options.reuse_existing_virtualenvs = True
 
+#: What Spark needs.
+JAVA = 17
 GROUPS = nox.project.dependency_groups
 PROJECT = nox.project.load_toml("pyproject.toml")
 #: Servers, clusters and processes are killed here, beside each other: a machine that stands still
-#: for a second can fail such a test. It gets one more try; the summary counts and names it.
+#: for a second can fail such a test, and Spark waits ten seconds for a Python process and no more.
+#: It gets one more try; the summary counts and names it.
 AGAIN = ("--reruns", "1", "--reruns-delay", "3", "-rR")
+
+
+def _java() -> int:
+    """Return the version of Java that Spark would start; 0 if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    program = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if program is None:
+        return 0
+    asked = [program, "-version"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    return int(found[1]) if found else 0
 
 
 @nox.session
@@ -42,11 +63,13 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def spark(session: nox.Session) -> None:
-    """Test the Spark front on a real Spark (needs Java); ``-- --long`` kills drivers too."""
+    """Test the Spark front on a real Spark, if there is Java; ``-- --long`` kills drivers too."""
+    if _java() < JAVA:
+        session.skip(f"Spark needs Java {JAVA} or later, on the path or by JAVA_HOME")
     session.install("-e", ".[all,spark]", *GROUPS(PROJECT, "test", "spark"))
     chosen = any(argument.startswith("tests") for argument in session.posargs)
     where = [] if chosen else ["tests/spark"]
-    session.run("pytest", "-n", "2", *where, *session.posargs)
+    session.run("pytest", "-n", "2", *AGAIN, *where, *session.posargs)
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])

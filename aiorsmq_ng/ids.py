@@ -14,13 +14,13 @@ PLAUSIBLE_US = range(1_000_000_000_000_000, 36**10)
 
 
 def suffix(entropy: bytes) -> bytes:
-    """Turn 22 random bytes into an id suffix."""
+    """Turn random bytes into id suffixes, one after the other; 22 bytes into one."""
     return entropy.translate(_TABLE)
 
 
 def suffixes(entropy: bytes) -> list[bytes]:
     """Turn random bytes into id suffixes, one per 22 bytes."""
-    text = entropy.translate(_TABLE)
+    text = suffix(entropy)
     return [text[at : at + SUFFIX_LENGTH] for at in range(0, len(text), SUFFIX_LENGTH)]
 
 

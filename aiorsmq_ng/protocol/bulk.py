@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..errors import MessageTooLong, RSMQError
+from ..ids import SUFFIX_LENGTH
 from .keys import QueueKeys
 from .operation import Argument, Operation, Reply
 from .scripts import load
@@ -36,10 +37,10 @@ class SnapshotGone(RSMQError):
 class Rows:
     """Messages to be, column by column: there may be millions of them."""
 
-    #: Ids, or the 22 random characters of ids to be made.
-    ids: list[bytes]
-    #: Delays in milliseconds; -1 for the queue's.
-    delays_ms: list[int]
+    #: Per row an id, or the 22 random characters of an id to be made; or those of all rows in one.
+    ids: list[bytes] | bytes
+    #: Delays in milliseconds, -1 for the queue's; or one for all rows.
+    delays_ms: list[int] | int
     bodies: list[bytes]
 
     @property
@@ -49,22 +50,54 @@ class Rows:
 
     def extend(self, more: Rows) -> None:
         """Add *more* at the end."""
-        self.ids += more.ids
-        self.delays_ms += more.delays_ms
+        if isinstance(self.ids, bytes) and isinstance(more.ids, bytes):
+            self.ids += more.ids
+        else:
+            self.ids = self._each_id() + more._each_id()
+        if not (isinstance(self.delays_ms, int) and self.delays_ms == more.delays_ms):
+            self.delays_ms = self._each_delay() + more._each_delay()
         self.bodies += more.bodies
 
     def split(self, count: int) -> tuple[Rows, Rows]:
         """Return the first *count* rows, and the others."""
+        cut = count * SUFFIX_LENGTH if isinstance(self.ids, bytes) else count
+        delays = self.delays_ms
+        first, rest = (
+            (delays, delays) if isinstance(delays, int) else (delays[:count], delays[count:])
+        )
         return (
-            Rows(self.ids[:count], self.delays_ms[:count], self.bodies[:count]),
-            Rows(self.ids[count:], self.delays_ms[count:], self.bodies[count:]),
+            Rows(self.ids[:cut], first, self.bodies[:count]),
+            Rows(self.ids[cut:], rest, self.bodies[count:]),
+        )
+
+    def choose(self, places: list[int]) -> Rows:
+        """Return the rows at *places*."""
+        ids, delays = self._each_id(), self.delays_ms
+        return Rows(
+            [ids[at] for at in places],
+            delays if isinstance(delays, int) else [delays[at] for at in places],
+            [self.bodies[at] for at in places],
         )
 
     def flat(self) -> list[Argument]:
         """Return id, delay and body of each in turn."""
         flat: list[Argument] = [b""] * (3 * self.count)
-        flat[0::3], flat[1::3], flat[2::3] = self.ids, self.delays_ms, self.bodies
+        flat[0::3], flat[1::3], flat[2::3] = self._each_id(), self._each_delay(), self.bodies
         return flat
+
+    def packed(self) -> list[Argument]:
+        """Return the random characters and the delay of all, then bodies; or two blanks and all."""
+        if isinstance(self.ids, bytes) and isinstance(self.delays_ms, int):
+            return [self.ids, self.delays_ms, *self.bodies]
+        return ["", "", *self.flat()]
+
+    def _each_id(self) -> list[bytes]:
+        if isinstance(self.ids, list):
+            return self.ids
+        return [self.ids[at : at + SUFFIX_LENGTH] for at in range(0, len(self.ids), SUFFIX_LENGTH)]
+
+    def _each_delay(self) -> list[int]:
+        return self.delays_ms if isinstance(self.delays_ms, list) else [self.delays_ms] * self.count
 
 
 class Place(NamedTuple):
@@ -100,18 +133,31 @@ class Staged(NamedTuple):
 class SnapshotState(NamedTuple):
     """How far a snapshot is made; pass it on to make the next page, until ``last`` is empty."""
 
-    noted: int = 0
+    #: Messages in each page that was made.
+    sizes: tuple[int, ...] = ()
     now_ms: int | None = None
     last: bytes = b""
     score: bytes = b""
 
 
-class SnapshotPage(NamedTuple):
-    """Messages of a snapshot, column by column, as bytes; what is missing is ``None``."""
+class SnapshotRange(NamedTuple):
+    """Messages of a snapshot: ranks in one of its pages."""
 
-    ids: list[bytes]
-    scores: list[bytes]
+    snapshot: str
+    #: How many pages there are, and which one it is.
+    pages: int
+    page: int
+    start: int
+    stop: int
+
+
+class SnapshotPage(NamedTuple):
+    """Messages of a snapshot as bytes; what is missing is ``None``."""
+
+    #: Id and score of each in turn.
+    range: list[bytes]
     bodies: list[bytes | None]
+    #: Empty if no message was received yet.
     counts: list[bytes | None]
     firsts: list[bytes | None]
 
@@ -143,7 +189,7 @@ def send(
     return Operation(
         script=load("bulk_send"),
         keys=(keys.zset, keys.hash, keys.marks(job)),
-        args=(keys.wake, partition, start, digest, ttl_s, oversize, *rows.flat()),
+        args=(keys.wake, partition, start, digest, ttl_s, oversize, *rows.packed()),
         parse=parse,
         fail=fail,
         weight=rows.count,
@@ -233,20 +279,22 @@ def note(
 ) -> Operation[SnapshotState]:
     """Make a snapshot of what the queue holds, or its next page."""
     now_ms: Argument = "" if state.now_ms is None else state.now_ms
+    number = len(state.sizes)
+    pages = (keys.snapshot(id, page) for page in (number, *range(number)))
     return Operation(
         script=load("snapshot"),
-        keys=(keys.zset, keys.hash, keys.snapshot(id)),
+        keys=(keys.zset, keys.hash, *pages),
         args=(visibility, ttl_s, step, now_ms, state.last, state.score),
-        parse=lambda reply: SnapshotState(*reply),
+        parse=lambda reply: SnapshotState((*state.sizes, reply[0]), *reply[1:]),
         fail=keys.failure,
         repeatable=True,
     )
 
 
 def read_noted(
-    keys: QueueKeys, id: str, start: int, stop: int, *, ttl_s: int, bodies: bool, counts: bool
+    keys: QueueKeys, part: SnapshotRange, *, ttl_s: int, bodies: bool, counts: bool
 ) -> Operation[SnapshotPage]:
-    """Read the messages that a snapshot has at *start* up to *stop*."""
+    """Read the messages that a snapshot has in this range."""
 
     def fail(code: str) -> RSMQError:
         if code == SnapshotGone.code:
@@ -256,12 +304,26 @@ def read_noted(
             )
         return keys.failure(code)
 
+    others = (page for page in range(part.pages) if page != part.page)
+    pages = (keys.snapshot(part.snapshot, page) for page in (part.page, *others))
     return Operation(
         script=load("snapshot_read"),
-        keys=(keys.hash, keys.snapshot(id)),
-        args=(start, stop, ttl_s, int(bodies), int(counts)),
+        keys=(keys.hash, *pages),
+        args=(part.start, part.stop, ttl_s, int(bodies), int(counts)),
         parse=lambda reply: SnapshotPage(*reply),
         fail=fail,
+        repeatable=True,
+    )
+
+
+def reasons(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
+    """Read why messages were rejected into this queue; empty where nobody said."""
+    return Operation(
+        script=load("reasons"),
+        keys=(keys.hash, *map(keys.reason, ids)),
+        args=tuple(ids),
+        parse=lambda reply: [text.decode(errors="replace") for text in reply],
+        fail=keys.failure,
         repeatable=True,
     )
 

@@ -107,16 +107,50 @@ class Claimed(NamedTuple):
     complete: bool
 
 
-class ClaimPage(NamedTuple):
-    """Messages of a claim, column by column, as bytes."""
+class Run(NamedTuple):
+    """Messages that follow each other in a claim and were received alike."""
 
-    #: Messages that others received since, and messages that were deleted; neither are listed.
+    rc: bytes
+    fr: bytes
+    #: Length of an id, and the ids, one after the other.
+    width: int
+    ids: bytes
+
+    @classmethod
+    def of(cls, text: bytes) -> Run:
+        """Read a run as scripts write it."""
+        head, _, ids = text.partition(b"\n")
+        rc, fr, width = head.split(b" ")
+        return cls(rc, fr, int(width), ids)
+
+    @property
+    def size(self) -> int:
+        """How many messages it has."""
+        return len(self.ids) // self.width
+
+
+class ClaimPage(NamedTuple):
+    """Messages of a claim."""
+
+    #: Messages that others received since, and messages that were deleted.
     taken: int
     gone: int
-    ids: list[bytes]
-    counts: list[bytes]
-    firsts: list[bytes]
-    bodies: list[bytes]
+    runs: list[Run]
+    #: One per message; ``None`` for those that are not the claimant's any more. Where bodies were
+    #: not asked for: empty if all are the claimant's, else a number or ``None`` for each.
+    bodies: list[bytes | None]
+
+    @property
+    def held(self) -> list[bytes]:
+        """The ids of the messages that are the claimant's."""
+        ids = [
+            run.ids[at : at + run.width]
+            for run in self.runs
+            for at in range(0, len(run.ids), run.width)
+        ]
+        if not self.bodies:
+            return ids
+        return [id for id, body in zip(ids, self.bodies, strict=True) if body is not None]
 
 
 class Renewed(NamedTuple):
@@ -231,7 +265,7 @@ def read(
         script=load("claim_read"),
         keys=(keys.hash, keys.claim(ledger.id, number)),
         args=(start, stop, int(bodies), ledger.mode),
-        parse=lambda reply: ClaimPage(*reply),
+        parse=lambda reply: ClaimPage(reply[0], reply[1], list(map(Run.of, reply[2])), reply[3]),
         fail=ledger.failure,
         repeatable=True,
     )
@@ -259,7 +293,7 @@ def renew(
 
 
 def acknowledge(ledger: Ledger, number: int, *, count: int) -> Operation[int]:
-    """Delete the next *count* messages of a claim; the result is how many are left."""
+    """Delete the next *count* messages of a claim; the result is 0 when none are left."""
     keys = ledger.keys
     return Operation(
         script=load("claim_ack"),
@@ -278,7 +312,7 @@ def acknowledge(ledger: Ledger, number: int, *, count: int) -> Operation[int]:
 
 
 class Released(NamedTuple):
-    """Messages given back, and messages of the claim that are left."""
+    """Messages given back, and runs of messages of the claim that are left."""
 
     given: int
     left: int

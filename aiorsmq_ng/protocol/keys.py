@@ -100,16 +100,16 @@ class QueueKeys:
         return f"{self.namespace.name}:{self.queue}:ng:ledger:{ledger}"
 
     def claim(self, ledger: str, number: int) -> str:
-        """List: the messages of one claim in order, three values each (moved ones: four)."""
+        """Sorted set: runs of messages of one claim, score = number of the first one."""
         return f"{self.namespace.name}:{self.queue}:ng:claim:{ledger}:{number}"
 
     def group(self, name: str) -> str:
         """Key: which ledger stands for a named reader now."""
         return f"{self.namespace.name}:{self.queue}:ng:group:{name}"
 
-    def snapshot(self, id: str) -> str:
-        """Sorted set with a TTL: what the queue held when a reader looked."""
-        return f"{self.namespace.name}:{self.queue}:ng:snapshot:{id}"
+    def snapshot(self, id: str, page: int) -> str:
+        """Sorted set with a TTL: what the queue held when a reader looked, or a page of that."""
+        return f"{self.namespace.name}:{self.queue}:ng:snapshot:{id}:{page}"
 
     def marks(self, job: str) -> str:
         """Hash with a TTL: partition of a bulk job -> how many of its rows are sent."""

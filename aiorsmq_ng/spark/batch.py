@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,19 +14,17 @@ from pyspark.sql.types import StructType
 
 from ..protocol import bulk
 from .options import ReadOptions
-from .rows import BatchBuilder, between, check_schema
+from .rows import BatchBuilder, Ids, between, check_schema, numbers, times
 
 #: More tasks than this are not made unless asked for.
 MAX_PARTITIONS = 64
 
 
 @dataclass
-class SnapshotRange(InputPartition):
-    """The messages that a snapshot has at these ranks."""
+class Ranks(InputPartition):
+    """The messages that a snapshot has at some ranks, for one task."""
 
-    snapshot: str
-    start: int
-    stop: int
+    parts: list[bulk.SnapshotRange]
 
 
 class SnapshotReader(DataSourceReader):
@@ -51,42 +49,63 @@ class SnapshotReader(DataSourceReader):
                     ttl_s=options.snapshot_ttl_ms // 1000,
                 )
             )
-        by_size = min(MAX_PARTITIONS, -(-state.noted // options.max_records_per_partition))
-        parts = max(1, min(options.num_partitions or by_size, state.noted))
-        bounds = [state.noted * n // parts for n in range(parts + 1)]
-        return [SnapshotRange(snapshot, *pair) for pair in pairwise(bounds)]
+        noted = sum(state.sizes)
+        by_size = min(MAX_PARTITIONS, -(-noted // options.max_records_per_partition))
+        parts = max(1, min(options.num_partitions or by_size, noted))
+        bounds = [noted * n // parts for n in range(parts + 1)]
+        return [Ranks(list(_cut(snapshot, state.sizes, *pair))) for pair in pairwise(bounds)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the messages of one partition that are still there."""
-        if not isinstance(partition, SnapshotRange):
+        if not isinstance(partition, Ranks):
             raise TypeError(f"not a partition of ours: {partition!r}")
         options = self._options
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
         runner = options.runner()
-        for start in range(partition.start, partition.stop, options.fetch_size):
-            page = runner.run(
-                bulk.read_noted(
-                    options.keys,
-                    partition.snapshot,
-                    start,
-                    min(partition.stop, start + options.fetch_size),
-                    ttl_s=options.snapshot_ttl_ms // 1000,
-                    bodies=builder.wants_bodies,
-                    counts=builder.wants_counts,
+        for part in partition.parts:
+            for start in range(part.start, part.stop, options.fetch_size):
+                stop = min(part.stop, start + options.fetch_size)
+                page = runner.run(
+                    bulk.read_noted(
+                        options.keys,
+                        part._replace(start=start, stop=stop),
+                        ttl_s=options.snapshot_ttl_ms // 1000,
+                        bodies=builder.wants_bodies,
+                        counts=builder.wants_counts,
+                    )
                 )
-            )
-            yield self._batch(builder, page)
+                yield self._batch(builder, page)
 
     def _batch(self, builder: BatchBuilder, page: bulk.SnapshotPage) -> Any:
-        ids, scores, bodies, counts, firsts = page
+        names, scores = page.range[0::2], page.range[1::2]
+        bodies, counts, firsts = page.bodies, page.counts, page.firsts
         if None in bodies:
             kept = [i for i, body in enumerate(bodies) if body is not None]
-            ids, scores = [ids[i] for i in kept], [scores[i] for i in kept]
+            names, scores = [names[i] for i in kept], [scores[i] for i in kept]
             bodies = [bodies[i] for i in kept]
             if counts:
                 counts, firsts = [counts[i] for i in kept], [firsts[i] for i in kept]
-        batch = builder.build(ids, bodies, counts, firsts, scores)  # type: ignore[arg-type]
+        ids, size = Ids(names), len(names)
+        batch = builder.build(
+            ids,
+            bodies,  # type: ignore[arg-type]
+            numbers(counts, size),
+            times(firsts, size),
+            times(scores, size) if builder.wants_scores else None,
+        )
         after, before = self._options.sent_after, self._options.sent_before
         if after is None and before is None:
             return batch
         return between(batch, ids, after, before)
+
+
+def _cut(
+    snapshot: str, sizes: Sequence[int], start: int, stop: int
+) -> Iterator[bulk.SnapshotRange]:
+    """Say in which pages of a snapshot the messages from *start* up to *stop* are."""
+    first = 0
+    for page, size in enumerate(sizes):
+        low, high = max(start - first, 0), min(stop - first, size)
+        if low < high:
+            yield bulk.SnapshotRange(snapshot, len(sizes), page, low, high)
+        first += size

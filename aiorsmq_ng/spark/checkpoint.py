@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from ..errors import InvalidValue
 from ..protocol import claims
 from . import options as choices
-from .claimant import Offset, acknowledge, retire
+from .claimant import Offset, acknowledge, give_back, retire
 
 
 def finalize(checkpoint: str | Path, **options: Any) -> int:
@@ -27,6 +27,8 @@ def finalize(checkpoint: str | Path, **options: Any) -> int:
     if not done:
         return 0
     finished = 0
+    logged = max(int(f.name) for f in (folder / "offsets").glob("*") if f.name.isdecimal())
+    planned = {o.ledger: o.claim for o in _offsets(folder / "offsets" / str(logged))}
     for offset in _offsets(folder / "offsets" / str(max(done))):
         given = {"queue": offset.queue, "namespace": offset.namespace, **_texts(options)}
         parsed = choices.parse(choices.StreamReadOptions, given)
@@ -36,6 +38,10 @@ def finalize(checkpoint: str | Path, **options: Any) -> int:
             for number in range(ledger.acked + 1, offset.claim + 1):
                 acknowledge(runner, ledger, number)
                 finished += 1
+            # What was claimed ahead, and Spark knows nothing of.
+            for number in ledger.live:
+                if number > planned.get(offset.ledger, offset.claim):
+                    give_back(runner, ledger, number)
         finally:
             runner.close()
     return finished

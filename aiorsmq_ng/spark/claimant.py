@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidValue, RSMQError, Unavailable
+from ..errors import InvalidValue, RSMQError
 from ..protocol import claims
 from ..protocol.claims import ClaimLost, Ledger
 from ..protocol.keys import QueueKeys
+from .background import Background, Job
+from .keeper import Keeper
 from .options import StreamReadOptions
 
 if TYPE_CHECKING:
@@ -73,7 +76,11 @@ class Claimant:
         #: Claims of this process that are not acknowledged: number -> messages.
         self._held: dict[int, int] = {}
         self._cutoff_ms: int | None = None
-        self._keeper = _Keeper(self)
+        self._keeper = Keeper(self, lambda: options.runner(own=True))
+        self._background = Background(lambda: options.runner(own=True))
+        #: What is under way while Spark runs a batch: acknowledgements, and the claim after it.
+        self._acks: list[Job[None]] = []
+        self._ahead: tuple[int, Job[None]] | None = None
 
     @property
     def origin(self) -> Offset:
@@ -99,13 +106,15 @@ class Claimant:
         if self._options.ack_on == "start":
             self._acknowledge(done)
         number = done + 1
-        if number not in self._held:
-            self._give_back_unplanned(number)
-            count = self._claim(number, limit)
-            if not count:
-                return start
-            self._held[number] = count
-        return replace(start, ledger=ledger.id, claim=number, count=self._held[number])
+        count = self._next(number, limit)
+        if not count:
+            self._settle()
+            return start
+        if count >= limit and self._options.claim_ahead and self._ahead is None:
+            # More is waiting, most likely.
+            work = partial(self._claim, number=number + 1, limit=limit)
+            self._ahead = number + 1, self._background.start(work)
+        return replace(start, ledger=ledger.id, claim=number, count=count)
 
     def plan(self, start: Offset, end: Offset) -> list[Piece]:
         """Divide what was claimed after *start* up to *end*; the same again after a restart."""
@@ -131,10 +140,18 @@ class Claimant:
         self._check(end)
         if end.ledger and self._attach(end.ledger).id == end.ledger:
             self._acknowledge(end.claim)
+            self._settle()
 
     def close(self) -> None:
-        """Stop renewing. Claims stay as they are: Spark may have them in its log."""
+        """Stop renewing. Claims stay as they are: Spark may have them in its log.
+
+        But not the one that was made ahead: Spark knows nothing of it.
+        """
         self._keeper.stop()
+        self._background.stop()
+        if self._ahead is not None and self._ledger is not None:
+            with suppress(RSMQError):
+                give_back(self._runner, self._ledger, self._ahead[0])
         self._runner.close()
 
     def held(self) -> list[int]:
@@ -219,7 +236,22 @@ class Claimant:
                 )
         return ledger
 
-    def _claim(self, number: int, limit: int) -> int:
+    def _next(self, number: int, limit: int) -> int:
+        """Make the next claim, unless it is made; the result is its size."""
+        if self._ahead is not None and self._ahead[0] == number:
+            (_, job), self._ahead = self._ahead, None
+            # An outage that it met may be over; if not, the same is said below.
+            with suppress(RSMQError):
+                job.wait()
+        elif number in self._held:
+            return self._held[number]
+        else:
+            self._give_back_unplanned(number)
+        # Also if it is made: this is where a driver that was replaced learns of it.
+        self._claim(self._runner, number, limit)
+        return self._held.get(number, 0)
+
+    def _claim(self, runner: BlockingRunner, number: int, limit: int) -> None:
         assert self._ledger is not None  # noqa: S101 - callers attach first
         terms = claims.Terms(
             limit,
@@ -231,21 +263,24 @@ class Claimant:
         create = not self._ledger.group and number == 1
         claimed = claims.Claimed(0, False)
         while not claimed.complete:
-            claimed = self._runner.run(claims.claim(self._ledger, number, terms, create=create))
-        if claimed.messages and self._options.claim_mode == "lease":
-            self._keeper.start(self._options.lease_ms / 3000)
-        return claimed.messages
+            claimed = runner.run(claims.claim(self._ledger, number, terms, create=create))
+        if claimed.messages:
+            self._held[number] = claimed.messages
+            if self._options.claim_mode == "lease":
+                self._keeper.start(self._options.lease_ms / 3000)
 
     def _give_back_unplanned(self, number: int) -> None:
         """Give back what an earlier run claimed and Spark never logged; others may want it."""
         ledger = self._ledger
-        if ledger is None or number not in ledger.live:
+        if ledger is None:
             return
-        give_back(self._runner, ledger, number)
+        for unplanned in ledger.live:
+            if unplanned >= number:
+                give_back(self._runner, ledger, unplanned)
         self._ledger = replace(
             ledger,
-            open=0 if ledger.open == number else ledger.open,
-            sealed={n: count for n, count in ledger.sealed.items() if n != number},
+            open=0 if ledger.open >= number else ledger.open,
+            sealed={n: count for n, count in ledger.sealed.items() if n < number},
         )
 
     def _revive(self, number: int) -> None:
@@ -279,11 +314,20 @@ class Claimant:
                 f"up to {self._acked} were acknowledged and deleted: a queue cannot be read again; "
                 "use a new checkpointLocation"
             )
+        for job in [job for job in self._acks if job.over]:
+            job.wait()
+            self._acks.remove(job)
         for number in range(self._acked + 1, upto + 1):
             with self._keeper.lock:
                 self._held.pop(number, None)
-            acknowledge(self._runner, self._ledger, number)
+            work = partial(acknowledge, ledger=self._ledger, number=number)
+            self._acks.append(self._background.start(work))
             self._acked = number
+
+    def _settle(self) -> None:
+        """Wait until all that is to be acknowledged is."""
+        while self._acks:
+            self._acks.pop(0).wait()
 
 
 def give_back(runner: BlockingRunner, ledger: Ledger, number: int) -> int:
@@ -319,49 +363,3 @@ def _with_advice(error: ClaimLost) -> RSMQError:
         f"{error}; messages that were not acknowledged are or will be back in the queue. Start the "
         "query with failOnDataLoss=false to go on, or with a new checkpointLocation"
     )
-
-
-class _Keeper:
-    """A thread that renews leases while batches run, on a connection of its own."""
-
-    def __init__(self, claimant: Claimant) -> None:
-        self._claimant = claimant
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.lock = threading.Lock()
-        #: Why it gave up; raised by the next call.
-        self.error: RSMQError | None = None
-
-    def start(self, every_s: float) -> None:
-        """Begin to renew, unless that runs already."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, args=(every_s,), daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout=5)
-
-    def _run(self, every_s: float) -> None:
-        runner = self._claimant._options.runner(own=True)  # noqa: SLF001 - its own thread
-        try:
-            while not self._stop.wait(every_s):
-                self._renew_all(runner)
-                if self.error is not None:
-                    return
-        finally:
-            runner.close()
-
-    def _renew_all(self, runner: BlockingRunner) -> None:
-        for number in self._claimant.held():
-            try:
-                taken, _gone = self._claimant.renew(runner, number)
-                if taken:
-                    logger.warning("%d messages of claim %d were received by others", taken, number)
-            except Unavailable as outage:
-                logger.warning("leases were not renewed: %s", outage)
-            except RSMQError as error:
-                self.error = error
-                return

@@ -59,6 +59,8 @@ class CommonOptions:
     url: str = ""
     url_env: str = ""
     password_env: str = ""
+    #: Whether a password may go to another machine in clear text.
+    plain_password: bool = False
     namespace: str = "rsmq"
     #: How long one call to Redis may take, outages included.
     timeout_ms: int = _number(60_000, 100)
@@ -79,7 +81,10 @@ class CommonOptions:
 
         make = BlockingRunner if own else shared_runner
         return make(
-            self._url(), deadline_s=self.timeout_ms / 1000, password=_from(self.password_env)
+            self._url(),
+            deadline_s=self.timeout_ms / 1000,
+            password=_from(self.password_env),
+            plain_password=self.plain_password,
         )
 
     def _url(self) -> str:
@@ -125,9 +130,11 @@ class StreamReadOptions(_Reading):
     ledger: str = ""
     claim_mode: str = _one_of("lease", "move")
     lease_ms: int = _number(600_000, 1000, 1000 * limits.MAX_SECONDS)
-    max_messages_per_trigger: int = _number(50_000, 1)
+    max_messages_per_trigger: int = _number(100_000, 1)
     min_partitions: int = _number(1, 1, 100_000)
-    claim_chunk: int = _number(500, 1, MAX_CHUNK)
+    claim_chunk: int = _number(1000, 1, MAX_CHUNK)
+    #: Whether the next batch is claimed while one runs, if that one was full.
+    claim_ahead: bool = True
     ack_on: str = _one_of("start", "commit")
     fail_on_data_loss: bool = True
     ledger_ttl_ms: int = _number(7 * DAY_MS, 60_000)

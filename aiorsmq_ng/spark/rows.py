@@ -87,48 +87,53 @@ class BatchBuilder:
         """Whether the counts have to be read at all."""
         return bool({"receive_count", "first_received_at"} & set(self._names))
 
+    @property
+    def wants_scores(self) -> bool:
+        """Whether it matters when messages become visible."""
+        return "visible_at" in self._names
+
     def build(
         self,
-        ids: Sequence[bytes],
+        ids: Ids,
         bodies: Sequence[bytes],
-        counts: Sequence[bytes | None],
-        firsts: Sequence[bytes | None],
-        scores: Sequence[bytes] | None = None,
+        counts: pa.Array,
+        firsts: pa.Array,
+        visible: pa.Array | None = None,
     ) -> pa.RecordBatch:
         """Return one batch; rows whose body does not decode may be missing from it."""
-        size, columns = len(ids), {}
+        columns: list[pa.Array] = []
         keep: list[bool] | None = None
-        for name in self._names:
-            match name:
+        for column in self._schema:
+            match column.name:
                 case "id":
-                    columns[name] = pa.array(ids, pa.string())
+                    columns.append(ids.array())
                 case "queue":
-                    columns[name] = pa.repeat(pa.scalar(self._queue, pa.string()), size)
+                    columns.append(pa.repeat(pa.scalar(self._queue, pa.string()), len(ids)))
                 case "body":
-                    kind = self._schema.field("body").type
-                    columns[name], keep = self._bodies(ids, bodies, kind)
+                    values, keep = self._bodies(ids, bodies, column.type)
+                    columns.append(values)
                 case "sent_at":
-                    columns[name] = sent_at(ids)
+                    columns.append(ids.sent_at())
                 case "visible_at":
-                    columns[name] = pa.nulls(size, _TIME) if scores is None else _times(scores)
+                    columns.append(pa.nulls(len(ids), _TIME) if visible is None else visible)
                 case "first_received_at":
-                    columns[name] = _times(firsts)
+                    columns.append(firsts)
                 case _:
-                    columns[name] = _numbers(counts)
-        batch = pa.RecordBatch.from_arrays([columns[n] for n in self._names], schema=self._schema)
+                    columns.append(counts)
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return batch if keep is None else batch.filter(pa.array(keep))
 
     def _bodies(
-        self, ids: Sequence[bytes], bodies: Sequence[bytes], kind: Any
+        self, ids: Ids, bodies: Sequence[bytes], kind: Any
     ) -> tuple[pa.Array, list[bool] | None]:
         if self._decode is None:
             try:
-                return pa.array(bodies, kind), None
+                return _bytes(bodies, kind), None
             except (pa.ArrowInvalid, UnicodeDecodeError):
                 pass  # found out which one below
         decode = self._decode or (lambda body: body)
         values: list[bytes | None] = []
-        for id, body in zip(ids, bodies, strict=True):
+        for id, body in zip(ids.list(), bodies, strict=True):
             try:
                 value = decode(body)
                 if kind == pa.string():
@@ -146,22 +151,52 @@ class BatchBuilder:
         return pa.array(values, kind), keep
 
 
-def sent_at(ids: Sequence[bytes]) -> pa.Array:
-    """Return when messages were sent, as their ids tell; null where they do not."""
-    if not ids:
-        return pa.array([], _TIME)
-    if set(map(len, ids)) != {ID_LENGTH}:
-        ids = [id if len(id) == ID_LENGTH else b"~" * ID_LENGTH for id in ids]
-    text = np.frombuffer(b"".join(ids), dtype=np.uint8).reshape(-1, ID_LENGTH)[:, :10]
-    digits = _DIGIT[text]
-    micros = digits @ _POWERS
-    unknown = (digits < 0).any(axis=1) | (micros < PLAUSIBLE_US.start)
-    return pa.array(micros, mask=unknown).cast(_TIME)
+class Ids:
+    """The ids of a page, as one text if they have the usual length."""
+
+    def __init__(self, ids: Sequence[bytes] | bytes) -> None:
+        """Take a list of ids, or ids of the usual length one after the other."""
+        self._text: bytes | None = None
+        self._list: Sequence[bytes] = ()
+        if isinstance(ids, bytes):
+            self._text = ids
+        else:
+            self._list = ids
+            if set(map(len, ids)) <= {ID_LENGTH}:
+                self._text = b"".join(ids)
+
+    def __len__(self) -> int:
+        return len(self._list) if self._text is None else len(self._text) // ID_LENGTH
+
+    def list(self) -> Sequence[bytes]:
+        """Return them one by one."""
+        if not self._list and self._text:
+            text = self._text
+            self._list = [text[at : at + ID_LENGTH] for at in range(0, len(text), ID_LENGTH)]
+        return self._list
+
+    def array(self) -> pa.Array:
+        """Return them as a column."""
+        if self._text is None or not self._text.isascii():
+            return pa.array(self.list(), pa.string())
+        ends: Any = np.arange(0, len(self._text) + 1, ID_LENGTH, dtype=np.int32)
+        buffers = (pa.py_buffer(ends), pa.py_buffer(self._text))
+        return pa.StringArray.from_buffers(len(self), *buffers)
+
+    def sent_at(self) -> pa.Array:
+        """Return when messages were sent, as their ids tell; null where they do not."""
+        text = self._text
+        if text is None:
+            text = b"".join(id if len(id) == ID_LENGTH else b"~" * ID_LENGTH for id in self.list())
+        digits = _DIGIT[np.frombuffer(text, dtype=np.uint8).reshape(-1, ID_LENGTH)[:, :10]]
+        micros = digits @ _POWERS
+        unknown = (digits < 0).any(axis=1) | (micros < PLAUSIBLE_US.start)
+        return pa.array(micros, mask=unknown).cast(_TIME)
 
 
-def between(batch: pa.RecordBatch, ids: Sequence[bytes], low: int | None, high: int | None) -> Any:
+def between(batch: pa.RecordBatch, ids: Ids, low: int | None, high: int | None) -> Any:
     """Return the rows of *batch* that were sent from *low* to before *high* (microseconds)."""
-    sent = sent_at(ids)
+    sent = ids.sent_at()
     mask = pc.is_valid(sent)
     if low is not None:
         mask = pc.and_(mask, pc.greater_equal(sent, pa.scalar(low, _TIME)))
@@ -170,23 +205,45 @@ def between(batch: pa.RecordBatch, ids: Sequence[bytes], low: int | None, high: 
     return batch.filter(pc.fill_null(mask, False))
 
 
-def _numbers(counts: Sequence[bytes | None]) -> pa.Array:
+def numbers(counts: Sequence[bytes | None], size: int) -> pa.Array:
     """Return counts as numbers; 0 where there is none."""
     if not any(counts):
-        return pa.array(np.zeros(len(counts), dtype=np.int64))
+        return pa.array(np.zeros(size, dtype=np.int64))
     return pa.array(np.array([c or b"0" for c in counts], dtype="S").astype(np.int64))
 
 
-def _times(stamps: Sequence[bytes | None]) -> pa.Array:
+def times(stamps: Sequence[bytes | None], size: int) -> pa.Array:
     """Return epoch milliseconds as text as times; null where there is none."""
     if not any(stamps):
-        return pa.nulls(len(stamps), _TIME)
-    numbers = np.array([s or b"0" for s in stamps], dtype="S").astype(np.float64)
-    missing = np.array([not s for s in stamps], dtype=bool)
+        return pa.nulls(size, _TIME)
+    missing: Any = np.zeros(size, dtype=bool)
+    if None in stamps:
+        missing = np.array([not s for s in stamps], dtype=bool)
+        stamps = [s or b"0" for s in stamps]
+    numbers = np.array(stamps, dtype="S").astype(np.float64)
     # What other clients left there may be no time at all.
     missing |= ~((numbers >= 0) & (numbers < 2**53))
     micros = np.where(missing, 0, numbers * 1000).astype(np.int64)
     return pa.array(micros, mask=missing).cast(_TIME)
+
+
+def repeated(values: pa.Array, sizes: Sequence[int]) -> pa.Array:
+    """Return each of *values* as often as *sizes* says."""
+    if len(sizes) == 1:
+        return pa.repeat(values[0], sizes[0])
+    return values.take(pa.array(np.repeat(np.arange(len(sizes)), sizes)))
+
+
+def _bytes(values: Sequence[bytes], kind: Any) -> pa.Array:
+    """Return bytes as a column; as text they must be UTF-8."""
+    column = pa.array(values, pa.binary())
+    if kind != pa.string():
+        return column
+    text = column.buffers()[2]
+    if text is None or np.frombuffer(text, dtype=np.int8).min(initial=0) >= 0:
+        # All of it is ASCII, so there is nothing to check.
+        return column.view(pa.string())
+    return pa.array(values, pa.string())
 
 
 def _json(body: bytes) -> bytes:

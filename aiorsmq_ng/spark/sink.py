@@ -8,7 +8,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 
 from .. import entropy
 from ..errors import InvalidValue
-from ..ids import SUFFIX_LENGTH, suffixes
+from ..ids import SUFFIX_LENGTH, suffix, suffixes
 from ..protocol import bulk, limits, queues
 from ..protocol.keys import QueueKeys
 from .options import WriteOptions
@@ -216,13 +216,16 @@ def _lots(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[
     def lot(queue: str, rows: bulk.Rows) -> _Lot:
         start = starts.get(queue, 0)
         starts[queue] = start + rows.count
-        digest = digests.setdefault(queue, blake2b(digest_size=8))
+        digest = digests.setdefault(queue, sha256())
         digest.update(b"\0".join(rows.bodies))
-        return _Lot(options.keys_of(queue), start, rows, digest.hexdigest().encode())
+        return _Lot(options.keys_of(queue), start, rows, digest.hexdigest()[:16].encode())
 
     for batch in batches:
         for queue, rows in _by_queue(options, batch):
-            waiting.setdefault(queue, bulk.Rows([], [], [])).extend(rows)
+            if queue in waiting and waiting[queue].count:
+                waiting[queue].extend(rows)
+            else:
+                waiting[queue] = rows
             while waiting[queue].count >= options.send_size:
                 full, waiting[queue] = waiting[queue].split(options.send_size)
                 yield lot(queue, full)
@@ -240,14 +243,7 @@ def _by_queue(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[st
     for at, queue in enumerate(batch.column("queue").to_pylist()):
         places.setdefault(queue or options.queue, []).append(at)
     for queue, chosen in places.items():
-        yield (
-            queue,
-            bulk.Rows(
-                [rows.ids[at] for at in chosen],
-                [rows.delays_ms[at] for at in chosen],
-                [rows.bodies[at] for at in chosen],
-            ),
-        )
+        yield queue, rows.choose(chosen)
 
 
 def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk.Rows:
@@ -262,14 +258,15 @@ def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk.Rows:
             bodies = [encode(body) for body in bodies]
         except msgspec.MsgspecError as error:
             raise InvalidValue(f"a body is not JSON: {error}") from None
-    ids = suffixes(entropy.take(SUFFIX_LENGTH * size))
+    ids: list[bytes] | bytes = suffix(entropy.take(SUFFIX_LENGTH * size))
     if "id" in names:
+        fresh = suffixes(entropy.take(SUFFIX_LENGTH * size))
         given = batch.column("id").to_pylist()
         ids = [
-            fresh if id is None else limits.check_id(id).encode()
-            for fresh, id in zip(ids, given, strict=True)
+            new if id is None else limits.check_id(id).encode()
+            for new, id in zip(fresh, given, strict=True)
         ]
-    delays = [-1] * size
+    delays: list[int] | int = -1
     if "delay" in names:
         delays = [limits.optional_ms("delay", d) for d in batch.column("delay").to_pylist()]
     return bulk.Rows(ids, delays, bodies)

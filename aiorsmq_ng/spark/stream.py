@@ -3,11 +3,15 @@
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
+import signal
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
@@ -17,10 +21,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ..errors import RSMQError
+from ..ids import ID_LENGTH
 from ..protocol import claims
 from .claimant import Claimant, Offset, Piece
 from .options import StreamReadOptions
-from .rows import BatchBuilder, check_schema
+from .rows import BatchBuilder, Ids, check_schema, numbers, repeated, times
 
 #: More than any queue holds.
 _ALL = 2**40
@@ -100,19 +105,45 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "were received by others; start it with failOnDataLoss=false to go on without "
                     "them, and use a longer leaseMs"
                 )
-            yield builder.build(page.ids, page.bodies, page.counts, page.firsts)
+            yield _batch(builder, page)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge what Spark has finished with."""
         self._on_driver.commit(Offset.of(end))
 
     def stop(self) -> None:
-        """Stop renewing; nothing depends on this being called."""
+        """Stop renewing, give back what was claimed ahead; nothing depends on this being called."""
         if self._claimant is not None:
+            # Spark closes the line and sends the signal; the second of them must not end this.
+            with suppress(ValueError):
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
             self._claimant.close()
 
     @property
     def _on_driver(self) -> Claimant:
         if self._claimant is None:
             self._claimant = Claimant(self._options)
+            # Spark ends this process by a signal; so it comes to stop().
+            with suppress(ValueError):
+                if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         return self._claimant
+
+
+def _batch(builder: BatchBuilder, page: claims.ClaimPage) -> Any:
+    """Make rows of the messages that are still the query's."""
+    sizes = [run.size for run in page.runs]
+    size = len(sizes)
+    counts = repeated(numbers([run.rc for run in page.runs], size), sizes)
+    firsts = repeated(times([run.fr for run in page.runs], size), sizes)
+    bodies = page.bodies
+    if page.taken or page.gone:
+        held = pa.array([body is not None for body in bodies])
+        counts, firsts = counts.filter(held), firsts.filter(held)
+        bodies = [body for body in bodies if body is not None]
+        ids = Ids(page.held)
+    elif all(run.width == ID_LENGTH for run in page.runs):
+        ids = Ids(b"".join(run.ids for run in page.runs))
+    else:
+        ids = Ids(page.held)
+    return builder.build(ids, bodies, counts, firsts)  # type: ignore[arg-type]

@@ -6,14 +6,14 @@ import os
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from hiredis import pack_command
 from redis import exceptions as driver_errors
 from redis.backoff import NoBackoff
-from redis.connection import Connection, parse_url
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.retry import Retry
 
 from ..backoff import Backoff
@@ -25,11 +25,11 @@ from .adapter import explain
 from .base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from .calls import Call
 from .tickets import TicketBook
-from .urls import read
+from .urls import is_loopback, read
 
 R = TypeVar("R")
 
-SCHEMES = ("redis", "rediss", "unix", "embedded")
+SCHEMES = ("redis", "rediss", "unix", "embedded", "redis+sentinel", "rediss+sentinel")
 RETRY_BASE_S, RETRY_CAP_S = 0.05, 2.0
 CONNECT_S = 5.0
 #: How long closing may take to make the server forget.
@@ -47,14 +47,25 @@ class BlockingRunner:
     deadline, one whose reply was lost only if it may be repeated. Threads take turns.
     """
 
-    def __init__(self, url: str, *, deadline_s: float, password: str | None = None) -> None:
-        # The same rules as everywhere, but for a password in clear text: Spark has no word for it.
-        self._scheme = read(url, Options(plain_password=True)).scheme
-        if self._scheme not in SCHEMES:
+    def __init__(
+        self,
+        url: str,
+        *,
+        deadline_s: float,
+        password: str | None = None,
+        plain_password: bool = False,
+    ) -> None:
+        # The rule for passwords is applied below, because this one may come from elsewhere.
+        address = read(url, Options(plain_password=True))
+        if address.scheme not in SCHEMES:
             known = ", ".join(f"{name}://" for name in SCHEMES)
-            raise InvalidValue(f"{self._scheme}:// cannot be used here; use one of {known}")
-        self._url = url
-        self._password = password
+            raise InvalidValue(f"{address.scheme}:// cannot be used here; use one of {known}")
+        if password is not None:
+            address = replace(address, login=address.login | {"password": password})
+        self._address = address
+        self._plain_password = plain_password
+        for host, _ in address.hosts:
+            self._check_exposure(host)
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
         self._connection: Any = None
@@ -170,6 +181,8 @@ class BlockingRunner:
                 connection = self._make()
                 connection.connect()
                 self._connection = connection
+                if self._address.kind == "sentinel":
+                    self._check_role(connection)
         except RSMQError:
             raise
         except (driver_errors.RedisError, OSError) as error:
@@ -182,6 +195,13 @@ class BlockingRunner:
                 self._server.ensure_running()
             raise NotExecuted(str(error).rstrip(".") or type(error).__name__) from error
         return self._connection
+
+    def _check_role(self, connection: Any) -> None:
+        """Refuse a server that was the master when the sentinel last looked."""
+        connection.send_command("ROLE", check_health=False)
+        if connection.read_response(disable_decoding=True, timeout=CONNECT_S)[0] != b"master":
+            self._disconnect()
+            raise driver_errors.ConnectionError("the server that sentinels name is no master")
 
     def _is_stale(self) -> bool:
         """Tell whether a kept connection is closed, or rested and gives no sign of life."""
@@ -196,36 +216,74 @@ class BlockingRunner:
         return False
 
     def _make(self) -> Any:
-        url = self._url
-        if self._scheme == "embedded":
+        """Return a connection, not opened yet but for the search for a master."""
+        address = self._address
+        if address.kind == "embedded":
             if self._server is None:
-                path = unquote(url.removeprefix("embedded://"))
+                path = address.path
                 self._server = EmbeddedServer.acquire(Path(path).expanduser() if path else None)
-            url = self._server.url
-        try:
-            settings: dict[str, Any] = dict(parse_url(url))  # type: ignore[no-untyped-call]
-            for name in ("max_connections", "timeout"):
-                settings.pop(name, None)
-            if self._password is not None:
-                settings["password"] = self._password
-            make = settings.pop("connection_class", Connection)
-            return make(
-                **settings
-                | {
-                    "protocol": 2,
-                    "decode_responses": False,
-                    "retry": Retry(NoBackoff(), 0),
-                    "socket_timeout": self._deadline_s,
-                    "socket_connect_timeout": CONNECT_S,
-                    "client_name": "aiorsmq-ng",
-                }
+            address = read(self._server.url, Options())
+        if address.kind == "unix":
+            return self._connection_to(
+                UnixDomainSocketConnection, {"path": address.path, "db": address.db}, address.login
             )
-        except (ValueError, TypeError):
-            # The driver's words may repeat part of the URL, and so of a password.
+        host, port = address.hosts[0]
+        if address.kind == "sentinel":
+            host, port = self._find_master()
+            self._check_exposure(host)
+        kind = Connection if address.tls is None else SSLConnection
+        place = {"host": host, "port": port, "db": address.db}
+        return self._connection_to(kind, place, address.login, address.tls or {})
+
+    def _connection_to(self, kind: Any, *settings: dict[str, Any]) -> Any:
+        given: dict[str, Any] = {
+            "protocol": 2,
+            "decode_responses": False,
+            "retry": Retry(NoBackoff(), 0),
+            "socket_timeout": self._deadline_s,
+            "socket_connect_timeout": CONNECT_S,
+            "client_name": "aiorsmq-ng",
+        }
+        for more in settings:
+            given |= more
+        return kind(**given)
+
+    def _find_master(self) -> tuple[str, int]:
+        """Return host and port of the master that the first sentinel that knows it names."""
+        address, refusal = self._address, None
+        kind = Connection if address.sentinel_tls is None else SSLConnection
+        for host, port in address.hosts:
+            place = {"host": host, "port": port, "socket_timeout": CONNECT_S}
+            tls = address.sentinel_tls or {}
+            sentinel = self._connection_to(kind, place, address.sentinel_login, tls)
+            try:
+                sentinel.connect()
+                sentinel.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service)
+                found = sentinel.read_response(disable_decoding=True)
+            except (driver_errors.RedisError, OSError) as error:
+                refusal = error
+                continue
+            finally:
+                sentinel.disconnect()
+            if found:
+                return found[0].decode(), int(found[1])
+        raise driver_errors.ConnectionError(
+            f"no sentinel names a master of {address.service!r}"
+        ) from (refusal)
+
+    def _check_exposure(self, host: str) -> None:
+        address = self._address
+        exposed = address.exposes_password_to(host) or (
+            "password" in address.sentinel_login
+            and address.sentinel_tls is None
+            and not is_loopback(host)
+        )
+        if exposed and not self._plain_password:
+            secure = address.scheme.replace("redis", "rediss", 1)
             raise InvalidValue(
-                "url cannot be read; check host, port and options, and write special characters "
-                "of a password as %xx"
-            ) from None
+                f"a password would be sent to another machine in clear text; use {secure}://, or "
+                "allow it by the option plainPassword"
+            )
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -236,11 +294,15 @@ class BlockingRunner:
 _runners: dict[tuple[Any, ...], BlockingRunner] = {}
 
 
-def shared_runner(url: str, *, deadline_s: float, password: str | None = None) -> BlockingRunner:
+def shared_runner(
+    url: str, *, deadline_s: float, password: str | None = None, plain_password: bool = False
+) -> BlockingRunner:
     """Return this process's runner for *url*; calls with the same arguments get the same one."""
-    key = (os.getpid(), url, deadline_s, password)
+    key = (os.getpid(), url, deadline_s, password, plain_password)
     if key not in _runners:
-        _runners[key] = BlockingRunner(url, deadline_s=deadline_s, password=password)
+        _runners[key] = BlockingRunner(
+            url, deadline_s=deadline_s, password=password, plain_password=plain_password
+        )
     return _runners[key]
 
 

@@ -164,11 +164,20 @@ def note(run, keys, *, visibility="all", step=10_000):
     id, state = uuid.uuid4().hex, bulk.SnapshotState()
     while state.now_ms is None or state.last:
         state = run(bulk.note(keys, id, state, visibility=visibility, ttl_s=60, step=step))
-    return id, state.noted
+    return id, state.sizes
 
 
-def noted(run, keys, id, count):
-    return run(bulk.read_noted(keys, id, 0, count, ttl_s=60, bodies=True, counts=True))
+def noted(run, keys, id, sizes):
+    """Return ids and bodies of all messages in a snapshot."""
+    ids, bodies = [], []
+    for page, size in enumerate(sizes):
+        if not size:
+            continue
+        part = bulk.SnapshotRange(id, len(sizes), page, 0, size)
+        read = run(bulk.read_noted(keys, part, ttl_s=60, bodies=True, counts=True))
+        ids += read.range[0::2]
+        bodies += read.bodies
+    return ids, bodies
 
 
 @pytest.mark.parametrize("step", [7, 10_000])
@@ -177,13 +186,14 @@ def test_snapshot_holds_what_the_queue_held(run, keys, visibility, expected, ste
     run(send(keys, rows(*[b"now"] * 20)))
     run(send(keys, rows(*[b"later"] * 10, delay_ms=60_000), job="later"))
 
-    id, count = note(run, keys, visibility=visibility, step=step)
+    id, sizes = note(run, keys, visibility=visibility, step=step)
     run(send(keys, rows(b"new"), job="new"))
-    page = noted(run, keys, id, 100)
+    ids, bodies = noted(run, keys, id, sizes)
 
-    assert count == expected
-    assert len(set(page.ids)) == expected
-    assert (page.bodies.count(b"now"), page.bodies.count(b"new")) == (
+    assert sum(sizes) == expected
+    assert len(sizes) == -(-expected // step)
+    assert len(ids) == len(set(ids)) == expected
+    assert (bodies.count(b"now"), bodies.count(b"new")) == (
         20 if visibility != "hidden" else 0,
         0,
     )
@@ -198,25 +208,94 @@ def test_snapshot_made_in_pages_misses_nothing_while_others_delete(run, keys):
         victims = run(messages.pop(keys, 3)).messages
         deleted |= {m.id for m in victims}
 
-    found = {i.decode() for i in noted(run, keys, id, 200).ids}
+    found = {i.decode() for i in noted(run, keys, id, state.sizes)[0]}
 
     left = run(messages.receive(messages.Intake(keys), 200, vt_ms=1000)).messages
     assert {m.id for m in left} <= found
     assert len(found | deleted) == 100
 
 
+def test_snapshot_made_in_pages_notes_nothing_twice_while_others_receive(run, keys):
+    """What is received gets a later time, and would be met again further on."""
+    run(send(keys, rows(*[b"x"] * 100)))
+    id, state = "s", bulk.SnapshotState()
+    while state.now_ms is None or state.last:
+        state = run(bulk.note(keys, id, state, visibility="all", ttl_s=60, step=10))
+        run(messages.receive(messages.Intake(keys), 3, vt_ms=60_000))
+
+    ids, _ = noted(run, keys, id, state.sizes)
+
+    assert len(ids) == len(set(ids)) == 100
+
+
+def test_snapshot_lives_as_long_as_one_of_its_pages_is_read(run, keys, redis):
+    run(send(keys, rows(*[b"x"] * 20)))
+    id, sizes = note(run, keys, step=10)
+    redis.expire(keys.snapshot(id, 1), 5)
+
+    part = bulk.SnapshotRange(id, len(sizes), 0, 0, 1)
+    run(bulk.read_noted(keys, part, ttl_s=60, bodies=False, counts=False))
+
+    assert redis.ttl(keys.snapshot(id, 1)) > 5
+
+
 def test_snapshot_shows_gone_messages_without_a_body(run, keys):
     run(send(keys, rows(b"a", b"b")))
-    id, count = note(run, keys)
+    id, sizes = note(run, keys)
     run(messages.pop(keys, 1))
 
-    assert noted(run, keys, id, count).bodies == [None, b"b"]
+    assert noted(run, keys, id, sizes)[1] == [None, b"b"]
 
 
 def test_snapshot_that_expired_is_said_to_be_gone(run, keys, redis):
     run(send(keys, rows(b"a")))
-    id, _ = note(run, keys)
-    redis.delete(keys.snapshot(id))
+    id, sizes = note(run, keys)
+    redis.delete(keys.snapshot(id, 0))
 
     with pytest.raises(bulk.SnapshotGone, match=r"load\(\) it again"):
-        noted(run, keys, id, 1)
+        noted(run, keys, id, sizes)
+
+
+def test_rows_that_share_a_delay_need_only_random_parts(run, keys, redis):
+    """That is the short way; it makes the same messages, drops and skips alike."""
+    bodies = [b"a", b"long" * 100, b"c", b"d"]
+    short = bulk.Rows(b"".join(suffixes(os.urandom(22 * 4))), 60_000, bodies)
+    place = bulk.Place("job", "0", 0, b"digest")
+    redis.hset(keys.hash, "maxsize", 100)
+
+    sent = run(bulk.send(keys, short, place, ttl_s=60, oversize="drop"))
+    again = run(bulk.send(keys, short, place, ttl_s=60, oversize="drop"))
+
+    assert (sent, again) == ((0, 3, 1, 0), (4, 0, 0, 0))
+    ids = redis.zrange(keys.zset, 0, -1, withscores=True)
+    assert [redis.hget(keys.hash, id) for id, _ in ids] == [b"a", b"c", b"d"]
+    starts = [int(id[:10], 36) for id, _ in ids]
+    assert starts == list(range(starts[0], starts[0] + 3))
+    assert all(len(id) == 32 for id, _ in ids)
+    assert {round(score - starts[0] / 1000, -1) for _, score in ids} == {60_000}
+
+
+def test_rows_of_both_kinds_can_be_joined_and_divided():
+    short = bulk.Rows(b"x" * 44, -1, [b"a", b"b"])
+    full = bulk.Rows([b"y" * 22], [5], [b"c"])
+    short.extend(full)
+
+    first, rest = short.split(1)
+
+    assert first.flat() == [b"x" * 22, -1, b"a"]
+    assert rest.flat() == [b"x" * 22, -1, b"b", b"y" * 22, 5, b"c"]
+    assert rest.choose([1]).packed() == ["", "", b"y" * 22, 5, b"c"]
+
+
+def test_reasons_of_many_are_read_at_once_and_those_of_an_earlier_life_do_not_count(
+    run, keys, redis
+):
+    run(send(keys, rows(b"a", b"b", b"c", b"d")))
+    ids = [id.decode() for id in redis.zrange(keys.zset, 0, -1)]
+    told = {ids[0]: ("5", "5 no\nmore"), ids[1]: ("5", "4 old"), ids[2]: ("", "5 x")}
+    for id, (first, text) in told.items():
+        redis.set(keys.reason(id), text)
+        if first:
+            redis.hset(keys.hash, f"{id}:fr", first)
+
+    assert run(bulk.reasons(keys, ids)) == ["no\nmore", "", "", ""]

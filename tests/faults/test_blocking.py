@@ -11,7 +11,7 @@ from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
 from aiorsmq_ng.ids import suffixes
 from aiorsmq_ng.protocol import bulk, messages, queues
 from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.testing import FaultProxy
+from aiorsmq_ng.testing import FaultProxy, SentinelGroup
 from aiorsmq_ng.transport.blocking import BlockingRunner, shared_runner
 
 
@@ -184,3 +184,45 @@ async def test_closing_leaves_what_an_attempt_on_its_way_must_find(proxied, keys
 def test_process_shares_one_runner_per_url(server_url):
     assert shared_runner(server_url, deadline_s=1) is shared_runner(server_url, deadline_s=1)
     assert shared_runner(server_url, deadline_s=1) is not shared_runner(server_url, deadline_s=2)
+
+
+PASSWORDS = ("redis://u:p@db.example", "redis+sentinel://h1/m?sentinel_password=p")
+
+
+@pytest.mark.parametrize("url", PASSWORDS)
+def test_password_is_not_sent_to_another_machine_in_clear_text_unless_that_is_allowed(url):
+    with pytest.raises(InvalidValue, match="plainPassword") as caught:
+        BlockingRunner(url, deadline_s=1)
+
+    assert "example" not in str(caught.value)
+    BlockingRunner(url, deadline_s=1, plain_password=True)
+    BlockingRunner(url.replace("redis", "rediss", 1), deadline_s=1)
+
+
+def test_password_from_elsewhere_is_guarded_like_one_in_the_url():
+    with pytest.raises(InvalidValue, match="rediss://"):
+        BlockingRunner("redis://db.example", deadline_s=1, password="p")
+
+    for url in ("redis://127.0.0.1", "redis://localhost", "unix:///run/redis.sock"):
+        BlockingRunner(url, deadline_s=1, password="p")
+
+
+async def test_sentinels_lead_to_the_master_also_to_the_next_one(keys):
+    async with SentinelGroup(replicas=1, sentinels=1) as group:
+        runner = BlockingRunner(group.url, deadline_s=60)
+
+        def run(operation):
+            return asyncio.to_thread(runner.run, operation)
+
+        await run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+        assert await group.master.command("WAIT", "1", "30000") == 1
+        group.master.kill()
+        await group.failed_over()
+        await run(bulk_send(keys, "after"))
+
+        assert (await run(queues.attributes(keys))).msgs == 1
+        await asyncio.to_thread(runner.close)
+        nobody = group.url.replace(group.service, "nobody")
+        with pytest.raises(Unavailable, match="no sentinel names a master"):
+            lost = BlockingRunner(nobody, deadline_s=1)
+            await asyncio.to_thread(lost.run, queues.attributes(keys))

@@ -28,7 +28,12 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
+    # Plans run once, on few rows: compiling them takes longer than interpreting them.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.log.level": "ERROR",
 }
@@ -122,6 +127,11 @@ class Bench:
     def bodies(self) -> list[bytes]:
         ids = self.redis.zrange(self.keys.zset, 0, -1)
         return self.redis.hmget(self.keys.hash, ids) if ids else []
+
+    def lease_ends(self) -> float:
+        """Return when the first message becomes visible (ms)."""
+        ((_, score),) = self.redis.zrange(self.keys.zset, 0, 0, withscores=True)
+        return score
 
     @property
     def size(self) -> int:

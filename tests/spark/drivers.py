@@ -125,6 +125,7 @@ def crash() -> None:
     doom = {"point": GIVEN["point"], "jvm": str(pid), "folder": str(FOLDER)}
     options = GIVEN["options"]
     source = {"maxMessagesPerTrigger": "1200", "fetchSize": "300", "ledger": "etl"}
+    source["claimChunk"] = "500"
     source["claimMode"] = "move" if GIVEN["query"] == "moved" else "lease"
     reader = spark.readStream.format("doomed").options(**options, **source, **doom).load()
     if GIVEN["query"] == "copied":
@@ -143,28 +144,54 @@ def cluster() -> None:
     """Write, look, archive; the master is the one that spark-submit was given."""
     spark = SparkSession.builder.getOrCreate()
     options = GIVEN["options"]
+    tasks: dict[str, dict[str, int]] = {}
+
+    def note(phase: str) -> None:
+        """Note how many tasks each executor has finished in this phase."""
+        store = spark.sparkContext._jsc.sc().statusStore()
+        executors = store.executorList(False)
+        done = {
+            executors.apply(n).id(): executors.apply(n).completedTasks()
+            for n in range(executors.size())
+        }
+        before = list(tasks.values())
+        tasks[phase] = {
+            id: count - sum(counts.get(id, 0) for counts in before)
+            for id, count in done.items()
+            if id != "driver"
+        }
+
     rows = spark.range(0, 2000, 1, 4).selectExpr("cast(id AS string) AS body")
     rows.write.format("rsmq").options(**options).mode("append").save()
-    seen = spark.read.format("rsmq").options(**options, numPartitions="4").load()
-    hosts = seen.sparkSession.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
-    server = {name: options[name] for name in ("url", "namespace")}
+    note("sink")
+    seen = spark.read.format("rsmq").options(**options, numPartitions="4").load().count()
+    note("source")
+    server = {name: options[name] for name in ("url", "namespace")} | {"minPartitions": "4"}
     target = str(FOLDER / "lake")
+    archived = jobs.archive(spark, [options["queue"]], target, options=server)["rows"]
+    note("archive")
     result = {
-        "seen": seen.count(),
-        "executors": len(hosts) - 1,  # the driver counts itself
-        "archived": jobs.archive(spark, [options["queue"]], target, options=server)["rows"],
+        "seen": seen,
+        "tasks": tasks,
+        "archived": archived,
         "bodies": sorted(int(r.body) for r in jobs.read_archive(spark, target).collect()),
     }
     (FOLDER / "result.json").write_text(json.dumps(result))
 
 
 def connect() -> None:
-    """Write, look and drain as a client of a Spark Connect server."""
+    """Write, look, copy from queue to queue and drain as a client of a Spark Connect server."""
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     options = GIVEN["options"]
     rows = spark.range(0, 200, 1, 2).selectExpr("cast(id AS string) AS body")
     rows.write.format("rsmq").options(**options).mode("append").save()
     seen = spark.read.format("rsmq").options(**options).load().count()
+    copied = {**options, "queue": "copied", "createQueue": "true"}
+    stream = spark.readStream.format("rsmq").options(**options).load().select("body")
+    writer = stream.writeStream.format("rsmq").options(**copied)
+    writer = writer.option("checkpointLocation", str(FOLDER / "copying"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    options = {**options, "queue": "copied"}
     writer = spark.readStream.format("rsmq").options(**options).load().writeStream
     writer = writer.format("parquet").option("path", str(FOLDER / "parquet"))
     writer = writer.option("checkpointLocation", str(FOLDER / "checkpoint"))

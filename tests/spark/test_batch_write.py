@@ -1,6 +1,16 @@
 """Writing a table into a queue: every row once, whatever has to run again."""
 
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from aiorsmq_ng.spark.options import WriteOptions, parse
+from aiorsmq_ng.spark.sink import BatchSink
 
 from .stumbling import StumblingSource
 
@@ -117,3 +127,62 @@ def test_wrong_input_reaches_the_user_as_one_sentence(
         spark.sql(f"SELECT {select}").write.format("rsmq").options(**given).mode(mode).save()
     assert sentence in str(caught.value)
     assert bench.size == 0
+
+
+class Attempts:
+    """Two attempts of one task that run at the same time, as speculation has them."""
+
+    def __init__(self, monkeypatch, options):
+        context = SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: 7))
+        monkeypatch.setattr("aiorsmq_ng.spark.sink.TaskContext", context)
+        schema = StructType([StructField("body", StringType())])
+        self.sink = BatchSink(parse(WriteOptions, options), schema, overwrite=False)
+        self.half, self.over = threading.Event(), threading.Event()
+
+    def slow(self):
+        """Send half, wait until the other one is done, send the rest."""
+        yield from BATCHES[:3]
+        self.half.set()
+        assert self.over.wait(60)
+        yield from BATCHES[3:]
+
+    def fast(self):
+        assert self.half.wait(60)
+        yield from BATCHES
+
+    def run(self):
+        """Return what came of the slow one and of the fast one."""
+        with ThreadPoolExecutor(2) as pool:
+            copies = [pickle.loads(pickle.dumps(self.sink)) for _ in range(2)]
+            slow = pool.submit(copies[0].write, self.slow())
+            fast = pool.submit(copies[1].write, self.fast())
+            fast.add_done_callback(lambda _: self.over.set())
+            return slow.result(60), fast.result(60)
+
+
+BATCHES = [
+    pa.RecordBatch.from_pydict({"body": [str(n) for n in range(at, at + 100)]})
+    for at in range(0, 600, 100)
+]
+
+
+def test_two_attempts_of_one_task_at_once_send_each_row_once(bench, monkeypatch):
+    attempts = Attempts(monkeypatch, {**bench.options, "sendSize": "70"})
+
+    slow, fast = attempts.run()
+
+    assert sorted(map(int, bench.bodies())) == list(range(600))
+    assert slow.rows["jobs"] + fast.rows["jobs"] == 600
+    assert min(slow.rows["jobs"], fast.rows["jobs"]) > 0
+
+
+def test_of_two_staged_attempts_the_one_that_spark_commits_is_sent(bench, monkeypatch):
+    attempts = Attempts(monkeypatch, {**bench.options, "sendSize": "70", "delivery": "staged"})
+
+    slow, fast = attempts.run()
+    assert bench.size == 0
+    attempts.sink.commit([fast])
+    attempts.sink.abort([slow])
+
+    assert sorted(map(int, bench.bodies())) == list(range(600))
+    assert "staged" not in bench.side_keys()

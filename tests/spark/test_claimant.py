@@ -1,23 +1,28 @@
 """What happens on the driver, without Spark: claims, restarts, old drivers, new names."""
 
+import json
 import time
 
 import pytest
 
 from aiorsmq_ng import InvalidValue, RSMQError
-from aiorsmq_ng.protocol import messages
+from aiorsmq_ng.protocol import claims, messages
 from aiorsmq_ng.protocol.claims import ClaimLost
+from aiorsmq_ng.spark import finalize
 from aiorsmq_ng.spark.claimant import Claimant
 from aiorsmq_ng.spark.options import StreamReadOptions, parse
+
+from .support import eventually
 
 
 @pytest.fixture
 def start(bench):
-    """Start the driver's part of a query, as often as the test likes."""
+    """Start the driver's part of a query, as often as the test likes; it claims nothing ahead."""
     running = []
 
     def make(**options):
-        claimant = Claimant(parse(StreamReadOptions, {**bench.options, **options}))
+        given = {**bench.options, "claimAhead": "false", **options}
+        claimant = Claimant(parse(StreamReadOptions, given))
         running.append(claimant)
         return claimant
 
@@ -96,7 +101,7 @@ def test_old_driver_that_comes_back_is_refused(start, bench):
         old.latest(end, 3)
     assert bench.size == 5
     new.latest(end, 3)
-    assert bench.size == 2
+    eventually(lambda: bench.size == 2)
 
 
 def test_old_checkpoint_is_refused_because_a_queue_cannot_be_read_again(start, bench):
@@ -105,6 +110,7 @@ def test_old_checkpoint_is_refused_because_a_queue_cannot_be_read_again(start, b
     first = claimant.latest(claimant.origin, 1)
     second = claimant.latest(first, 1)
     claimant.latest(second, 1)
+    eventually(lambda: bench.size == 1)
 
     with pytest.raises(RSMQError, match=r"claims up to 2 were acknowledged and deleted"):
         start().latest(first, 1)
@@ -153,13 +159,11 @@ def test_mode_of_a_checkpoint_stays(start, bench):
 
 def test_leases_are_renewed_in_the_background(start, bench):
     bench.fill_numbers(5)
-    claimant = start(leaseMs="1000")
+    claimant = start(leaseMs="3000")
     claimant.latest(claimant.origin, 5)
-    stop = time.monotonic() + 2.5
+    first = bench.lease_ends()
 
-    while time.monotonic() < stop:
-        assert bench.receive(5) == []
-        time.sleep(0.05)
+    eventually(lambda: bench.lease_ends() >= first + 2000)
 
 
 def test_fence_noticed_by_the_renewal_is_raised_by_the_next_call(start, bench):
@@ -192,3 +196,91 @@ def test_message_received_by_others_is_not_theirs_to_lose(start, bench):
 
     assert [i.decode() for i in bench.redis.zrange(bench.keys.zset, 0, -1)] == [theirs.id]
     bench.run(messages.ack(bench.keys, theirs.receipt))
+
+
+def visible(bench):
+    return bench.run(claims.backlog(bench.keys)).visible
+
+
+def test_full_claim_makes_the_next_one_ahead(start, bench):
+    bench.fill_numbers(10)
+    claimant = start(claimAhead="true")
+
+    first = claimant.latest(claimant.origin, 4)
+    eventually(lambda: visible(bench) == 2)
+    bench.fill_numbers(1, start=10)
+    second = claimant.latest(first, 4)
+    eventually(lambda: visible(bench) == 0)
+    third = claimant.latest(second, 4)
+
+    assert [(o.claim, o.count) for o in (first, second, third)] == [(1, 4), (2, 4), (3, 3)]
+    assert claimant.latest(third, 4) == third
+    assert (bench.size, bench.side_keys()) == (0, ["ledger"])
+
+
+def test_claim_that_is_not_full_makes_none_ahead(start, bench):
+    bench.fill_numbers(3)
+    claimant = start(claimAhead="true")
+    end = claimant.latest(claimant.origin, 4)
+    bench.fill_numbers(2, start=3)
+
+    assert claimant._ahead is None
+    assert claimant.latest(end, 4).count == 2
+
+
+@pytest.mark.parametrize("mode", ["lease", "move"])
+def test_what_was_claimed_ahead_is_given_back_at_the_end(start, bench, mode):
+    bench.fill_numbers(10)
+    claimant = start(claimAhead="true", claimMode=mode, ledger="etl")
+    claimant.latest(claimant.origin, 4)
+    eventually(lambda: visible(bench) == 2)
+
+    claimant.close()
+
+    assert visible(bench) == 6
+    assert len(bench.receive(10)) == 6
+
+
+def test_what_was_claimed_ahead_by_a_run_that_died_is_given_back(start, bench):
+    bench.fill_numbers(10)
+    dead = start(claimAhead="true")
+    end = dead.latest(dead.origin, 4)
+    eventually(lambda: visible(bench) == 2)
+
+    offset = start().latest(end, 100)
+
+    assert (offset.claim, offset.count) == (2, 6)
+
+
+def test_driver_that_was_replaced_does_not_go_on_with_what_it_claimed_ahead(start, bench):
+    bench.fill_numbers(10)
+    old = start(claimAhead="true")
+    end = old.latest(old.origin, 4)
+    eventually(lambda: visible(bench) == 2)
+    new = start()
+    new.plan(new.origin, end)
+
+    with pytest.raises(ClaimLost, match="another run took its place"):
+        old.latest(end, 4)
+
+
+def test_finalize_gives_back_what_was_claimed_ahead_and_not_what_spark_has_logged(
+    start, bench, tmp_path
+):
+    bench.fill_numbers(10)
+    claimant = start(claimAhead="true")
+    first = claimant.latest(claimant.origin, 3)
+    second = claimant.latest(first, 3)
+    eventually(lambda: visible(bench) == 1)
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    for number, offset in enumerate((first, second)):
+        text = f"v1\n{{}}\n{json.dumps(offset.to_dict())}"
+        (tmp_path / "offsets" / str(number)).write_text(text)
+    (tmp_path / "commits" / "0").touch()
+
+    assert finalize(tmp_path, url=bench.url) == 0
+
+    assert visible(bench) == 4
+    again = start()
+    assert count(again.plan(first, second)) == 3

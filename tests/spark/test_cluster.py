@@ -57,6 +57,10 @@ def test_cluster_runs_source_sink_and_archive(master, bench, tmp_path):
             *(str(HOME / "bin" / "spark-submit"), "--master", master),
             *("--driver-memory", "512m", "--executor-memory", "512m"),
             *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false"),
+            # Nothing begins before both executors are there.
+            *("--conf", "spark.cores.max=2", "--conf", "spark.executor.cores=1"),
+            *("--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0"),
+            *("--conf", "spark.scheduler.maxRegisteredResourcesWaitingTime=300s"),
             str(DRIVERS),
             "cluster",
         ],
@@ -72,5 +76,9 @@ def test_cluster_runs_source_sink_and_archive(master, bench, tmp_path):
     told = json.loads((tmp_path / "result.json").read_text())
     assert (told["seen"], told["archived"]) == (2000, 2000)
     assert told["bodies"] == list(range(2000))
-    assert told["executors"] >= 1
+    # A worker has one core and an executor takes one, so two executors are on two workers.
+    for phase in ("sink", "source", "archive"):
+        finished = told["tasks"][phase].values()
+        assert len(finished) == 2, told["tasks"]
+        assert min(finished) > 0, told["tasks"]
     assert bench.size == 0

@@ -21,3 +21,5 @@ def test_connect_runs_source_and_sink(bench, tmp_path):
     assert told["seen"] == 200
     assert told["bodies"] == list(range(200))
     assert bench.size == 0
+    assert bench.redis.hget(f"{bench.ns}:copied:Q", "totalsent") == b"200"
+    assert bench.redis.zcard(f"{bench.ns}:copied") == 0

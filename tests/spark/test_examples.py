@@ -3,8 +3,13 @@
 import runpy
 import subprocess
 import sys
+import uuid
 
 import pytest
+
+from aiorsmq_ng.protocol import queues
+from aiorsmq_ng.protocol.keys import Namespace
+from aiorsmq_ng.transport.blocking import BlockingRunner
 
 from ..test_examples import ROOT, example_queues, promised
 from .conftest import environment
@@ -23,6 +28,20 @@ def test_example_prints_what_it_promises(example, spark, server_url, monkeypatch
 
     assert capsys.readouterr().out.splitlines()[-1] == promised(example)
     assert example_queues(server_url) <= before
+
+
+def test_first_lines_of_the_documentation_print_what_stands_below_them(spark, server_url, capsys):
+    text = (ROOT / "docs" / "spark.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0]
+    output = text.split("```text\n")[1].split("```")[0]
+    # Of the same length, so that the table looks the same.
+    name = uuid.uuid4().hex[:4]
+    keys = Namespace("rsmq").queue(name)
+
+    exec(code.replace("jobs", name), {})
+
+    BlockingRunner(server_url, deadline_s=30).run(queues.delete(keys))
+    assert capsys.readouterr().out.strip() == output.replace("jobs", name).strip()
 
 
 @pytest.mark.long

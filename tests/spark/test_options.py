@@ -1,5 +1,7 @@
 """Options and schemas: what is wrong is said in one sentence, with what to write instead."""
 
+import dataclasses
+import re
 import subprocess
 import sys
 
@@ -16,7 +18,7 @@ from aiorsmq_ng.spark.options import (
 from aiorsmq_ng.spark.rows import check_schema, full_schema
 from aiorsmq_ng.spark.sink import BatchSink
 
-from .conftest import environment
+from .conftest import ROOT, environment
 
 
 def columns(**kinds):
@@ -119,3 +121,28 @@ def test_processes_that_only_look_around_do_not_import_the_driver_of_redis():
     look = "import sys, pyspark_rsmq; sys.exit('redis' in sys.modules)"
 
     subprocess.run([sys.executable, "-c", look], env=environment(), check=True)
+
+
+def documented():
+    """Yield name and default of every option that the documentation lists."""
+    text = (ROOT / "docs" / "spark.md").read_text()
+    table = text[text.index("\n## Options\n") : text.index("\n## Streams\n")]
+    for row in table.splitlines():
+        if row.startswith("| `"):
+            _, names, default, _ = re.split(r"\s*\|\s*", row, maxsplit=3)
+            for name in re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", names)):
+                yield name, default.strip("`")
+
+
+def test_documentation_lists_every_option_with_its_default():
+    defaults = {}
+    for kind in (ReadOptions, StreamReadOptions, WriteOptions):
+        for one in dataclasses.fields(kind):
+            first, *rest = one.name.split("_")
+            defaults[first + "".join(map(str.capitalize, rest))] = one.default
+    listed = dict(documented())
+
+    assert set(listed) == set(defaults)
+    for name, default in defaults.items():
+        if default:
+            assert listed[name] == str(default).lower(), name

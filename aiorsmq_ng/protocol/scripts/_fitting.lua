@@ -1,22 +1,22 @@
--- Reads: maxsize. Defines: fitting(rows, from, drop) -> rows that the queue takes, place of the first, of
---   the last, number left out; or nil, {messageTooLong, bytes, maxsize} if one is too long and drop is
---   false. rows: flat list of id, delay, body.
-local function fitting(rows, from, drop)
+-- Reads: maxsize. Defines: fitting(rows, from, width, drop) -> rows that the queue takes, place of the
+--   first, of the last, number left out; or nil, {messageTooLong, bytes, maxsize} if one is too long and
+--   drop is false. rows: flat list of width values per row, the body is the last of them.
+local function fitting(rows, from, width, drop)
   local dropped = 0
   if maxsize >= 0 then
-    for at = from, #rows, 3 do
-      if #rows[at + 2] > maxsize then
-        if not drop then return nil, {'messageTooLong', #rows[at + 2], maxsize} end
+    for at = from + width - 1, #rows, width do
+      if #rows[at] > maxsize then
+        if not drop then return nil, {'messageTooLong', #rows[at], maxsize} end
         dropped = dropped + 1
       end
     end
   end
   if dropped == 0 then return rows, from, #rows, 0 end
   local kept, size = {}, 0
-  for at = from, #rows, 3 do
-    if #rows[at + 2] <= maxsize then
-      kept[size + 1], kept[size + 2], kept[size + 3] = rows[at], rows[at + 1], rows[at + 2]
-      size = size + 3
+  for at = from, #rows, width do
+    if #rows[at + width - 1] <= maxsize then
+      for i = 0, width - 1 do kept[size + 1 + i] = rows[at + i] end
+      size = size + width
     end
   end
   return kept, 1, size, dropped

@@ -5,20 +5,21 @@ local function guard(ledger, fence)
   if known ~= fence then return 'fenced' end
 end
 -- Which messages of a claim are still the claimant's: everybody who receives one counts its rc up.
--- Reads: hash. Defines: standing(rows) -> ids that are, number received since, number gone;
---   rows: flat list of id, rc, fr.
-local function standing(rows)
+-- Reads: hash. Defines: standing(ids, rcs) -> ids that are, number received since, number gone, the
+--   fields with the rc of all. Asks for at most 7000.
+local function standing(ids, rcs)
   local fields, held, taken, gone = {}, {}, 0, 0
-  for at = 1, #rows, 3 do fields[#fields + 1] = rows[at] .. ':rc' end
+  if #ids == 0 then return held, taken, gone, fields end
+  for i = 1, #ids do fields[i] = ids[i] .. ':rc' end
   local stored = redis.call('HMGET', hash, unpack(fields))
-  for i = 1, #fields do
+  for i = 1, #ids do
     if not stored[i] then
       gone = gone + 1
-    elseif stored[i] == rows[3 * i - 1] then
-      held[#held + 1] = rows[3 * i - 2]
+    elseif stored[i] == rcs[i] then
+      held[#held + 1] = ids[i]
     else
       taken = taken + 1
     end
   end
-  return held, taken, gone
+  return held, taken, gone, fields
 end

@@ -3,15 +3,17 @@
 -- skipped, whatever has become of their messages since.
 -- KEYS: zset, hash, marks. ARGV: wake-up channel, partition, number of the first row, digest of the
 --   rows up to the last one, TTL of the mark (s), what to do with rows over maxsize (fail or drop),
---   then per row: id or suffix, delay (ms, -1 = the queue's), body.
+--   then the suffixes of all ids in one, the delay of all rows (ms, -1 = the queue's) and per row
+--   its body; or two empty values and per row: id or suffix, delay, body.
 -- Returns: {rows skipped, stored, too long and dropped, in the queue already}, or
 --   {messageTooLong, bytes, maxsize}, and then nothing was stored.
 -- Errors: queueNotFound, queueCorrupt, rowsDiffer. Cost: O(rows * log n), at most 2000 rows.
 local zset, hash, marks, channel, partition = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
-local from, count = tonumber(ARGV[3]), (#ARGV - 6) / 3
+local suffixes = ARGV[7] ~= '' and ARGV[7] or nil
+local width = suffixes and 1 or 3
+local from, count = tonumber(ARGV[3]), (#ARGV - 8) / width
 -- @include queue
 -- @include clock
--- @include id
 -- @include store
 local mark, digest = string.match(redis.call('HGET', marks, partition) or '', '^(%d+) (.*)$')
 mark = tonumber(mark or 0)
@@ -21,9 +23,9 @@ if mark >= from + count then
 end
 local skipped = math.max(0, mark - from)
 -- @include fitting
-local rows, from_row, upto_row, dropped = fitting(ARGV, 7 + 3 * skipped, ARGV[6] == 'drop')
+local rows, from_row, upto_row, dropped = fitting(ARGV, 9 + width * skipped, width, ARGV[6] == 'drop')
 if not rows then return from_row end
 redis.call('HSET', marks, partition, string.format('%.0f %s', from + count, ARGV[4]))
 redis.call('EXPIRE', marks, ARGV[5])
-local stored, existing = store(rows, from_row, upto_row, channel)
+local stored, existing = store(rows, from_row, upto_row, channel, suffixes, ARGV[8])
 return {skipped, stored, dropped, existing}

@@ -12,14 +12,21 @@ local fence, claim_number, limit, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), to
 local lease_ms, latest, ttl, moving = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == 'move'
 -- @include queue
 -- @include clock
+-- @include runs
 local known = redis.call('HMGET', ledger, 'fence', 'sealed:' .. claim_number)
 if known[1] and known[1] ~= fence then return 'fenced' end
 if not known[1] and ARGV[9] ~= '1' then return 'ledgerGone' end
 if known[2] then return {tonumber(known[2]), 1} end
 
-local size = redis.call('LLEN', claim) / (moving and 4 or 3)
+local size, last = 0, redis.call('ZRANGE', claim, -1, -1, 'WITHSCORES')
+if #last > 0 then
+  local _, _, width, at = split(last[1])
+  size = tonumber(last[2]) + (moving and 1 or (#last[1] - at + 1) / width)
+end
 local wanted = math.max(0, math.min(most, limit - size))
 local bound = math.min(now, latest or now)
+-- Nothing is no id, and could not be told from its neighbours in a run.
+redis.call('ZREM', zset, '')
 local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', bound, 'LIMIT', 0, wanted)
 if size + #ids == 0 then
   -- A reader that waits for long must not lose its ledger meanwhile.
@@ -30,46 +37,49 @@ if size + #ids == 0 then
   return {0, 1}
 end
 
-local fields = {}
-for i = 1, #ids do
-  fields[2 * i - 1], fields[2 * i] = ids[i] .. ':rc', ids[i] .. ':fr'
-end
-local values = #ids > 0 and redis.call('HMGET', hash, unpack(fields)) or {}
-local bodies = moving and #ids > 0 and redis.call('HMGET', hash, unpack(ids)) or {}
-local score = string.format('%.0f', now + lease_ms)
-local rows, scores, changes, gone, again, taken = {}, {}, {}, {}, {}, 0
-for i = 1, #ids do
-  local id = ids[i]
-  local rc = math.floor(number(values[2 * i - 1], 0) or 0) + 1
-  local fr = string.format('%.0f', math.floor(number(values[2 * i], now) or now))
-  local at = #rows
-  if not moving then
-    rows[at + 1], rows[at + 2], rows[at + 3] = id, rc, fr
-    scores[2 * i - 1], scores[2 * i] = score, id
-    changes[4 * i - 3], changes[4 * i - 2] = fields[2 * i - 1], rc
-    changes[4 * i - 1], changes[4 * i] = fields[2 * i], fr
-    if rc > 1 then
-      again[#again + 1] = id
-      again[#again + 1] = string.format('%.0f %.0f', rc, now)
+-- Most messages were never received: no rc. Text is made once and used for all of them.
+local rcs, frs, counts, found, again = {}, {}, {}, #ids, {}
+if found > 0 then
+  for i = 1, found do counts[i] = ids[i] .. ':rc' end
+  local stored, now_text = redis.call('HMGET', hash, unpack(counts)), string.format('%.0f', now)
+  for i = 1, found do
+    rcs[i], frs[i] = '1', now_text
+    if stored[i] then
+      rcs[i] = string.format('%.0f', math.floor(number(stored[i], 0) or 0) + 1)
+      local fr = redis.call('HGET', hash, ids[i] .. ':fr')
+      frs[i] = string.format('%.0f', math.floor(number(fr, now) or now))
+      if rcs[i] ~= '1' then
+        again[#again + 1] = ids[i]
+        again[#again + 1] = rcs[i] .. ' ' .. now_text
+      end
     end
-    taken = taken + 1
-  else
-    -- An id without a body is a phantom: it goes and leaves nothing.
-    if bodies[i] then
-      rows[at + 1], rows[at + 2], rows[at + 3], rows[at + 4] = id, rc, fr, bodies[i]
-      taken = taken + 1
-    end
-    gone[4 * i - 3], gone[4 * i - 2], gone[4 * i - 1], gone[4 * i] =
-      id, fields[2 * i - 1], fields[2 * i], id .. ':meta'
   end
 end
 
-if not known[1] then
-  redis.call('HSET', ledger, 'fence', fence, 'acked', 0, 'mode', ARGV[8])
-end
-if size == 0 then redis.call('HSET', ledger, 'open', claim_number) end
-if #rows > 0 then redis.call('RPUSH', claim, unpack(rows)) end
-if #scores > 0 then
+local entries, taken = {}, found
+if moving and found > 0 then
+  local bodies, gone = redis.call('HMGET', hash, unpack(ids)), {}
+  taken = 0
+  for i = 1, found do
+    local id, at = ids[i], 4 * i
+    gone[at - 3], gone[at - 2], gone[at - 1], gone[at] = id, counts[i], id .. ':fr', id .. ':meta'
+    -- An id without a body is a phantom: it goes and leaves nothing.
+    if bodies[i] then
+      entries[2 * taken + 1] = size + taken
+      entries[2 * taken + 2] = rcs[i] .. ' ' .. frs[i] .. ' ' .. #id .. '\n' .. id .. bodies[i]
+      taken = taken + 1
+    end
+  end
+  redis.call('ZREM', zset, unpack(ids))
+  redis.call('HDEL', hash, unpack(gone))
+  redis.pcall('HDEL', deliveries, unpack(ids))
+elseif found > 0 then
+  local scores, changes, score = {}, {}, string.format('%.0f', now + lease_ms)
+  for i = 1, found do
+    local at = 4 * i
+    scores[2 * i - 1], scores[2 * i] = score, ids[i]
+    changes[at - 3], changes[at - 2], changes[at - 1], changes[at] = counts[i], rcs[i], ids[i] .. ':fr', frs[i]
+  end
   redis.call('ZADD', zset, unpack(scores))
   redis.call('HSET', hash, unpack(changes))
   -- pcall: what is only there to be looked at must not stand in the way.
@@ -77,12 +87,18 @@ if #scores > 0 then
     redis.pcall('HSET', deliveries, unpack(again))
     redis.pcall('EXPIRE', deliveries, 1209600)
   end
+  local runs, sizes = runs_of(ids, rcs, frs, found)
+  local at = size
+  for i = 1, #runs do
+    entries[2 * i - 1], entries[2 * i], at = at, runs[i], at + sizes[i]
+  end
 end
-if #gone > 0 then
-  redis.call('ZREM', zset, unpack(ids))
-  redis.call('HDEL', hash, unpack(gone))
-  redis.pcall('HDEL', deliveries, unpack(ids))
+
+if not known[1] then
+  redis.call('HSET', ledger, 'fence', fence, 'acked', 0, 'mode', ARGV[8])
 end
+if size == 0 then redis.call('HSET', ledger, 'open', claim_number) end
+if #entries > 0 then redis.call('ZADD', claim, unpack(entries)) end
 if taken > 0 then
   redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + taken))
 end
@@ -92,7 +108,7 @@ if not moving then
   redis.call('EXPIRE', claim, ttl)
   redis.call('EXPIRE', KEYS[6], ttl)
 end
-local total, complete = size + taken, #ids < wanted or size + taken >= limit
+local total, complete = size + taken, found < wanted or size + taken >= limit
 if complete then
   redis.call('HDEL', ledger, 'open')
   if total > 0 then redis.call('HSET', ledger, 'sealed:' .. claim_number, total) end

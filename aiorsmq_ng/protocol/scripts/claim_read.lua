@@ -1,33 +1,33 @@
 -- Read messages of a claim that are still the claimant's.
 -- KEYS: hash, claim. ARGV: first message, message after the last, with bodies (0 or 1), lease or move.
--- Returns: {number received by others since, number gone, ids, rc, fr, bodies}, the last four lists.
+-- Returns: {number received by others since, number gone, runs of messages, bodies}; a message that is not
+--   the claimant's any more has no body. Where bodies are not asked for, they stand for themselves:
+--   an empty list if all messages are the claimant's, else 1 or nothing for each.
 -- Errors: claimGone. Cost: O(messages), at most 7000 messages.
 local hash, claim, from, upto = KEYS[1], KEYS[2], tonumber(ARGV[1]), tonumber(ARGV[2])
-local width = ARGV[4] == 'move' and 4 or 3
-local rows = redis.call('LRANGE', claim, width * from, width * upto - 1)
-if #rows ~= width * (upto - from) then return 'claimGone' end
-local ids, counts, firsts, bodies, fields = {}, {}, {}, {}, {}
-for i = 1, upto - from do
-  local at = width * (i - 1)
-  ids[i], counts[i], firsts[i] = rows[at + 1], rows[at + 2], rows[at + 3]
-  if width == 4 then bodies[i] = rows[at + 4] else fields[i] = rows[at + 1] .. ':rc' end
+-- @include runs
+local moving, wanted = ARGV[4] == 'move', ARGV[3] == '1'
+local ids, rcs, frs, others = messages_of(claim, from, upto, moving)
+if #ids ~= upto - from then return 'claimGone' end
+if moving then
+  local runs = runs_of(ids, rcs, frs, #ids)
+  return {0, 0, runs, wanted and others or {}}
 end
-if width == 4 or #ids == 0 then return {0, 0, ids, counts, firsts, bodies} end
+if #ids == 0 then return {0, 0, {}, {}} end
+local fields, bodies, taken, gone = {}, {}, 0, 0
+for i = 1, #ids do fields[i] = ids[i] .. ':rc' end
 local stored = redis.call('HMGET', hash, unpack(fields))
-local wanted = ARGV[3] == '1'
 if wanted then bodies = redis.call('HMGET', hash, unpack(ids)) end
-local taken, gone, kept = 0, 0, 0
 for i = 1, #ids do
   if not stored[i] or (wanted and not bodies[i]) then
-    gone = gone + 1
-  elseif stored[i] ~= counts[i] then
-    taken = taken + 1
-  else
-    kept = kept + 1
-    ids[kept], counts[kept], firsts[kept], bodies[kept] = ids[i], counts[i], firsts[i], bodies[i]
+    gone, stored[i] = gone + 1, false
+  elseif stored[i] ~= rcs[i] then
+    taken, stored[i] = taken + 1, false
   end
 end
-for i = #fields, kept + 1, -1 do
-  ids[i], counts[i], firsts[i], bodies[i] = nil, nil, nil, nil
+if taken + gone > 0 then
+  for i = 1, #ids do
+    if not stored[i] then bodies[i] = false elseif not wanted then bodies[i] = 1 end
+  end
 end
-return {taken, gone, ids, counts, firsts, bodies}
+return {taken, gone, others, bodies}

@@ -6,7 +6,7 @@
 local hash, staged, before = KEYS[1], KEYS[2], tonumber(ARGV[1])
 -- @include queue
 -- @include fitting
-local rows, first, last, dropped = fitting(ARGV, 4, ARGV[3] == 'drop')
+local rows, first, last, dropped = fitting(ARGV, 4, 3, ARGV[3] == 'drop')
 if not rows then return first end
 local count = (last - first + 1) / 3
 if count > 0 and redis.call('LLEN', staged) == 3 * before then

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...protocol import inspection, messages
+from ...protocol import bulk, messages
 from ..options import ReadOptions, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Reasons are read one by one; of more dead letters than this only the first ones are.
-MAX_REASONS = 20_000
+#: Reasons are gathered on the driver; of more dead letters than this only the first ones are.
+MAX_REASONS = 200_000
 _CHUNK = 100
 
 
@@ -55,7 +55,7 @@ def triage(
             runner, target = parsed.runner(), parsed.keys_of(redrive_to)
             moved = 0
             ids = (row.id for row in letters.select("id").toLocalIterator())
-            for lot in _lots(ids):
+            for lot in _lots(ids, _CHUNK):
                 moved += len(
                     runner.run(
                         messages.redrive(
@@ -83,11 +83,11 @@ def dead_letters(
     frame = spark.read.format("rsmq").options(**given).load()
     parsed = parse(ReadOptions, given)
     runner = parsed.runner()
-    rows = frame.select("id").limit(MAX_REASONS).collect()
-    reasons = [(row.id, runner.run(inspection.reason(parsed.keys, row.id))) for row in rows]
-    known = spark.createDataFrame(
-        [pair for pair in reasons if pair[1] is not None], "id string, reason string"
-    )
+    reasons: list[tuple[str, str]] = []
+    for ids in _lots((row.id for row in frame.select("id").limit(MAX_REASONS).collect()), 1000):
+        said = runner.run(bulk.reasons(parsed.keys, ids))
+        reasons += (pair for pair in zip(ids, said, strict=True) if pair[1])
+    known = spark.createDataFrame(reasons, "id string, reason string")
     age = (f.unix_timestamp(f.current_timestamp()) - f.unix_timestamp("sent_at")) / 3600
     return frame.join(f.broadcast(known), "id", "left").withColumns(
         {
@@ -98,8 +98,8 @@ def dead_letters(
     )
 
 
-def _lots(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Divide *ids* into lots that one script call may move."""
+def _lots(ids: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Divide *ids* into lots for one script call each."""
     rest = iter(ids)
-    while lot := list(islice(rest, _CHUNK)):
+    while lot := list(islice(rest, size)):
         yield lot
