@@ -191,6 +191,45 @@ async def test_waiting_keeps_a_peer_alive(scene):
     assert [m.text for m in await waiting] == ["x"]
 
 
+SIGNS = {
+    "receive": lambda peer: peer.receive(),
+    "receive_many": lambda peer: peer.receive_many(1),
+    "observe": lambda peer: peer.observe(),
+    "pop": lambda peer: peer.pop(),
+    "pop_many": lambda peer: peer.pop_many(1),
+    "recover": lambda peer: peer.recover(1, 0),
+    "keep_alive": lambda peer: peer.keep_alive(),
+    "consume": lambda peer: anext(peer.consume()),
+    "waiting receive": lambda peer: peer.receive(wait=20),
+}
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+async def test_every_way_to_take_messages_is_a_sign_of_life(scene, sign):
+    peer, sibling = await scene.peer("1"), await scene.peer("2")
+    await scene.topic.publish("x")
+    await scene.silence(peer)
+    await SIGNS[sign](peer)
+    await sibling.keep_alive()
+
+    assert await scene.states() == {"1": "on", "2": "on"}
+
+
+async def test_waiting_receive_keeps_a_peer_alive(scene):
+    peer = await scene.peer("1", silence=1)
+    waiting = asyncio.create_task(peer.receive(wait=120))
+    async with asyncio.timeout(60):
+        for _ in range(3):
+            before = await scene.raw.hget(scene.heard, peer.name)
+            while await scene.raw.hget(scene.heard, peer.name) == before:
+                await asyncio.sleep(0.05)
+    await scene.topic.publish("x")
+
+    message = await waiting
+    assert message is not None
+    assert message.text == "x"
+
+
 @pytest.mark.parametrize(("old", "new"), [(2500, 0), (2500, 10), (1500, 1500), (10, 2500)])
 async def test_backlog_of_any_length_moves_in_order(scene, old, new):
     """What a consumer left and what has waited since come together, whichever is longer."""
