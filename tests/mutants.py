@@ -246,6 +246,20 @@ MUTANTS = (
         TOPICS,
     ),
     Mutant(
+        "topics: after an outage the first sign takes nobody off",
+        f"{SCRIPTS}/_silent.lua",
+        "elseif now - last[group] > most and times[i] >= noted[group] then",
+        "elseif false then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a dead peer is spared only once",
+        f"{SCRIPTS}/_silent.lua",
+        "and times[i] >= noted[group] then",
+        "then",
+        TOPICS,
+    ),
+    Mutant(
         "topics: the first subscription gets what waited",
         f"{SCRIPTS}/topic_join.lua",
         "if ARGV[10] == '1' and not",

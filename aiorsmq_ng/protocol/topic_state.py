@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .topic_names import unescape
@@ -15,6 +16,10 @@ ON, OFF, LEFT, GONE = "on", "off", "left", "gone"
 _REMEMBERED_MS = 86_400_000
 #: Stands for "no peer" in a record; no name is escaped to it.
 NOBODY = "."
+
+
+#: Where is noted when a consumer was heard of again, after a time in which nobody was.
+AGAIN = "again:"
 
 
 class Member(NamedTuple):
@@ -54,6 +59,8 @@ class TopicState:
     members: tuple[Member, ...] = ()
     #: Peers of shared subscriptions: queue, name, when it was last heard of (epoch ms).
     peers: tuple[tuple[str, str, int], ...] = ()
+    #: Consumer -> when it was heard of again (epoch ms), and whether by a peer that is not new.
+    again: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
     max_length: int | None = None
     max_age_ms: int | None = None
     #: Subscriptions that ended because another client deleted their queue.
@@ -84,9 +91,33 @@ class TopicState:
 
 
 def heritage(consumer: str, state: TopicState) -> Member | None:
-    """Return what a new peer takes over: what one left that is gone, the longest silent first."""
-    gone = [m for m in state.left_by(consumer) if not m.alive(state.now_ms)]
+    """Return what a new peer takes over: what one left that is gone, the longest silent first.
+
+    When peers are heard of again after all were silent, their siblings have the same time for it.
+    """
+    noted, known = state.again.get(consumer, (0, False))
+    gone = [
+        m
+        for m in state.left_by(consumer)
+        if not m.alive(state.now_ms)
+        and not (m.on and known and state.now_ms - noted <= m.silence_ms)
+    ]
     return min(gone, key=lambda m: int(m.heard or 0), default=None)
+
+
+def first_sign(consumer: str, queue: str, state: TopicState) -> bool:
+    """Tell whether peers of *consumer* may be silent only because nobody could be heard.
+
+    That is so if none of them was heard of for as long, and they were since that was last noted.
+    """
+    peers = [m for m in state.of(consumer) if m.on and m.mode == EACH]
+    last = max((int(m.heard or 0) for m in peers), default=0)
+    noted, _ = state.again.get(consumer, (0, False))
+    return any(
+        state.now_ms - last > m.silence_ms and int(m.heard or 0) >= noted
+        for m in peers
+        if m.queue != queue and not m.alive(state.now_ms)
+    )
 
 
 def orphans(member: Member, state: TopicState) -> list[tuple[Member, bool]]:
@@ -109,8 +140,12 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
         for name, record in stored.items()
         if name.startswith("q:")
     ]
-    peers = []
+    peers, again = [], {}
     for name, heard in times.items():
+        if name.startswith(AGAIN):
+            noted, _, new = heard.partition(" ")
+            again[unescape(name.removeprefix(AGAIN))] = (int(noted), not new)
+            continue
         queue, space, peer = name.partition(" ")
         if space:
             peers.append((queue, unescape(peer), int(heard)))
@@ -121,6 +156,7 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
         waiting=waiting,
         members=tuple(sorted(members)),
         peers=tuple(sorted(peers)),
+        again=again,
         max_length=None if length is None else int(length),
         max_age_ms=None if age is None else int(age),
         lost=int(stored.get("lost", 0)),

@@ -14,7 +14,7 @@ from .operation import Argument, Operation, Reply
 from .receipts import Dedup
 from .scripts import load
 from .topic_names import escape, queue_name
-from .topic_state import EACH, GONE, NOBODY, Member, TopicState, heritage, read_state
+from .topic_state import EACH, GONE, NOBODY, Member, TopicState, first_sign, heritage, read_state
 
 #: Messages that one step of moving a queue into another handles, in about 2 ms.
 PAGE = 1000
@@ -70,13 +70,10 @@ class Plan:
         self.copies = max(1, len(members))
         head: list[Argument] = [keys.name, own.queue, keys.channel(own), state.version]
         head.append(len(members))
-        groups: dict[str, int] = {}
         for member in members:
             queue = keys.named(member.queue)
             names += (queue.zset, queue.hash)
-            group: Argument = ""
-            if member.mode == EACH:
-                group = groups.setdefault(member.consumer, len(groups))
+            group = escape(member.consumer) if member.mode == EACH else ""
             head += (member.queue, keys.channel(queue), group, member.silence_ms)
         self.names, self.head = tuple(names), tuple(head)
 
@@ -202,6 +199,7 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
             left.heard if left else "",
             PAGE,
             keys.channel(queue),
+            escape(joining.consumer) if first_sign(joining.consumer, queue.queue, state) else "",
             *state.forgotten,
         ),
         parse=bool,

@@ -75,6 +75,77 @@ async def test_peers_without_a_living_sibling_stay_and_wait(scene):
     assert await texts(one) == await texts(two) == ["x"]
 
 
+async def test_first_sign_after_an_outage_takes_nobody_off(scene):
+    """Nobody could be heard while the server was away: that is no reason to take peers off."""
+    one, two = await scene.peer("1"), await scene.peer("2")
+    await scene.silence(one, two)
+    await one.keep_alive()
+    await scene.topic.publish("x")
+    await one.keep_alive()
+
+    assert await scene.states() == {"1": "on", "2": "on"}
+    assert await texts(one) == await texts(two) == ["x"]
+
+
+async def test_subscribing_again_after_an_outage_takes_nobody_off(scene):
+    one, two, three = [await scene.peer(name) for name in "123"]
+    await scene.silence(one, two, three)
+    await scene.peer("1")
+    await scene.topic.publish("x")
+    await one.keep_alive()
+
+    assert await scene.states() == {"1": "on", "2": "on", "3": "on"}
+    assert await texts(two) == await texts(three) == ["x"]
+
+
+async def test_newcomer_after_an_outage_takes_over_one_peer_and_takes_no_other_off(scene):
+    one, two = await scene.peer("1"), await scene.peer("2")
+    await scene.silence(one, two)
+    await scene.raw.hincrby(scene.heard, two.name, 1)
+    await scene.peer("3")
+    await scene.topic.publish("x")
+
+    assert await scene.states() == {"2": "on", "3": "on"}
+    assert await texts(two) == ["x"]
+
+
+async def test_newcomer_takes_nothing_over_from_peers_that_may_have_been_cut_off(scene):
+    one, two = await scene.peer("1"), await scene.peer("2")
+    await scene.topic.publish("x")
+    await scene.silence(one, two)
+    await one.keep_alive()
+    await scene.peer("3")
+
+    assert await scene.states() == {"1": "on", "2": "on", "3": "on"}
+    assert await texts(two) == ["x"]
+
+
+async def test_peer_still_silent_after_the_outage_is_taken_off(scene):
+    one, two = await scene.peer("1"), await scene.peer("2")
+    await scene.silence(one, two)
+    await one.keep_alive()
+    # A silence has passed since then.
+    noted = int(await scene.raw.hget(scene.heard, "again:cache"))
+    await scene.raw.hset(scene.heard, "again:cache", noted - 31_000)
+    await scene.topic.publish("x")
+
+    assert await scene.states() == {"1": "on", "2": "off"}
+    await scene.topic.unsubscribe("cache")
+    assert not await scene.raw.hexists(scene.heard, "again:cache")
+
+
+async def test_sibling_that_speaks_too_seldom_does_not_keep_a_dead_peer(scene):
+    """Each sign of it looks like the end of an outage, but only one is taken for that."""
+    slow, dead = await scene.peer("slow"), await scene.peer("dead")
+    await scene.silence(slow, dead)
+    await slow.keep_alive()
+    before = int((await scene.raw.time())[0]) * 1000 - 31_000
+    await scene.raw.hset(scene.heard, mapping={slow.name: before, "again:cache": before})
+    await slow.keep_alive()
+
+    assert await scene.states() == {"slow": "on"}
+
+
 async def test_coming_back_from_a_new_address_loses_nothing(scene):
     old = await scene.peer("10.0.0.1:4001")
     await scene.topic.publish_many(["1", "2"])

@@ -11,16 +11,19 @@ if not record or not string.match(record, '^on ') then
 end
 -- See _spend.lua: a full server takes what follows, so that its queues can be emptied.
 redis.call('HDEL', heard, '')
-redis.call('HSET', heard, ARGV[3], string.format('%.0f', now))
 local consumer = string.match(record, '^on each %d+ %d (%S+) ')
 if consumer then
-  local all, peers = redis.call('HGETALL', topic), {}
+  local all, peers, sign = redis.call('HGETALL', topic), {}, 0
   for i = 1, #all, 2 do
     local silence, whose = string.match(all[i + 1], '^on each (%d+) %d (%S+) ')
-    if whose == consumer then peers[#peers + 1] = {string.sub(all[i], 3), whose, silence} end
+    if whose == consumer then
+      peers[#peers + 1] = {string.sub(all[i], 3), whose, silence}
+      if peers[#peers][1] == ARGV[2] then sign = #peers end
+    end
   end
-  local gone = take_off(peers)
+  local gone = take_off(peers, sign)
   for at in pairs(gone or {}) do put_off(peers[at][1], 'off') end
   if gone then changed(ARGV[1]) end
 end
+redis.call('HSET', heard, ARGV[3], string.format('%.0f', now))
 return {1, redis.call('HGET', topic, 'version')}

@@ -6,7 +6,8 @@
 -- ARGV: version that the caller knows, random characters, name of the topic, queue, record (without the
 --   state and the time), field of the peer in heard (empty: none), vt (s), delay (s), maxsize, 1 if it is
 --   the first, queue to be taken over (empty: none), when that was heard of (ms), messages in one step,
---   wake-up channel, then queues of which nothing need be known any more.
+--   wake-up channel, consumer if this is the first sign of it after a long time (else empty), then queues
+--   of which nothing need be known any more.
 -- Returns: 1 subscribed, 0 come again. Errors: topicChanged. Cost: O(1), or O(messages in a step).
 local topic, heard, topics, index = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local zset, hash = KEYS[5], KEYS[6]
@@ -31,6 +32,8 @@ redis.call('HSETNX', KEYS[8], 'maxsize', ARGV[9])
 redis.call('HSETNX', KEYS[8], 'created', seconds)
 redis.call('HSETNX', KEYS[8], 'modified', seconds)
 if field ~= '' then redis.call('HSET', heard, field, string.format('%.0f', now)) end
+-- See _silent.lua. Siblings that are only noted by a newcomer can still be taken over by the next.
+if ARGV[15] ~= '' then redis.call('HSET', heard, 'again:' .. ARGV[15], string.format('%.0f new', now)) end
 local known = redis.call('HGET', topic, 'q:' .. queue) or ''
 if string.match(known, '^on ') then
   local since = string.match(known, '(%d+)$')
@@ -61,7 +64,7 @@ if ARGV[10] == '1' and not (trim() and absorb({KEYS[5], KEYS[6]}, to, page)) the
   return come_again()
 end
 redis.call('HSET', topic, 'q:' .. queue, 'on ' .. ARGV[5] .. ' ' .. since)
-for i = 15, #ARGV do
+for i = 16, #ARGV do
   redis.call('HDEL', topic, 'q:' .. ARGV[i])
   redis.call('HDEL', heard, ARGV[i])
 end
