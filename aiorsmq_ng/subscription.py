@@ -160,9 +160,8 @@ class Subscription(Queue):
             return False
         if not member.on:
             self._beat_at = 0.0
-            return await self.origin.transport.run(
-                topics.join(self._topic, self._joining, state, nonce())
-            )
+            joining = topics.join(self._topic, self._joining, state, nonce())
+            return await self.origin.transport.run(joining) > 0
         if await self._take_over(member, state):
             self._version = state.version
         else:

@@ -24,6 +24,8 @@ from .retry import Retry
 from .subscription import Subscription, nonce
 
 R = TypeVar("R")
+#: How long a subscriber waits before it asks again whether another has moved the backlog.
+_ELSEWHERE_S = 0.02
 
 
 class Parts(Protocol):
@@ -147,10 +149,13 @@ class Topic:
                     "unsubscribe it with discard=True"
                 )
             try:
-                if await self._transact(topics.join(self._keys, joining, state, nonce())):
-                    return subscription
+                joined = await self._transact(topics.join(self._keys, joining, state, nonce()))
             except TopicChanged:
                 continue
+            if joined > 0:
+                return subscription
+            if joined < 0:
+                await asyncio.sleep(_ELSEWHERE_S)
 
     async def unsubscribe(
         self, consumer: str, *, peer: str | None = None, discard: bool = False

@@ -267,6 +267,13 @@ MUTANTS = (
         TOPICS,
     ),
     Mutant(
+        "topics: two first subscribers do not split what waited",
+        f"{SCRIPTS}/topic_join.lua",
+        "and now - at < 10000 then return -1 end",
+        "and false then return -1 end",
+        TOPICS,
+    ),
+    Mutant(
         "topics: a subscriber that dies on the way leaves a trace",
         f"{SCRIPTS}/topic_join.lua",
         "  redis.call('HSET', topic, 'q:' .. queue, 'left ' .. ARGV[5] .. ' ' .. since)\n",

@@ -171,8 +171,11 @@ def shared_field(queue: str, peer: str) -> str:
     return f"{queue} {escape(peer)}"
 
 
-def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Operation[bool]:
-    """Begin a subscription; the result is false if a long queue is still being moved."""
+def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Operation[int]:
+    """Begin a subscription: 1 if it has begun, 0 if a long queue is still being moved.
+
+    -1: the backlog is just being moved elsewhere, come again a little later.
+    """
     own, queue = keys.own, joining.queue(keys)
     known = state.find(queue.queue)
     fresh = joining.mode == EACH and (known is None or known.state == GONE)
@@ -202,7 +205,7 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
             escape(joining.consumer) if first_sign(joining.consumer, queue.queue, state) else "",
             *state.forgotten,
         ),
-        parse=bool,
+        parse=int,
         fail=keys.failure,
         repeatable=True,
     )

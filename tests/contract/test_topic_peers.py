@@ -356,6 +356,55 @@ async def test_subscriber_that_dies_while_long_queues_are_moved_loses_nothing(sc
     assert await scene.states() == {"new": "on"}
 
 
+def joining(consumer):
+    return Joining(consumer, "shared", None, 30_000, 30, 0, 65536)
+
+
+@pytest.fixture
+async def rivals(scene):
+    """Let two consumers have kept long queues, and a long backlog wait for the first of them."""
+    for name in "ab":
+        await scene.topic.subscribe(name)
+    await scene.topic.publish_many(["kept"] * 1200)
+    for name in "ab":
+        await scene.topic.unsubscribe(name)
+    await scene.topic.publish_many(map(str, range(2500)))
+    transport, keys = scene.topic.backlog.origin.transport, scene.topic._keys
+    state = await transport.run(topics.read(keys))
+
+    async def step(consumer):
+        return await transport.run(topics.join(keys, joining(consumer), state, "nonce"))
+
+    return step
+
+
+async def fresh(queue):
+    return [m.text async for m in queue.scan() if m.text != "kept"]
+
+
+async def test_first_subscriber_gets_all_that_waited_though_another_comes_meanwhile(scene, rivals):
+    assert await rivals("a") == 0
+    assert await rivals("b") == -1
+    other = asyncio.create_task(scene.topic.subscribe("b"))
+    while await rivals("a") != 1:
+        assert not other.done()
+
+    await other
+    assert await fresh(scene.topic.subscription("a")) == list(map(str, range(2500)))
+    assert await fresh(scene.topic.subscription("b")) == []
+    assert not await scene.raw.hexists(scene.record, "first")
+
+
+async def test_second_subscriber_gets_the_rest_if_the_first_does_not_go_on(scene, rivals):
+    assert await rivals("a") == 0
+    queue, at = (await scene.raw.hget(scene.record, "first")).split()
+    await scene.raw.hset(scene.record, "first", b"%s %d" % (queue, int(at) - 10_000))
+    other = await scene.topic.subscribe("b")
+    first = await scene.topic.subscribe("a")
+
+    assert await fresh(first) + await fresh(other) == list(map(str, range(2500)))
+
+
 async def test_peer_that_speaks_up_just_before_it_is_taken_over_stays(scene):
     slow = await scene.peer("slow")
     await scene.silence(slow)
