@@ -433,6 +433,31 @@ async def test_peer_that_was_taken_over_is_forgotten_after_a_day(scene):
     assert not await scene.raw.hexists(scene.heard, old.name)
 
 
+async def test_consumer_may_have_thousands_of_peers(scene, rsmq):
+    """More than a script can hand to one command: 8000."""
+    first = await scene.peer("0")
+    names = [f"{first.name[:-1]}{number}" for number in range(1, 8_100)]
+    record = (await scene.raw.hget(scene.record, f"q:{first.name}")).decode().split(" ")
+    attributes = await scene.raw.hgetall(first.origin.keys.hash)
+    pipe = scene.raw.pipeline(transaction=False)
+    for name in names:
+        record[5] = name.rpartition("_")[2]
+        pipe.hset(scene.record, f"q:{name}", " ".join(record))
+        pipe.hset(first.origin.sibling(name).hash, mapping=attributes)
+    heard = await scene.raw.hget(scene.heard, first.name)
+    pipe.hset(scene.heard, mapping=dict.fromkeys(names, heard) | {names[-1]: 1})
+    pipe.hset(scene.record, "version", "another")
+    await pipe.execute()
+    await scene.topic.publish("x")
+
+    assert (await scene.raw.hget(scene.record, f"q:{names[-1]}")).startswith(b"off ")
+    for name in (first.name, names[-2]):
+        assert [m.text for m in await rsmq.queue(name).peek()] == ["x"]
+    await scene.raw.hset(scene.heard, names[-2], 1)
+    assert await first.keep_alive()
+    assert (await scene.raw.hget(scene.record, f"q:{names[-2]}")).startswith((b"off ", b"gone "))
+
+
 async def test_long_queue_that_was_left_is_taken_over_in_steps(scene, monkeypatch):
     """Messages keep their order, and a walk that is not done goes on with the next receive."""
     monkeypatch.setattr("aiorsmq_ng.subscription._STEPS", 2)

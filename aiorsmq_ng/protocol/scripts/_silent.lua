@@ -18,7 +18,11 @@ local function take_off(peers, sign)
     end
   end
   if #fields < 2 then return nil end
-  local times = redis.call('HMGET', heard, unpack(fields))
+  local times = {}
+  for first = 1, #fields, 1000 do
+    local page = redis.call('HMGET', heard, unpack(fields, first, math.min(#fields, first + 999)))
+    for i = 1, #page do times[first + i - 1] = page[i] end
+  end
   local alive, last, noted, gone = {}, {}, {}, nil
   for i = 1, #places do
     local group, most = peers[places[i]][2], tonumber(peers[places[i]][3])
