@@ -295,6 +295,13 @@ MUTANTS = (
         TOPICS,
     ),
     Mutant(
+        "topics: silent peers that shared are forgotten",
+        f"{SCRIPTS}/_silent.lua",
+        "if new == 0 or field == queue then return end",
+        "if true then return end",
+        TOPICS,
+    ),
+    Mutant(
         "topics: a sibling gets only what it lacks",
         f"{SCRIPTS}/topic_inherit.lua",
         "if (sent or 0) < since then",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,8 @@ SHARED, EACH = "shared", "each"
 ON, OFF, LEFT, GONE = "on", "off", "left", "gone"
 #: How long a peer is remembered whose messages were taken over, should it come back.
 _REMEMBERED_MS = 86_400_000
+#: How many of them at most, the last ones; and how many are forgotten in one step.
+_REMEMBERED = 1000
 #: Stands for "no peer" in a record; no name is escaped to it.
 NOBODY = "."
 
@@ -83,11 +85,10 @@ class TopicState:
     @property
     def forgotten(self) -> list[str]:
         """Queues that were taken over so long ago that nobody will ask for them."""
-        return [
-            m.queue
-            for m in self.members
-            if m.state == GONE and self.now_ms - int(m.heard or 0) > _REMEMBERED_MS
-        ]
+        gone = [(int(m.heard or 0), m.queue) for m in self.members if m.state == GONE]
+        newest = sorted(gone, reverse=True)[:_REMEMBERED]
+        kept = {queue for heard, queue in newest if self.now_ms - heard <= _REMEMBERED_MS}
+        return [queue for _, queue in gone if queue not in kept][:_REMEMBERED]
 
 
 def heritage(consumer: str, state: TopicState) -> Member | None:
@@ -105,8 +106,10 @@ def heritage(consumer: str, state: TopicState) -> Member | None:
     return min(gone, key=lambda m: int(m.heard or 0), default=None)
 
 
-def first_sign(consumer: str, queue: str, state: TopicState) -> bool:
+def first_sign(consumer: str, besides: Collection[str], state: TopicState) -> bool:
     """Tell whether peers of *consumer* may be silent only because nobody could be heard.
+
+    Those with the queues *besides* do not matter: who is heard of now, and who is taken over.
 
     That is so if none of them was heard of for as long, and they were since that was last noted.
     """
@@ -116,7 +119,7 @@ def first_sign(consumer: str, queue: str, state: TopicState) -> bool:
     return any(
         state.now_ms - last > m.silence_ms and int(m.heard or 0) >= noted
         for m in peers
-        if m.queue != queue and not m.alive(state.now_ms)
+        if m.queue not in besides and not m.alive(state.now_ms)
     )
 
 

@@ -180,6 +180,8 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
     known = state.find(queue.queue)
     fresh = joining.mode == EACH and (known is None or known.state == GONE)
     left = heritage(joining.consumer, state) if fresh else None
+    besides = (queue.queue, left.queue if left else "")
+    first = joining.mode == EACH and first_sign(joining.consumer, besides, state)
     names = [own.topic, own.heard, own.namespace.topics, own.namespace.index]
     names += (own.zset, own.hash, queue.zset, queue.hash)
     if left is not None:
@@ -202,7 +204,7 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
             left.heard if left else "",
             PAGE,
             keys.channel(queue),
-            escape(joining.consumer) if first_sign(joining.consumer, queue.queue, state) else "",
+            escape(joining.consumer) if first else "",
             *state.forgotten,
         ),
         parse=int,

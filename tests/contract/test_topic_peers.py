@@ -25,7 +25,8 @@ class Scene:
         """Let it seem that nothing was heard of peers for a minute, and that all are older."""
         now = int((await self.raw.time())[0]) * 1000
         for field in await self.raw.hkeys(self.heard):
-            await self.began(field.decode(), (now - 3_600_000) * 1000)
+            if b":" not in field:
+                await self.began(field.decode(), (now - 3_600_000) * 1000)
         for subscription in subscriptions:
             await self.raw.hset(self.heard, subscription.name, now - 60_000)
 
@@ -456,6 +457,45 @@ async def test_consumer_may_have_thousands_of_peers(scene, rsmq):
     await scene.raw.hset(scene.heard, names[-2], 1)
     assert await first.keep_alive()
     assert (await scene.raw.hget(scene.record, f"q:{names[-2]}")).startswith((b"off ", b"gone "))
+
+
+@pytest.mark.parametrize("how", ["subscribe", "receive"])
+async def test_silent_peers_that_shared_are_forgotten_when_a_new_one_comes(scene, how):
+    for name in ("dead", "alive"):
+        await scene.topic.subscribe("a", peer=name)
+    await scene.topic.subscribe("b", peer="other")
+    for field in ("news__a dead", "news__b other"):
+        await scene.raw.hset(scene.heard, field, 1)
+    if how == "subscribe":
+        await scene.topic.subscribe("a", peer="new")
+    else:
+        await scene.topic.subscription("a", peer="new").receive()
+
+    heard = {field.decode() for field in await scene.raw.hkeys(scene.heard)}
+    assert heard == {"news__a alive", "news__a new", "news__b other"}
+
+
+async def test_of_peers_that_were_taken_over_only_the_last_are_remembered(scene, monkeypatch):
+    monkeypatch.setattr("aiorsmq_ng.protocol.topic_state._REMEMBERED", 2)
+    for number in range(6):
+        peer = await scene.peer(str(number))
+        await scene.silence(peer)
+        await scene.raw.hincrby(scene.heard, peer.name, number)
+
+    records = [name.decode()[-1] for name in await scene.raw.hkeys(scene.record)]
+    assert {name for name in records if name.isdigit()} == {"2", "3", "4", "5"}
+
+
+async def test_peer_that_comes_back_after_it_was_forgotten_is_subscribed(scene):
+    """Its own record is among those to be removed when it subscribes."""
+    old = await scene.peer("old")
+    await scene.silence(old)
+    new = await scene.peer("new")
+    await scene.raw.hset(scene.heard, old.name, 1)
+    await scene.peer("old")
+    await scene.topic.publish("x")
+
+    assert await texts(old) == await texts(new) == ["x"]
 
 
 async def test_long_queue_that_was_left_is_taken_over_in_steps(scene, monkeypatch):

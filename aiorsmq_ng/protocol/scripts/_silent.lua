@@ -4,8 +4,19 @@
 -- of the first sign after that is noted, and from then on each of them has its silence once more.
 -- Reads: topic, heard, now. Defines: take_off(peers, sign) -> place of each peer taken off -> true, or nil;
 --   sign is the place of a peer that is heard of now, if any.
+--   hear(field, queue, silence) notes that a peer is alive; if it is a new one of those that share a queue,
+--   others of which nothing was heard for twice the silence (ms) are forgotten.
 --   put_off(queue, state) notes that a subscription is over: off (silent), left or gone (taken over).
 -- peers: list of {queue, group (peers of one consumer share it), silence allowed (ms)}; false: none.
+local function hear(field, queue, silence)
+  local new = redis.call('HSET', heard, field, string.format('%.0f', now))
+  if new == 0 or field == queue then return end
+  local all, start = redis.call('HGETALL', heard), queue .. ' '
+  for i = 1, #all, 2 do
+    local shares = string.sub(all[i], 1, #start) == start
+    if shares and now - (tonumber(all[i + 1]) or 0) > 2 * silence then redis.call('HDEL', heard, all[i]) end
+  end
+end
 local function again(group)
   return tonumber(string.match(redis.call('HGET', heard, 'again:' .. group) or '', '^%d+') or 0)
 end

@@ -25,5 +25,5 @@ if consumer then
   for at in pairs(gone or {}) do put_off(peers[at][1], 'off') end
   if gone then changed(ARGV[1]) end
 end
-redis.call('HSET', heard, ARGV[3], string.format('%.0f', now))
+hear(ARGV[3], ARGV[2], tonumber(string.match(record, '^on %a+ (%d+)')))
 return {1, redis.call('HGET', topic, 'version')}

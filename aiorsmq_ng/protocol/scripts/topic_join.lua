@@ -36,7 +36,11 @@ redis.call('HSETNX', KEYS[8], 'delay', ARGV[8])
 redis.call('HSETNX', KEYS[8], 'maxsize', ARGV[9])
 redis.call('HSETNX', KEYS[8], 'created', seconds)
 redis.call('HSETNX', KEYS[8], 'modified', seconds)
-if field ~= '' then redis.call('HSET', heard, field, string.format('%.0f', now)) end
+for i = 16, #ARGV do
+  redis.call('HDEL', topic, 'q:' .. ARGV[i])
+  redis.call('HDEL', heard, ARGV[i])
+end
+if field ~= '' then hear(field, queue, tonumber(string.match(ARGV[5], '^%a+ (%d+)'))) end
 -- See _silent.lua. Siblings that are only noted by a newcomer can still be taken over by the next.
 if ARGV[15] ~= '' then redis.call('HSET', heard, 'again:' .. ARGV[15], string.format('%.0f new', now)) end
 local known = redis.call('HGET', topic, 'q:' .. queue) or ''
@@ -71,10 +75,6 @@ if ARGV[10] == '1' and not (trim() and absorb({KEYS[5], KEYS[6]}, to, page)) the
 end
 redis.call('HSET', topic, 'q:' .. queue, 'on ' .. ARGV[5] .. ' ' .. since)
 redis.call('HDEL', topic, 'first')
-for i = 16, #ARGV do
-  redis.call('HDEL', topic, 'q:' .. ARGV[i])
-  redis.call('HDEL', heard, ARGV[i])
-end
 changed(ARGV[2])
 local present = redis.call('ZCARD', KEYS[7])
 if present > 0 then redis.pcall('PUBLISH', ARGV[14], present) end
