@@ -295,6 +295,13 @@ MUTANTS = (
         TOPICS,
     ),
     Mutant(
+        "topics: siblings look for silent ones in turn",
+        f"{SCRIPTS}/topic_beat.lua",
+        "(now >= due or due > now + tonumber(silence))",
+        "true",
+        TOPICS,
+    ),
+    Mutant(
         "topics: silent peers that shared are forgotten",
         f"{SCRIPTS}/_silent.lua",
         "if new == 0 or field == queue then return end",

@@ -21,7 +21,7 @@ NOBODY = "."
 
 
 #: Where is noted when a consumer was heard of again, after a time in which nobody was.
-AGAIN = "again:"
+_AGAIN = "again"
 
 
 class Member(NamedTuple):
@@ -63,6 +63,8 @@ class TopicState:
     peers: tuple[tuple[str, str, int], ...] = ()
     #: Consumer -> when it was heard of again (epoch ms), and whether by a peer that is not new.
     again: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
+    #: Under which names something is noted beside the peers: a word, a colon, the consumer.
+    notes: tuple[str, ...] = ()
     max_length: int | None = None
     max_age_ms: int | None = None
     #: Subscriptions that ended because another client deleted their queue.
@@ -143,11 +145,14 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
         for name, record in stored.items()
         if name.startswith("q:")
     ]
-    peers, again = [], {}
+    peers, notes, again = [], [], {}
     for name, heard in times.items():
-        if name.startswith(AGAIN):
-            noted, _, new = heard.partition(" ")
-            again[unescape(name.removeprefix(AGAIN))] = (int(noted), not new)
+        word, colon, consumer = name.partition(":")
+        if colon:
+            notes.append(name)
+            if word == _AGAIN:
+                noted, _, new = heard.partition(" ")
+                again[unescape(consumer)] = (int(noted), not new)
             continue
         queue, space, peer = name.partition(" ")
         if space:
@@ -160,6 +165,7 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
         members=tuple(sorted(members)),
         peers=tuple(sorted(peers)),
         again=again,
+        notes=tuple(notes),
         max_length=None if length is None else int(length),
         max_age_ms=None if age is None else int(age),
         lost=int(stored.get("lost", 0)),

@@ -29,6 +29,7 @@ class Scene:
                 await self.began(field.decode(), (now - 3_600_000) * 1000)
         for subscription in subscriptions:
             await self.raw.hset(self.heard, subscription.name, now - 60_000)
+        await self.raw.hdel(self.heard, "look:cache")
 
     async def began(self, queue, since_us):
         """Let it seem that a subscription began at another time."""
@@ -131,8 +132,32 @@ async def test_peer_still_silent_after_the_outage_is_taken_off(scene):
     await scene.topic.publish("x")
 
     assert await scene.states() == {"1": "on", "2": "off"}
-    await scene.topic.unsubscribe("cache")
-    assert not await scene.raw.hexists(scene.heard, "again:cache")
+    await scene.topic.unsubscribe("cache", discard=True)
+    assert await scene.raw.hkeys(scene.heard) == []
+
+
+async def test_siblings_look_for_silent_ones_in_turn(scene):
+    """Whoever speaks first after a tenth of the silence looks, on behalf of all."""
+    silent, one, two = [await scene.peer(name) for name in ("silent", "1", "2")]
+    await one.keep_alive()
+    now, due = map(int, await scene.raw.hmget(scene.heard, one.name, "look:cache"))
+    assert due == now + 3_000
+    await scene.raw.hset(scene.heard, silent.name, now - 60_000)
+    await scene.raw.hset(scene.heard, "look:cache", now + 29_000)
+    await two.keep_alive()
+    assert (await scene.states())["silent"] == "on"
+    # The time has come, or was noted by a clock that is set back since.
+    await scene.raw.hset(scene.heard, "look:cache", now + 3_600_000)
+    await two.keep_alive()
+    assert (await scene.states()).get("silent") != "on"
+
+
+async def test_new_sibling_lets_the_next_sign_look(scene):
+    one = await scene.peer("1")
+    await one.keep_alive()
+    assert await scene.raw.hexists(scene.heard, "look:cache")
+    await scene.peer("2", silence=1)
+    assert not await scene.raw.hexists(scene.heard, "look:cache")
 
 
 async def test_sibling_that_speaks_too_seldom_does_not_keep_a_dead_peer(scene):
@@ -142,6 +167,7 @@ async def test_sibling_that_speaks_too_seldom_does_not_keep_a_dead_peer(scene):
     await slow.keep_alive()
     before = int((await scene.raw.time())[0]) * 1000 - 31_000
     await scene.raw.hset(scene.heard, mapping={slow.name: before, "again:cache": before})
+    await scene.raw.hdel(scene.heard, "look:cache")
     await slow.keep_alive()
 
     assert await scene.states() == {"slow": "on"}

@@ -75,6 +75,8 @@ if ARGV[10] == '1' and not (trim() and absorb({KEYS[5], KEYS[6]}, to, page)) the
 end
 redis.call('HSET', topic, 'q:' .. queue, 'on ' .. ARGV[5] .. ' ' .. since)
 redis.call('HDEL', topic, 'first')
+-- A new peer may allow less silence than its siblings: see topic_beat.lua.
+redis.call('HDEL', heard, 'look:' .. (string.match(ARGV[5], '^each %d+ %d (%S+) ') or ''))
 changed(ARGV[2])
 local present = redis.call('ZCARD', KEYS[7])
 if present > 0 then redis.pcall('PUBLISH', ARGV[14], present) end
