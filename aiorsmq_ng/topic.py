@@ -15,7 +15,7 @@ from .protocol.limits import Seconds
 from .protocol.operation import Operation
 from .protocol.receipts import Dedup
 from .protocol.topic_names import check_part, escape
-from .protocol.topic_state import EACH, GONE, SHARED, Member, TopicState
+from .protocol.topic_state import EACH, GONE, OFF, ON, SHARED, Member, TopicState
 from .protocol.topics import Joining, TopicChanged, TopicKeys
 from .publication import Plans, Publication, PublishToken
 from .queue import Queue
@@ -328,10 +328,10 @@ def _leaving(state: TopicState, consumer: str, peer: str | None) -> tuple[list[M
         for queue, name, _ in state.peers
         if queue in shared and peer in (None, name)
     ]
-    if peer is None:
-        fields += [note for note in state.notes if note.partition(":")[2] == escape(consumer)]
     if peer is not None:
         members = [m for m in members if m.peer == peer]
+    if not any(m.state in (ON, OFF) and m not in members for m in state.of(consumer)):
+        fields += [note for note in state.notes if note.partition(":")[2] == escape(consumer)]
     return members, fields
 
 
