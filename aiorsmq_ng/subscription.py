@@ -8,6 +8,7 @@ from . import entropy
 from .codec import Codec
 from .delivery import Delivery, Origin
 from .ids import suffixes
+from .models import Message
 from .protocol import limits, topics
 from .protocol.limits import Seconds
 from .protocol.topic_state import EACH, GONE, OFF, ON, Member, TopicState, orphans
@@ -93,18 +94,42 @@ class Subscription(Queue):
             return member is not None and member.on
         return await self._beat()
 
+    async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:
+        """Lease the next ready message, or return ``None``; as ``Queue.receive``."""
+        if not self._field:
+            return await super().receive(vt=vt, wait=wait)
+        received = await self.observe(1, vt=vt, wait=wait)
+        return received[0] if received else None
+
+    async def pop_many(self, count: int) -> list[Message]:
+        """Take and delete up to *count* ready messages by one call; as ``Queue.pop_many``."""
+        limits.check_count(count)
+        await self._beat_if_due()
+        return await super().pop_many(count)
+
+    async def recover(
+        self, count: int, idle: Seconds, *, vt: Seconds | None = None
+    ) -> list[Delivery]:
+        """Take over messages that were leased long ago; as ``Queue.recover``."""
+        limits.check_count(count)
+        await self._beat_if_due()
+        return await super().recover(count, idle, vt=vt)
+
     async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
         if not self._field:
             return await super()._receive(count, vt_ms, wait_s)
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
         while True:
-            if loop.time() >= self._beat_at:
-                await self._beat()
+            await self._beat_if_due()
             left_s = max(0.0, until - loop.time())
             received = await super()._receive(count, vt_ms, min(left_s, self._silence_s * _WAIT))
             if received or loop.time() >= until:
                 return received
+
+    async def _beat_if_due(self) -> None:
+        if self._field and asyncio.get_running_loop().time() >= self._beat_at:
+            await self._beat()
 
     async def _beat(self) -> bool:
         run = self.origin.transport.run
@@ -135,9 +160,8 @@ class Subscription(Queue):
             return False
         if not member.on:
             self._beat_at = 0.0
-            return await self.origin.transport.run(
-                topics.join(self._topic, self._joining, state, nonce())
-            )
+            joining = topics.join(self._topic, self._joining, state, nonce())
+            return await self.origin.transport.run(joining) > 0
         if await self._take_over(member, state):
             self._version = state.version
         else:

@@ -14,8 +14,8 @@ from .protocol import limits, queues, topics
 from .protocol.limits import Seconds
 from .protocol.operation import Operation
 from .protocol.receipts import Dedup
-from .protocol.topic_names import check_part
-from .protocol.topic_state import EACH, GONE, SHARED, Member, TopicState
+from .protocol.topic_names import check_part, escape
+from .protocol.topic_state import EACH, GONE, OFF, ON, SHARED, Member, TopicState
 from .protocol.topics import Joining, TopicChanged, TopicKeys
 from .publication import Plans, Publication, PublishToken
 from .queue import Queue
@@ -24,6 +24,8 @@ from .retry import Retry
 from .subscription import Subscription, nonce
 
 R = TypeVar("R")
+#: How long a subscriber waits before it asks again whether another has moved the backlog.
+_ELSEWHERE_S = 0.02
 
 
 class Parts(Protocol):
@@ -147,10 +149,13 @@ class Topic:
                     "unsubscribe it with discard=True"
                 )
             try:
-                if await self._transact(topics.join(self._keys, joining, state, nonce())):
-                    return subscription
+                joined = await self._transact(topics.join(self._keys, joining, state, nonce()))
             except TopicChanged:
                 continue
+            if joined > 0:
+                return subscription
+            if joined < 0:
+                await asyncio.sleep(_ELSEWHERE_S)
 
     async def unsubscribe(
         self, consumer: str, *, peer: str | None = None, discard: bool = False
@@ -325,6 +330,8 @@ def _leaving(state: TopicState, consumer: str, peer: str | None) -> tuple[list[M
     ]
     if peer is not None:
         members = [m for m in members if m.peer == peer]
+    if not any(m.state in (ON, OFF) and m not in members for m in state.of(consumer)):
+        fields += [note for note in state.notes if note.partition(":")[2] == escape(consumer)]
     return members, fields
 
 

@@ -246,10 +246,31 @@ MUTANTS = (
         TOPICS,
     ),
     Mutant(
+        "topics: after an outage the first sign takes nobody off",
+        f"{SCRIPTS}/_silent.lua",
+        "elseif now - last[group] > most and times[i] >= noted[group] then",
+        "elseif false then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a dead peer is spared only once",
+        f"{SCRIPTS}/_silent.lua",
+        "and times[i] >= noted[group] then",
+        "then",
+        TOPICS,
+    ),
+    Mutant(
         "topics: the first subscription gets what waited",
         f"{SCRIPTS}/topic_join.lua",
         "if ARGV[10] == '1' and not",
         "if false and not",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: two first subscribers do not split what waited",
+        f"{SCRIPTS}/topic_join.lua",
+        "and now - at < 10000 then return -1 end",
+        "and false then return -1 end",
         TOPICS,
     ),
     Mutant(
@@ -271,6 +292,20 @@ MUTANTS = (
         f"{SCRIPTS}/topic_join.lua",
         "seconds * 1000000 + micros + 200000",
         "seconds * 1000000 + micros",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: siblings look for silent ones in turn",
+        f"{SCRIPTS}/topic_beat.lua",
+        "(now >= due or due > now + tonumber(silence))",
+        "true",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: silent peers that shared are forgotten",
+        f"{SCRIPTS}/_silent.lua",
+        "if new == 0 or field == queue then return end",
+        "if true then return end",
         TOPICS,
     ),
     Mutant(

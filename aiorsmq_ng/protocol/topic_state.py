@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .topic_names import unescape
@@ -13,8 +14,14 @@ SHARED, EACH = "shared", "each"
 ON, OFF, LEFT, GONE = "on", "off", "left", "gone"
 #: How long a peer is remembered whose messages were taken over, should it come back.
 _REMEMBERED_MS = 86_400_000
+#: How many of them at most, the last ones; and how many are forgotten in one step.
+_REMEMBERED = 1000
 #: Stands for "no peer" in a record; no name is escaped to it.
 NOBODY = "."
+
+
+#: Where is noted when a consumer was heard of again, after a time in which nobody was.
+_AGAIN = "again"
 
 
 class Member(NamedTuple):
@@ -54,6 +61,10 @@ class TopicState:
     members: tuple[Member, ...] = ()
     #: Peers of shared subscriptions: queue, name, when it was last heard of (epoch ms).
     peers: tuple[tuple[str, str, int], ...] = ()
+    #: Consumer -> when it was heard of again (epoch ms), and whether by a peer that is not new.
+    again: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
+    #: Under which names something is noted beside the peers: a word, a colon, the consumer.
+    notes: tuple[str, ...] = ()
     max_length: int | None = None
     max_age_ms: int | None = None
     #: Subscriptions that ended because another client deleted their queue.
@@ -76,17 +87,42 @@ class TopicState:
     @property
     def forgotten(self) -> list[str]:
         """Queues that were taken over so long ago that nobody will ask for them."""
-        return [
-            m.queue
-            for m in self.members
-            if m.state == GONE and self.now_ms - int(m.heard or 0) > _REMEMBERED_MS
-        ]
+        gone = [(int(m.heard or 0), m.queue) for m in self.members if m.state == GONE]
+        newest = sorted(gone, reverse=True)[:_REMEMBERED]
+        kept = {queue for heard, queue in newest if self.now_ms - heard <= _REMEMBERED_MS}
+        return [queue for _, queue in gone if queue not in kept][:_REMEMBERED]
 
 
 def heritage(consumer: str, state: TopicState) -> Member | None:
-    """Return what a new peer takes over: what one left that is gone, the longest silent first."""
-    gone = [m for m in state.left_by(consumer) if not m.alive(state.now_ms)]
+    """Return what a new peer takes over: what one left that is gone, the longest silent first.
+
+    When peers are heard of again after all were silent, their siblings have the same time for it.
+    """
+    noted, known = state.again.get(consumer, (0, False))
+    gone = [
+        m
+        for m in state.left_by(consumer)
+        if not m.alive(state.now_ms)
+        and not (m.on and known and state.now_ms - noted <= m.silence_ms)
+    ]
     return min(gone, key=lambda m: int(m.heard or 0), default=None)
+
+
+def first_sign(consumer: str, besides: Collection[str], state: TopicState) -> bool:
+    """Tell whether peers of *consumer* may be silent only because nobody could be heard.
+
+    Those with the queues *besides* do not matter: who is heard of now, and who is taken over.
+
+    That is so if none of them was heard of for as long, and they were since that was last noted.
+    """
+    peers = [m for m in state.of(consumer) if m.on and m.mode == EACH]
+    last = max((int(m.heard or 0) for m in peers), default=0)
+    noted, _ = state.again.get(consumer, (0, False))
+    return any(
+        state.now_ms - last > m.silence_ms and int(m.heard or 0) >= noted
+        for m in peers
+        if m.queue not in besides and not m.alive(state.now_ms)
+    )
 
 
 def orphans(member: Member, state: TopicState) -> list[tuple[Member, bool]]:
@@ -109,8 +145,15 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
         for name, record in stored.items()
         if name.startswith("q:")
     ]
-    peers = []
+    peers, notes, again = [], [], {}
     for name, heard in times.items():
+        word, colon, consumer = name.partition(":")
+        if colon:
+            notes.append(name)
+            if word == _AGAIN:
+                noted, _, new = heard.partition(" ")
+                again[unescape(consumer)] = (int(noted), not new)
+            continue
         queue, space, peer = name.partition(" ")
         if space:
             peers.append((queue, unescape(peer), int(heard)))
@@ -121,6 +164,8 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
         waiting=waiting,
         members=tuple(sorted(members)),
         peers=tuple(sorted(peers)),
+        again=again,
+        notes=tuple(notes),
         max_length=None if length is None else int(length),
         max_age_ms=None if age is None else int(age),
         lost=int(stored.get("lost", 0)),

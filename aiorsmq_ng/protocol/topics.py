@@ -14,7 +14,7 @@ from .operation import Argument, Operation, Reply
 from .receipts import Dedup
 from .scripts import load
 from .topic_names import escape, queue_name
-from .topic_state import EACH, GONE, NOBODY, Member, TopicState, heritage, read_state
+from .topic_state import EACH, GONE, NOBODY, Member, TopicState, first_sign, heritage, read_state
 
 #: Messages that one step of moving a queue into another handles, in about 2 ms.
 PAGE = 1000
@@ -70,13 +70,10 @@ class Plan:
         self.copies = max(1, len(members))
         head: list[Argument] = [keys.name, own.queue, keys.channel(own), state.version]
         head.append(len(members))
-        groups: dict[str, int] = {}
         for member in members:
             queue = keys.named(member.queue)
             names += (queue.zset, queue.hash)
-            group: Argument = ""
-            if member.mode == EACH:
-                group = groups.setdefault(member.consumer, len(groups))
+            group = escape(member.consumer) if member.mode == EACH else ""
             head += (member.queue, keys.channel(queue), group, member.silence_ms)
         self.names, self.head = tuple(names), tuple(head)
 
@@ -174,12 +171,17 @@ def shared_field(queue: str, peer: str) -> str:
     return f"{queue} {escape(peer)}"
 
 
-def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Operation[bool]:
-    """Begin a subscription; the result is false if a long queue is still being moved."""
+def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Operation[int]:
+    """Begin a subscription: 1 if it has begun, 0 if a long queue is still being moved.
+
+    -1: the backlog is just being moved elsewhere, come again a little later.
+    """
     own, queue = keys.own, joining.queue(keys)
     known = state.find(queue.queue)
     fresh = joining.mode == EACH and (known is None or known.state == GONE)
     left = heritage(joining.consumer, state) if fresh else None
+    besides = (queue.queue, left.queue if left else "")
+    first = joining.mode == EACH and first_sign(joining.consumer, besides, state)
     names = [own.topic, own.heard, own.namespace.topics, own.namespace.index]
     names += (own.zset, own.hash, queue.zset, queue.hash)
     if left is not None:
@@ -202,9 +204,10 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
             left.heard if left else "",
             PAGE,
             keys.channel(queue),
+            escape(joining.consumer) if first else "",
             *state.forgotten,
         ),
-        parse=bool,
+        parse=int,
         fail=keys.failure,
         repeatable=True,
     )

@@ -106,8 +106,8 @@ def test_plan_names_every_key_and_groups_the_peers_of_a_consumer():
     )
     assert plan.head[:5] == ("t", "t__", "ns:t__:ng:wake", "v", 2)
     assert plan.head[5:] == (
-        *("t__c__1", "ns:t__c__1:ng:wake", 0, 30_000),
-        *("t__c__2", "ns:t__c__2:ng:wake", 0, 30_000),
+        *("t__c__1", "ns:t__c__1:ng:wake", "c", 30_000),
+        *("t__c__2", "ns:t__c__2:ng:wake", "c", 30_000),
     )
     assert plan.copies == 2
 

@@ -4,7 +4,7 @@
 --   every part that has a window, last the memory of the caller's series.
 -- ARGV: call number, attempt (1 = first), name of the topic, its own queue, wake-up channel of that,
 --   version that the caller knows, number of subscriptions, for each of them: queue, wake-up channel, group
---   (peers with copies of their own: the same for those of one consumer; else empty), silence allowed (ms);
+--   (peers with copies of their own: the consumer; else empty), silence allowed (ms);
 --   then per part: delay (ms, -1 = each queue's), window (ms; 0 = no marker), n, then n times: random id
 --   suffix, body.
 -- Returns: per part the n ids, the same in every queue, or {messageTooLong, bytes, maxsize}; to a repeated
