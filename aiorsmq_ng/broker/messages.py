@@ -163,7 +163,7 @@ class Taking:
         self, count: int, queues: list[Queue], vt: float | None, wait: float
     ) -> list[Delivery]:
         """Wait for messages, but not while the broker is being stopped."""
-        receiving = asyncio.ensure_future(self._rsmq.receive_many(count, *queues, vt=vt, wait=wait))
+        receiving = asyncio.ensure_future(receive(self._rsmq, count, queues, vt, wait))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait([receiving, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +181,10 @@ class Taking:
 async def receive(
     rsmq: RSMQ, count: int, queues: list[Queue], vt: float | None, wait: float
 ) -> list[Delivery]:
-    """Lease messages of one subscription, or of several queues, waiting for the first."""
+    """Lease messages of one subscription, or of several queues, waiting for the first.
+
+    A subscription's own wait also says, again and again, that its peer is alive.
+    """
     if len(queues) == 1 and isinstance(queues[0], Subscription):
         return await queues[0].receive_many(count, vt=vt, wait=wait)
     return await rsmq.receive_many(count, *queues, vt=vt, wait=wait)
