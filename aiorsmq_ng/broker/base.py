@@ -109,7 +109,7 @@ class Shared:
     ) -> R:
         """Do *work* once, however often the request is repeated."""
         key = (CALLER.get().identity, method, request.request)
-        return await self.requests.once(key, work, **how)
+        return await self.requests.once(key, work, holds=request.ByteSize(), **how)
 
     def delivery(self, delivery: aiorsmq_ng.Delivery, max_bytes: int = MAX_BYTES) -> pb.Delivery:
         """Return what a client is told of a delivery, with its receipt."""
