@@ -82,8 +82,10 @@ class RouteGuideService:
             return await self._observe(peer, caller.sees_topic, until_deadline(context) - _MARGIN_S)
         except (RSMQError, Refused) as error:
             logger.warning("an Observe was answered with nothing: %s", error)
-            await anyio.sleep(WAIT_S)
-            return pb.RecordSet()
+        except Exception:
+            logger.exception("an Observe failed in an unexpected way; please report it")
+        await anyio.sleep(WAIT_S)
+        return pb.RecordSet()
 
     async def _observe(
         self, peer: Peer, allowed: Callable[[str], bool], within_s: float

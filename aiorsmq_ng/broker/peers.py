@@ -95,8 +95,11 @@ class Peer:
             await self._sweep(taken, room)
             if not taken and self.subscriptions:
                 for delivery in await self._wait(wait_s):
+                    if (key := self._key_of(delivery)) is None:
+                        delivery.give_back()  # the subscription was ended meanwhile
+                        continue
                     # Not given back, or it would come after those that arrive meanwhile.
-                    self._carried.setdefault(self._key_of(delivery), deque()).append(delivery)
+                    self._carried.setdefault(key, deque()).append(delivery)
                     await self._sweep(taken, room)
         except BaseException:
             for _, delivery in taken:
@@ -119,8 +122,16 @@ class Peer:
             subscriptions = subscriptions[self._rotation % len(subscriptions) :][:1]
         return await self._taking.wait(1, subscriptions, _SILENCE_S, wait_s)
 
-    def _key_of(self, delivery: Delivery) -> str:
-        return next(k for k, s in self.subscriptions.items() if s.name == delivery.queue)
+    def drop(self, key: str) -> None:
+        """Take note that a subscription was ended; what was leased of it is given back."""
+        self.subscriptions.pop(key, None)
+        carried = self._carried.pop(key, None)
+        while carried:
+            carried.pop().give_back()
+
+    def _key_of(self, delivery: Delivery) -> str | None:
+        found = (k for k, s in self.subscriptions.items() if s.name == delivery.queue)
+        return next(found, None)
 
     async def _sweep(self, taken: Taken, room: list[int]) -> None:
         """Take up to a page of every key, beginning with another one each time."""
@@ -128,33 +139,44 @@ class Peer:
         self._rotation += 1
         start = self._rotation % len(keys) if keys else 0
         for key in keys[start:] + keys[:start]:
-            waiting = self._carried.setdefault(key, deque())
-            await self._page(key, waiting, max(room[0], 1))
-            while waiting:
-                delivery = waiting[0]
-                size = record_size(key, len(delivery.body))
-                if size > LIMIT:
-                    await self._bury(delivery, size)
-                elif size > room[0]:
-                    return  # the rest is for the next reply
-                elif not delivery.lease_lost and anyio.current_time() < delivery.expires_at:
-                    room[0] -= size
-                    taken.append((key, delivery))
-                waiting.popleft()
+            # It may be ended at any moment: then it has nothing for this reply.
+            if key in self.subscriptions:
+                await self._page(key, max(room[0], 1))
+            if not await self._pack(key, taken, room):
+                return  # the rest is for the next reply
 
-    async def _page(self, key: str, waiting: deque[Delivery], room: int) -> None:
+    async def _pack(self, key: str, taken: Taken, room: list[int]) -> bool:
+        """Put what waits into a reply; tell whether all of it fitted."""
+        while waiting := self._carried.get(key):
+            delivery = waiting[0]
+            size = record_size(key, len(delivery.body))
+            if LIMIT >= size > room[0]:
+                return False
+            waiting.popleft()
+            if size > LIMIT:
+                await self._bury(delivery, size)
+            elif not delivery.lease_lost and anyio.current_time() < delivery.expires_at:
+                room[0] -= size
+                taken.append((key, delivery))
+        return True
+
+    async def _page(self, key: str, room: int) -> None:
         """Fill up what is waiting to be sent to a page."""
+        waiting = self._carried.setdefault(key, deque())
         count = _PAGE - len(waiting)
         if count < 1 or sum(len(d.body) for d in waiting) >= room:
             return
+        subscription = self.subscriptions[key]
         try:
-            found, _ = await self._taking.about(
-                [self.subscriptions[key]], count, _SILENCE_S, room, 0.0
-            )
-            waiting += found
+            found, _ = await self._taking.about([subscription], count, _SILENCE_S, room, 0.0)
         except QueueNotFound:
-            # Ended by somebody else.
-            del self.subscriptions[key]
+            self.drop(key)  # ended by somebody else
+            return
+        if self._carried.get(key) is waiting:
+            waiting += found
+        else:  # ended meanwhile
+            for delivery in found:
+                delivery.give_back()
 
     async def _bury(self, delivery: Delivery, size: int) -> None:
         """Move a message away that no client of GOMQ can receive: it would stay in the way."""
@@ -193,7 +215,7 @@ class Peers:
         self._change(consumer, key, subscribed=False)
         for (other, _), peer in self._peers.items():
             if other == consumer:
-                peer.subscriptions.pop(key, None)
+                peer.drop(key)
 
     async def find(self, consumer: str, name: str) -> Peer | None:
         """Return a peer, if its consumer is subscribed to something."""
@@ -213,7 +235,7 @@ class Peers:
             else:  # ended meanwhile
                 await self._rsmq.topic(key).unsubscribe(peer.consumer)
         for key in set(peer.subscriptions) - keys:
-            del peer.subscriptions[key]
+            peer.drop(key)
 
     async def close(self) -> None:
         """Give back what every peer holds."""

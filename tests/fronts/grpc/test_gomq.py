@@ -10,11 +10,13 @@ import grpc.aio
 import pytest
 
 from aiorsmq_ng import Delivery
+from aiorsmq_ng.broker.messages import Taking
 from aiorsmq_ng.broker.records import LIMIT, record_size, timestamp
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
 
 from .gomq_client import PUBLISHERS, TOTAL
+from .support import until
 
 CLIENT = Path(__file__).with_name("gomq_client.py")
 NEWS = pb.Subscription(key="news", consumerID="c")
@@ -253,6 +255,62 @@ async def test_an_observe_is_never_answered_with_an_error(guide, monkeypatch, rs
         assert not (await guide.Observe(WHO)).records
     await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
     assert await observed(guide, 1)
+
+
+async def test_an_unsubscribe_while_keys_are_looked_through_is_no_error(guide, rsmq, monkeypatch):
+    for key in ("a", "b", "c"):
+        await guide.Subscribe(pb.Subscription(key=key, consumerID="c"))
+        await guide.Publish(pb.PublishRecord(key=key, payload=key.encode()))
+    real, ended = Taking.about, []
+
+    async def about(taking, queues, *more):
+        taken = await real(taking, queues, *more)
+        if not ended:
+            # This key, after something was taken of it, and one whose turn is still to come.
+            ended.append(queues[0].topic)
+            for key in {"a", "b", "c"} - {chr(ord("a") + (ord(ended[0]) - ord("a") + 1) % 3)}:
+                await guide.Unsubscribe(pb.Subscription(key=key, consumerID="c"))
+        return taken
+
+    monkeypatch.setattr(Taking, "about", about)
+    (record,) = (await guide.Observe(WHO)).records
+
+    async def given_back():
+        (found,) = (await rsmq.topic(ended[0]).describe()).subscriptions
+        return found.attributes and found.attributes.ready == 1
+
+    assert record.key != ended[0]
+    await until(given_back)
+
+
+async def test_what_a_wait_took_of_an_ended_subscription_is_given_back(guide, rsmq, monkeypatch):
+    await guide.Subscribe(NEWS)
+    real = Taking.wait
+
+    async def wait(taking, *args):
+        await rsmq.topic("news").publish(b"x")
+        taken = await real(taking, *args)
+        await guide.Unsubscribe(NEWS)
+        return taken
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Taking, "wait", wait)
+        assert not (await guide.Observe(WHO)).records
+    await guide.Subscribe(NEWS)
+
+    assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
+
+
+async def test_an_unexpected_fault_of_an_observe_is_logged_and_not_told(guide, monkeypatch, caplog):
+    await guide.Subscribe(NEWS)
+
+    async def broken(*_):
+        raise KeyError("something")
+
+    monkeypatch.setattr(Taking, "about", broken)
+
+    assert not (await guide.Observe(WHO)).records
+    assert "unexpected" in caplog.text
 
 
 def test_times_are_written_as_go_does():
