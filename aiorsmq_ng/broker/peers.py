@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import anyio
 
-from aiorsmq_ng import Delivery, LeaseLost, Queue, QueueNotFound, Subscription
+from aiorsmq_ng import Delivery, LeaseLost, Queue, QueueNotFound, Subscription, Unavailable
 
 from .base import Shared
+from .directory import Directory
 from .messages import Taking
 from .options import GomqMode
 from .records import LIMIT, record_size
@@ -22,9 +23,11 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 _PAGE = 50
 #: A peer that says nothing for so long is taken off, and what it was given is delivered again.
 _SILENCE_S = 30.0
-#: How old what is known of the subscriptions of all consumers may be: for a peer that is new here,
-#: and for one that observes (another broker may have changed them).
-_KNOWN_NEW_S, _KNOWN_S = 0.5, 15.0
+#: How old what is known of the subscriptions of all consumers may be (another broker may have
+#: changed them): so old, it is learnt anew, in the background; so old, a peer waits for that.
+_KNOWN_S, _TOO_OLD_S = 15.0, 60.0
+#: How long an Observe waits for that at most.
+_LEARN_S = 0.5
 #: Peers remembered at most; and for how long one that is silent.
 _MOST_PEERS, _FORGET_S = 50_000, 600.0
 
@@ -195,42 +198,48 @@ class Peers:
         self._taking = taking
         self._mode = "each" if mode == "copy" else "shared"
         self._peers: OrderedDict[tuple[str, str], Peer] = OrderedDict()
-        #: Consumer -> keys.
-        self._keys: dict[str, set[str]] = {}
-        self._known_at = -1e9
-        #: When, who, which key, on or off: changes made here since subscriptions were looked at.
-        self._changes: list[tuple[float, str, str, bool]] = []
-        self._looking = asyncio.Lock()
+        self._directory = Directory(shared.rsmq, self._mode)
 
     async def subscribe(self, consumer: str, name: str, key: str) -> None:
         """Subscribe a consumer to a key, and a peer of it."""
         peer = self._peer(consumer, name)
         peer.subscriptions[key] = await self._join(peer, key)
-        self._change(consumer, key, subscribed=True)
+        self._directory.change(consumer, key, subscribed=True)
 
     async def unsubscribe(self, consumer: str, key: str) -> None:
         """End the subscription of a consumer, with all its peers."""
-        self._change(consumer, key, subscribed=False)
+        self._directory.change(consumer, key, subscribed=False)
         await self._rsmq.topic(key).unsubscribe(consumer)
-        self._change(consumer, key, subscribed=False)
+        self._directory.change(consumer, key, subscribed=False)
         for (other, _), peer in self._peers.items():
             if other == consumer:
                 peer.drop(key)
 
     async def find(self, consumer: str, name: str) -> Peer | None:
         """Return a peer, if its consumer is subscribed to something."""
+        directory = self._directory
         known = (consumer, name) in self._peers
-        await self._look(_KNOWN_S if known else _KNOWN_NEW_S)
-        if not self._keys.get(consumer) and not known:
+        if not known and not directory.fresh:
+            await directory.learn(_LEARN_S)
+        elif directory.age_s > _KNOWN_S:
+            # What it is subscribed to here is known, and need not wait for all the others.
+            await directory.learn(_LEARN_S if directory.age_s > _TOO_OLD_S else 0.0)
+        if not known and not (directory.fresh and directory.keys(consumer)):
             return None
         return self._peer(consumer, name)
 
     async def refresh(self, peer: Peer, allowed: Callable[[str], bool]) -> None:
         """Let a peer have what its consumer is subscribed to, whichever peer asked for it."""
-        keys = set(filter(allowed, self._keys.get(peer.consumer, ())))
+        keys = set(filter(allowed, self._directory.keys(peer.consumer)))
         for key in keys - set(peer.subscriptions):
-            subscription = await self._join(peer, key)
-            if key in self._keys.get(peer.consumer, ()):
+            try:
+                subscription = await self._join(peer, key)
+            except Unavailable:
+                raise
+            except Exception as error:
+                logger.warning("cannot subscribe a peer to topic %r: %r", key, error)
+                continue
+            if key in self._directory.keys(peer.consumer):
                 peer.subscriptions[key] = subscription
             else:  # ended meanwhile
                 await self._rsmq.topic(key).unsubscribe(peer.consumer)
@@ -239,17 +248,13 @@ class Peers:
 
     async def close(self) -> None:
         """Give back what every peer holds."""
+        await self._directory.close()
         await asyncio.gather(*(peer.give_back() for peer in self._peers.values()))
 
     async def _join(self, peer: Peer, key: str) -> Subscription:
         return await self._rsmq.topic(key).subscribe(
             peer.consumer, mode=self._mode, peer=peer.name, maxsize=-1, silence=_SILENCE_S
         )
-
-    def _change(self, consumer: str, key: str, *, subscribed: bool) -> None:
-        keys = self._keys.setdefault(consumer, set())
-        (keys.add if subscribed else keys.discard)(key)
-        self._changes.append((asyncio.get_running_loop().time(), consumer, key, subscribed))
 
     def _peer(self, consumer: str, name: str) -> Peer:
         now = asyncio.get_running_loop().time()
@@ -263,23 +268,3 @@ class Peers:
         if len(self._peers) > _MOST_PEERS or now - other.seen_at > _FORGET_S:
             del self._peers[oldest]
         return peer
-
-    async def _look(self, age_s: float) -> None:
-        """Learn who is subscribed to what, unless that is known well enough."""
-        clock = asyncio.get_running_loop().time
-        async with self._looking:
-            if clock() - self._known_at <= age_s:
-                return
-            started = clock()
-            found: dict[str, set[str]] = {}
-            for name in await self._rsmq.list_topics():
-                described = await self._rsmq.topic(name).describe()
-                for one in described.subscriptions:
-                    if one.state in ("on", "off") and one.mode == self._mode:
-                        found.setdefault(one.consumer, set()).add(name)
-            self._keys, self._known_at = found, started
-            # What was changed here meanwhile is not to be forgotten.
-            changes, self._changes = self._changes, []
-            for at, consumer, key, subscribed in changes:
-                if at >= started:
-                    self._change(consumer, key, subscribed=subscribed)

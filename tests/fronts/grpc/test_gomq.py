@@ -105,7 +105,7 @@ async def test_what_a_stopped_broker_had_handed_out_comes_again(serve, rsmq):
     assert subscription.attributes.ready == 1
 
 
-async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve):
+async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve, rsmq):
     async with serve() as broker:
         async with grpc.aio.insecure_channel(broker.addresses[0]) as first:
             await RouteGuideStub(first).Subscribe(NEWS)
@@ -113,7 +113,12 @@ async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve)
             broker.addresses[0], [("grpc.use_local_subchannel_pool", 1)]
         ) as second:
             guide = RouteGuideStub(second)
-            await guide.Observe(WHO)  # without a Subscribe of its own
+
+            async def joined():
+                await guide.Observe(WHO)  # without a Subscribe of its own
+                return len((await rsmq.topic("news").describe()).subscriptions) == 2
+
+            await until(joined)
             await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
 
             assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
