@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from aiorsmq_ng import MessageTooLong, RSMQError, Topic
+from aiorsmq_ng import MessageTooLong, QueueNotFound, RSMQError, Topic
 
 from ..rpc import routeguide_pb2 as pb
 from .base import Shared
@@ -30,6 +30,8 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 WAIT_S = 0.5
 #: For a client with a deadline: nothing is taken so shortly before it.
 _MARGIN_S = 0.25
+#: What a queue has as its limit of size if nobody said otherwise.
+_DEFAULT_LIMIT = 65536
 
 
 class RouteGuideService:
@@ -51,8 +53,9 @@ class RouteGuideService:
         try:
             await topic.publish(request.payload)
         except MessageTooLong:
-            # GOMQ knows no other limit than that of a call.
-            await _lift_limit(topic)
+            # GOMQ knows no other limit than that of a call; but one that was set stays.
+            if not await _lift_limit(topic):
+                raise
             await topic.publish(request.payload)
         return pb.Result(code=0)
 
@@ -121,6 +124,13 @@ def address(context: Any) -> str:
     return peer.removeprefix("ipv4:").removeprefix("ipv6:") or "unknown"
 
 
-async def _lift_limit(topic: Topic) -> None:
+async def _lift_limit(topic: Topic) -> bool:
+    """Lift the limit of the topic's own queue if it is the one that every new queue has."""
+    try:
+        if (await topic.backlog.attributes()).maxsize != _DEFAULT_LIMIT:
+            return False
+    except QueueNotFound:
+        pass
     found = await topic.describe()
     await topic.set_backlog(max_length=found.max_length, max_age=found.max_age, maxsize=-1)
+    return True

@@ -226,6 +226,16 @@ async def test_a_large_payload_waits_for_its_first_subscriber_too(guide):
     assert len(record.value.payload) == 1_000_000
 
 
+async def test_a_limit_that_was_set_is_not_lifted_by_a_publisher(guide, rsmq):
+    await rsmq.topic("news").set_backlog(maxsize=1024, max_length=10)
+
+    with pytest.raises(grpc.RpcError) as refused:
+        await guide.Publish(pb.PublishRecord(key="news", payload=bytes(2000)))
+
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert (await rsmq.topic("news").backlog.attributes()).maxsize == 1024
+
+
 async def test_a_message_that_no_client_could_receive_goes_to_the_dead_letters(guide, rsmq):
     await guide.Subscribe(NEWS)
     await rsmq.topic("news").publish(bytes(LIMIT))  # past the broker
