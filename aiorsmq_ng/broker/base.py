@@ -111,7 +111,12 @@ class Shared:
         key = (CALLER.get().identity, method, request.request)
         return await self.requests.once(key, work, holds=request.ByteSize(), **how)
 
-    def delivery(self, delivery: aiorsmq_ng.Delivery, max_bytes: int = MAX_BYTES) -> pb.Delivery:
+    def delivery(
+        self,
+        delivery: aiorsmq_ng.Delivery,
+        max_bytes: int = MAX_BYTES,
+        identity: str | None = None,
+    ) -> pb.Delivery:
         """Return what a client is told of a delivery, with its receipt."""
         body, omitted = delivery.body, 0
         if len(body) > max_bytes:
@@ -123,12 +128,12 @@ class Shared:
             rc=delivery.rc,
             fr=delivery.fr,
             vt_ms=delivery.vt_ms,
-            receipt=self.receipt(delivery),
+            receipt=self.receipt(delivery, identity),
             omitted_bytes=omitted,
         )
 
-    def receipt(self, delivery: aiorsmq_ng.Delivery) -> str:
-        """Return the receipt of a delivery to the caller."""
+    def receipt(self, delivery: aiorsmq_ng.Delivery, identity: str | None = None) -> str:
+        """Return the receipt of a delivery to the caller, or to whom *identity* names."""
         dead = delivery.origin.dead_letter
         proof = Proof(
             delivery.queue,
@@ -138,7 +143,7 @@ class Shared:
             delivery.vt_ms,
             "" if dead == f"{delivery.queue}-dead" else dead,
         )
-        return self.receipts.write(proof, CALLER.get().identity)
+        return self.receipts.write(proof, identity or CALLER.get().identity)
 
 
 def seconds(message: Any, field: str) -> float | None:

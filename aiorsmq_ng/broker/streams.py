@@ -19,6 +19,7 @@ from .door import Room
 from .held import Key, key_of
 from .messages import receive
 from .status import BrokerError
+from .tokens import CALLER
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
@@ -74,6 +75,8 @@ class Stream:
         self, shared: Shared, queues: list[Queue], most: int, request: pb.ConsumeRequest
     ) -> None:
         self._shared = shared
+        # A lost lease is told of by a task that began in the call of somebody else.
+        self._identity = CALLER.get().identity
         self._queues = queues
         self._most = most
         self._vt = seconds(request, "vt_ms")
@@ -182,7 +185,8 @@ class Stream:
             self._outbox.popleft()
             if key_of(delivery) in self._unsettled:
                 room -= len(delivery.body)
-                response.deliveries.append(self._shared.delivery(delivery, self._max_bytes))
+                told = self._shared.delivery(delivery, self._max_bytes, self._identity)
+                response.deliveries.append(told)
                 delivery.body = b""  # it is the client's now; only the lease is kept
 
     def _hold(self, delivery: Delivery) -> None:
@@ -202,7 +206,7 @@ class Stream:
         if (delivery := self._unsettled.get(key)) is None:
             return
         delivery.lease_lost = True
-        receipt = self._shared.receipt(delivery)
+        receipt = self._shared.receipt(delivery, self._identity)
         self._lost.append(pb.LostLease(queue=delivery.queue, id=delivery.id, receipt=receipt))
         self._shared.held.settled(key)
 

@@ -1,6 +1,7 @@
 """Consume: flow control, leases, and what becomes of messages when a stream ends."""
 
 import asyncio
+import contextvars
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from aiorsmq_ng.broker.messages import Taking
 from aiorsmq_ng.broker.receipts import Receipts
 from aiorsmq_ng.broker.requests import Requests
 from aiorsmq_ng.broker.streams import Stream
+from aiorsmq_ng.broker.tokens import CALLER, Caller
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
@@ -349,3 +351,32 @@ async def test_a_message_that_comes_when_its_stream_has_just_ended_is_given_back
     await until(state(ready=1, totalrecv=1))
     assert len(shared.held) == 0
     running.cancel()
+
+
+class Written:
+    """Stands for the way to a client."""
+
+    def __init__(self):
+        self.responses = asyncio.Queue()
+
+    async def write(self, response):
+        await self.responses.put(response)
+
+
+async def test_a_lost_lease_is_told_with_the_receipt_of_whom_the_stream_is(rsmq, jobs):
+    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    CALLER.set(Caller("worker"))
+    stream = Stream(shared, [jobs], 10, pb.ConsumeRequest(sources=JOBS, vt_ms=600_000))
+    written = Written()
+    running = asyncio.ensure_future(stream.run(written))
+    await jobs.send("x")
+    (delivery,) = (await written.responses.get()).deliveries
+    (held,) = stream._unsettled.values()
+
+    # Leases are renewed by a task that began in the call of somebody else.
+    contextvars.Context().run(held.on_lost)
+
+    (lost,) = (await written.responses.get()).lost
+    assert lost.receipt == delivery.receipt
+    running.cancel()
+    stream.close()
