@@ -197,10 +197,17 @@ class Stream:
         if self._renews:
             delivery.origin.keeper.keep(delivery)
         else:
-            loop = asyncio.get_running_loop()
-            self._timers[key] = loop.call_at(delivery.expires_at, self._lose, key)
+            self._time(key, delivery)
         self._outbox.append(delivery)
         self._changed.set()
+
+    def _time(self, key: Key, delivery: Delivery) -> None:
+        """Lose the lease when it ends, which an Extend may have made later."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= delivery.expires_at:
+            self._lose(key)
+        else:
+            self._timers[key] = loop.call_at(delivery.expires_at, self._time, key, delivery)
 
     def _lose(self, key: Key) -> None:
         if (delivery := self._unsettled.get(key)) is None:

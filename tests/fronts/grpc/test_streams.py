@@ -223,6 +223,18 @@ async def test_without_renewal_a_message_is_free_when_its_lease_ends(queues, job
     stream.cancel()
 
 
+async def test_without_renewal_an_extended_lease_is_not_told_to_be_lost(queues, jobs):
+    await jobs.send_many(["a", "b"])
+    stream = consume(queues, vt_ms=1500, no_renewal=True, max_unsettled=2)
+    first, second = await read(stream, 2)
+    extended = pb.ExtendRequest(receipts=[first.receipt], vt_ms=600_000)
+    assert list((await queues.Extend(extended)).outcomes) == [pb.OUTCOME_DONE]
+
+    # Both leases began together, so the end of the first would be told no later.
+    assert (await stream.lost()).receipt == second.receipt
+    stream.cancel()
+
+
 async def test_a_stream_is_told_when_somebody_takes_a_message_over(queues, jobs):
     await jobs.send("x")
     stream = consume(queues, vt_ms=600)
