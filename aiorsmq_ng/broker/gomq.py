@@ -93,16 +93,22 @@ class RouteGuideService:
     async def _observe(
         self, peer: Peer, allowed: Callable[[str], bool], within_s: float
     ) -> pb.RecordSet:
-        turn, started = peer.arrive(), anyio.current_time()
+        turn, until = peer.arrive(), anyio.current_time() + within_s
         taken: list[tuple[str, Any]] = []
         try:
-            async with peer.lock:
+            if not await _acquired(peer.lock, within_s):
+                # Another Observe of this peer is under way, and the client waits no longer.
+                peer.leave()
+                return pb.RecordSet()
+            try:
                 await peer.acknowledge(turn)
                 await self._peers.refresh(peer, allowed)
                 # A reply that the client does not wait for would count as received.
-                if within_s - (anyio.current_time() - started) > 0:
-                    taken = await peer.take(min(WAIT_S, max(0.0, within_s)))
+                if (left_s := until - anyio.current_time()) > 0:
+                    taken = await peer.take(min(WAIT_S, left_s))
                 peer.answer(taken)
+            finally:
+                peer.lock.release()
         except BaseException as error:
             peer.leave()
             for _, delivery in taken:
@@ -122,6 +128,14 @@ def address(context: Any) -> str:
     """Return who calls as GOMQ writes it: ``127.0.0.1:5467``."""
     peer: str = context.peer()
     return peer.removeprefix("ipv4:").removeprefix("ipv6:") or "unknown"
+
+
+async def _acquired(lock: asyncio.Lock, within_s: float) -> bool:
+    """Take a lock; tell whether that was possible in time."""
+    with anyio.move_on_after(max(0.0, within_s)):
+        await lock.acquire()
+        return True
+    return False
 
 
 async def _lift_limit(topic: Topic) -> bool:

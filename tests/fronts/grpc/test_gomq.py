@@ -10,8 +10,15 @@ import grpc.aio
 import pytest
 
 from aiorsmq_ng import Delivery
+from aiorsmq_ng.broker import Limits
+from aiorsmq_ng.broker.base import Shared
+from aiorsmq_ng.broker.door import Room
+from aiorsmq_ng.broker.gomq import RouteGuideService
+from aiorsmq_ng.broker.held import Held
 from aiorsmq_ng.broker.messages import Taking
+from aiorsmq_ng.broker.receipts import Receipts
 from aiorsmq_ng.broker.records import LIMIT, record_size, timestamp
+from aiorsmq_ng.broker.requests import Requests
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
 
@@ -326,6 +333,23 @@ async def test_an_unexpected_fault_of_an_observe_is_logged_and_not_told(guide, m
 
     assert not (await guide.Observe(WHO)).records
     assert "unexpected" in caplog.text
+
+
+@pytest.fixture
+def service(rsmq):
+    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    return RouteGuideService(shared, Taking(shared, Room(Limits())), "copy")
+
+
+async def test_an_observe_that_cannot_begin_before_its_deadline_is_answered_with_nothing(service):
+    await service._peers.subscribe("c", "peer", "news")
+    await service.Publish(pb.PublishRecord(key="news", payload=b"x"), None)
+    peer = await service._peers.find("c", "peer")
+    async with asyncio.timeout(30):
+        async with peer.lock:  # another Observe
+            assert not (await service._observe(peer, bool, 0.01)).records
+        assert len((await service._observe(peer, bool, 60)).records) == 1
+    await service.close()
 
 
 def test_times_are_written_as_go_does():
