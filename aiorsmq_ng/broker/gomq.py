@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from aiorsmq_ng import MessageTooLong, QueueNotFound, RSMQError, Topic
 
 from ..rpc import routeguide_pb2 as pb
 from .base import Shared
-from .messages import Taking, until_deadline
+from .messages import Taking
 from .options import GomqMode
 from .peers import Peer, Peers
 from .records import LIMIT, record, record_size
@@ -29,7 +30,7 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 #: How long an Observe waits when there is nothing: GOMQ's clients ask again at once.
 WAIT_S = 0.5
 #: For a client with a deadline: nothing is taken so shortly before it.
-_MARGIN_S = 0.25
+_MARGIN_S = 0.3
 #: What a queue has as its limit of size if nobody said otherwise.
 _DEFAULT_LIMIT = 65536
 
@@ -82,7 +83,7 @@ class RouteGuideService:
             if peer is None:
                 await anyio.sleep(WAIT_S)
                 return pb.RecordSet()
-            return await self._observe(peer, caller.sees_topic, until_deadline(context) - _MARGIN_S)
+            return await self._observe(peer, caller.sees_topic, context.time_remaining())
         except (RSMQError, Refused) as error:
             logger.warning("an Observe was answered with nothing: %s", error)
         except Exception:
@@ -91,22 +92,25 @@ class RouteGuideService:
         return pb.RecordSet()
 
     async def _observe(
-        self, peer: Peer, allowed: Callable[[str], bool], within_s: float
+        self, peer: Peer, allowed: Callable[[str], bool], remaining_s: float | None
     ) -> pb.RecordSet:
-        turn, until = peer.arrive(), anyio.current_time() + within_s
+        arrived = anyio.current_time()
+        turn, deadline = peer.arrive(), math.inf if remaining_s is None else arrived + remaining_s
+        until = deadline - _MARGIN_S
         taken: list[tuple[str, Any]] = []
         try:
-            if not await _acquired(peer.lock, within_s):
+            if not await _acquired(peer.lock, until - arrived):
                 # Another Observe of this peer is under way, and the client waits no longer.
                 peer.leave()
                 return pb.RecordSet()
             try:
-                await peer.acknowledge(turn)
                 await self._peers.refresh(peer, allowed)
                 # A reply that the client does not wait for would count as received.
                 if (left_s := until - anyio.current_time()) > 0:
                     taken = await peer.take(min(WAIT_S, left_s))
-                peer.answer(taken)
+                # Not before: if the connection breaks meanwhile, replies may be lost with it.
+                await peer.acknowledge(turn, arrived)
+                peer.answer(taken, deadline)
             finally:
                 peer.lock.release()
         except BaseException as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import anyio
 
@@ -31,7 +33,19 @@ _LEARN_S = 0.5
 #: Peers remembered at most; and for how long one that is silent.
 _MOST_PEERS, _FORGET_S = 50_000, 600.0
 
+#: A client whose next call comes so shortly before or after its deadline of the last one has
+#: most likely not got the reply to that, which was late on its way.
+_TIMED_OUT_S = (-0.02, 0.1)
+
 Taken = list[tuple[str, Delivery]]
+
+
+class _Reply(NamedTuple):
+    """What was in a reply, and until when the client waits for it."""
+
+    number: int
+    taken: Taken
+    deadline: float
 
 
 class Peer:
@@ -52,8 +66,8 @@ class Peer:
         # Observes that arrived, those of them under way, and the most that were so at a time.
         self._arrived = self._under_way = self._width = 0
         self._answered = 0
-        #: Replies that are not acknowledged yet: number, what was in it.
-        self._unacknowledged: deque[tuple[int, Taken]] = deque()
+        #: Replies that are not acknowledged yet.
+        self._unacknowledged: deque[_Reply] = deque()
 
     def arrive(self) -> int:
         """Count an Observe; return the number of the last reply that the client has for sure.
@@ -72,21 +86,28 @@ class Peer:
         if not answered:
             self._arrived -= 1
 
-    async def acknowledge(self, upto: int) -> None:
-        """Delete what is in the replies that the client has."""
-        while self._unacknowledged and self._unacknowledged[0][0] <= upto:
-            done = [delivery.ack() for _, delivery in self._unacknowledged[0][1]]
+    async def acknowledge(self, upto: int, arrived: float) -> None:
+        """Delete what is in the replies that the client has, as a call that *arrived* shows."""
+        while self._unacknowledged and self._unacknowledged[0].number <= upto:
+            reply = self._unacknowledged[0]
+            early, late = _TIMED_OUT_S
+            missed = early <= arrived - reply.deadline <= late
+            done = [
+                # Only once, or a client that always asks at that moment would never be done.
+                delivery.release() if missed and delivery.rc == 1 else delivery.ack()
+                for _, delivery in reply.taken
+            ]
             for outcome in await asyncio.gather(*done, return_exceptions=True):
                 # Somebody has received it since: then it is theirs.
                 if isinstance(outcome, BaseException) and not isinstance(outcome, LeaseLost):
                     raise outcome
             self._unacknowledged.popleft()
 
-    def answer(self, taken: Taken) -> None:
-        """Remember what goes into a reply."""
+    def answer(self, taken: Taken, deadline: float = math.inf) -> None:
+        """Remember what goes into a reply, and until when the client waits for it."""
         self._answered += 1
         if taken:
-            self._unacknowledged.append((self._answered, taken))
+            self._unacknowledged.append(_Reply(self._answered, taken, deadline))
 
     async def take(self, wait_s: float) -> Taken:
         """Lease what is there, fairly over the keys and as much as fits, waiting a little."""
@@ -112,7 +133,7 @@ class Peer:
 
     async def give_back(self) -> None:
         """Release what is not acknowledged, and what was not even sent."""
-        held = [d for _, taken in self._unacknowledged for _, d in taken]
+        held = [d for reply in self._unacknowledged for _, d in reply.taken]
         held += [d for carried in self._carried.values() for d in carried]
         self._unacknowledged.clear()
         self._carried.clear()

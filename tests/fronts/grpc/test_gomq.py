@@ -341,15 +341,67 @@ def service(rsmq):
     return RouteGuideService(shared, Taking(shared, Room(Limits())), "copy")
 
 
-async def test_an_observe_that_cannot_begin_before_its_deadline_is_answered_with_nothing(service):
-    await service._peers.subscribe("c", "peer", "news")
-    await service.Publish(pb.PublishRecord(key="news", payload=b"x"), None)
-    peer = await service._peers.find("c", "peer")
+async def test_an_observe_that_cannot_begin_in_time_is_answered_with_nothing(service, peer):
     async with asyncio.timeout(30):
         async with peer.lock:  # another Observe
-            assert not (await service._observe(peer, bool, 0.01)).records
+            assert not (await service._observe(peer, bool, 0.31)).records
         assert len((await service._observe(peer, bool, 60)).records) == 1
+
+
+@pytest.fixture
+async def peer(service):
+    """A peer that is subscribed, and for which there is a message."""
+    await service._peers.subscribe("c", "peer", "news")
+    await service.Publish(pb.PublishRecord(key="news", payload=b"x"), None)
+    yield await service._peers.find("c", "peer")
     await service.close()
+
+
+@pytest.fixture
+def left(rsmq):
+    async def left():
+        (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+        return subscription.attributes.msgs, subscription.attributes.ready
+
+    return left
+
+
+async def test_an_observe_that_is_broken_off_acknowledges_nothing(service, peer, left, monkeypatch):
+    waits = asyncio.Event()
+
+    async def wait(*_):
+        waits.set()
+        await asyncio.Event().wait()
+
+    assert len((await service._observe(peer, bool, None)).records) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Taking, "wait", wait)
+        # Sent while the reply was on its way, with which the connection breaks.
+        second = asyncio.ensure_future(service._observe(peer, bool, None))
+        await waits.wait()
+        second.cancel()
+        await asyncio.wait([second])
+    assert await left() == (1, 0)
+
+    await service._observe(peer, bool, None)
+    assert await left() == (0, 0)
+
+
+async def test_a_reply_whose_client_asks_again_at_its_deadline_comes_once_more(peer, left):
+    for place, expected in enumerate([(1, 1), (0, 0)]):
+        taken = await peer.take(10)
+        assert len(taken) == 1
+        peer.answer(taken, deadline=1000.0)
+        await peer.acknowledge(place + 1, 1000.01)
+        assert await left() == expected
+
+
+@pytest.mark.parametrize("arrived", [999.9, 1000.2])
+async def test_a_reply_whose_client_asks_again_at_another_time_is_acknowledged(peer, left, arrived):
+    peer.answer(await peer.take(10), deadline=1000.0)
+    await peer.acknowledge(1, arrived)
+
+    assert await left() == (0, 0)
 
 
 def test_times_are_written_as_go_does():
