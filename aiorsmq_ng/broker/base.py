@@ -19,6 +19,8 @@ R = TypeVar("R")
 
 #: Bytes of bodies in a reply for whoever does not say: it fits into 4 MiB with what is around it.
 MAX_BYTES = 4_000_000
+#: What one may ask for: so much is in the broker's memory for each reply.
+MOST_BYTES = 64 * 1024 * 1024
 #: Handles on subscriptions that are kept.
 _SUBSCRIPTIONS = 10_000
 
@@ -103,6 +105,12 @@ class Shared:
         if not 0 <= given <= self.limits.batch:
             raise InvalidValue(f"count must be between 1 and {self.limits.batch}, not {given}")
         return given or 1
+
+    def max_bytes(self, given: int) -> int:
+        """Return how many bytes of bodies a request wants in one reply."""
+        if not 0 <= given <= MOST_BYTES:
+            raise InvalidValue(f"max_bytes must be between 1 and {MOST_BYTES}, not {given}")
+        return given or MAX_BYTES
 
     async def once(
         self, method: str, request: Any, work: Callable[[], Awaitable[R]], **how: Any

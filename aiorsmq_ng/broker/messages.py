@@ -59,7 +59,7 @@ class MessageCalls:
         shared = self._shared
         queues = shared.sources(request)
         count, vt = shared.count(request.count), seconds(request, "vt_ms")
-        max_bytes = request.max_bytes or MAX_BYTES
+        max_bytes = shared.max_bytes(request.max_bytes)
         wait = min(request.wait_ms / 1000, shared.limits.wait, until_deadline(context))
 
         async def work() -> pb.ReceiveResponse:

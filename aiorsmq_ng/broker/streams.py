@@ -14,7 +14,7 @@ import anyio
 from aiorsmq_ng import Delivery, InvalidValue, Queue, Subscription, Unavailable
 
 from ..rpc import v1_pb2 as pb
-from .base import MAX_BYTES, Shared, seconds
+from .base import Shared, seconds
 from .door import Room
 from .held import Key, key_of
 from .messages import receive
@@ -81,7 +81,7 @@ class Stream:
         self._most = most
         self._vt = seconds(request, "vt_ms")
         self._renews = not request.no_renewal
-        self._max_bytes = request.max_bytes or MAX_BYTES
+        self._max_bytes = shared.max_bytes(request.max_bytes)
         self._unsettled: dict[Key, Delivery] = {}
         self._outbox: deque[Delivery] = deque()
         self._lost: deque[pb.LostLease] = deque()

@@ -262,6 +262,8 @@ async def test_a_message_too_large_for_a_reply_is_consumed_without_its_body(queu
         ({"sources": [pb.Source(queue="missing")]}, grpc.StatusCode.NOT_FOUND),
         ({"sources": []}, grpc.StatusCode.INVALID_ARGUMENT),
         ({"sources": JOBS, "max_unsettled": 5000}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"sources": JOBS, "max_bytes": -5}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"sources": JOBS, "max_bytes": 10**12}, grpc.StatusCode.INVALID_ARGUMENT),
     ],
 )
 async def test_a_stream_that_cannot_be_is_refused(queues, jobs, fields, status):
