@@ -164,6 +164,7 @@ class Taking:
     ) -> list[Delivery]:
         """Wait for messages, but not while the broker is being stopped."""
         receiving = asyncio.ensure_future(receive(self._rsmq, count, queues, vt, wait))
+        receiving.add_done_callback(seen)
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait([receiving, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -188,6 +189,12 @@ async def receive(
     if len(queues) == 1 and isinstance(queues[0], Subscription):
         return await queues[0].receive_many(count, vt=vt, wait=wait)
     return await rsmq.receive_many(count, *queues, vt=vt, wait=wait)
+
+
+def seen(task: asyncio.Future[Any]) -> None:
+    """Let a task fail in peace whose caller is gone: nobody else asks what came of it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _cut(taken: list[Delivery], max_bytes: int) -> None:

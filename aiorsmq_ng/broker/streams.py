@@ -17,7 +17,7 @@ from ..rpc import v1_pb2 as pb
 from .base import Shared, seconds
 from .door import Room
 from .held import Key, key_of
-from .messages import receive
+from .messages import receive, seen
 from .status import BrokerError
 from .tokens import CALLER
 
@@ -233,6 +233,7 @@ async def _first(
 ) -> None:
     """Do *work* until it ends or the broker stops; then let *after* end, while it goes on."""
     working = asyncio.ensure_future(work)
+    working.add_done_callback(seen)
     waiting: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import gc
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from aiorsmq_ng.broker.held import Held
 from aiorsmq_ng.broker.messages import Taking
 from aiorsmq_ng.broker.receipts import Receipts
 from aiorsmq_ng.broker.requests import Requests
-from aiorsmq_ng.broker.streams import Stream
+from aiorsmq_ng.broker.streams import Stream, _first
 from aiorsmq_ng.broker.tokens import CALLER, Caller
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
@@ -394,3 +395,25 @@ async def test_a_lost_lease_is_told_with_the_receipt_of_whom_the_stream_is(rsmq,
     assert lost.receipt == delivery.receipt
     running.cancel()
     stream.close()
+
+
+async def test_a_stream_that_fails_after_its_client_is_gone_fails_in_peace():
+    began, told = asyncio.Event(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(what["message"]))
+
+    async def work():
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("the client is gone")
+
+    calling = asyncio.ensure_future(_first(work(), asyncio.Event()))
+    await began.wait()
+    calling.cancel()
+    await asyncio.wait([calling])
+    await asyncio.sleep(0)
+    del calling
+    gc.collect()
+
+    assert told == []
