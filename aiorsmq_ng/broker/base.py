@@ -13,7 +13,7 @@ from .held import Held
 from .options import Limits
 from .receipts import Proof, Receipts
 from .requests import Requests
-from .tokens import CALLER, Refused
+from .tokens import CALLER, PRODUCER, Refused
 
 R = TypeVar("R")
 
@@ -49,6 +49,11 @@ class Shared:
         if not caller.sees_queue(name):
             raise Refused(f"token {caller.identity!r} is not for queue {name!r}", known=True)
 
+    def check_target(self, name: str) -> None:
+        """Raise ``Refused`` if the caller may not put messages into the queue *name*."""
+        CALLER.get().need(PRODUCER)
+        self.check_queue(name)
+
     def topic(self, name: str) -> Topic:
         """Return a topic that the caller may use; ``Refused`` for another."""
         caller = CALLER.get()
@@ -75,8 +80,10 @@ class Shared:
 
     def source(self, source: pb.Source) -> Queue:
         """Return what a source stands for."""
-        if source.dead_letter:
-            self.check_queue(source.dead_letter)
+        # The queue's own needs no permission of its own.
+        own = f"{source.queue}-dead" if source.queue else ""
+        if source.dead_letter not in ("", own):
+            self.check_target(source.dead_letter)
         settings: dict[str, Any] = {
             "dead_letter": source.dead_letter or None,
             "retry": Retry(max_receives=source.max_receives) if source.max_receives else None,
