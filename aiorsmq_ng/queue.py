@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
@@ -151,16 +152,15 @@ class Queue:
         """Delete messages that are done, by one call for a thousand; return those really acked.
 
         Fenced as ``Delivery.ack`` is: what somebody has received since stays, and is missing from
-        the result. Once begun it goes on if the caller is cancelled.
+        the result. All calls begin at once, and go on if the caller is cancelled.
         """
         batch = list(deliveries)
         origins = {id(delivery.origin): delivery.origin for delivery in batch}
         if any(origin.keys != self._keys for origin in origins.values()):
             raise InvalidValue(f"ack_many of queue {self.name!r} takes deliveries of that queue")
-        acked: list[Delivery] = []
-        for at in range(0, len(batch), _DELETE_PAGE):
-            acked += await Delivery.ack_all(self.origin, batch[at : at + _DELETE_PAGE])
-        return acked
+        pages = [batch[at : at + _DELETE_PAGE] for at in range(0, len(batch), _DELETE_PAGE)]
+        acked = await asyncio.gather(*(Delivery.ack_all(self.origin, page) for page in pages))
+        return [delivery for page in acked for delivery in page]
 
     async def delete(self, id: str) -> bool:
         """Delete a message by id, whoever holds it; tell whether it was there.

@@ -13,12 +13,14 @@ from .held import Held
 from .options import Limits
 from .receipts import Proof, Receipts
 from .requests import Requests
-from .tokens import CALLER, Refused
+from .tokens import CALLER, PRODUCER, Refused
 
 R = TypeVar("R")
 
 #: Bytes of bodies in a reply for whoever does not say: it fits into 4 MiB with what is around it.
 MAX_BYTES = 4_000_000
+#: What one may ask for: so much is in the broker's memory for each reply.
+MOST_BYTES = 64 * 1024 * 1024
 #: Handles on subscriptions that are kept.
 _SUBSCRIPTIONS = 10_000
 
@@ -47,6 +49,11 @@ class Shared:
         if not caller.sees_queue(name):
             raise Refused(f"token {caller.identity!r} is not for queue {name!r}", known=True)
 
+    def check_target(self, name: str) -> None:
+        """Raise ``Refused`` if the caller may not put messages into the queue *name*."""
+        CALLER.get().need(PRODUCER)
+        self.check_queue(name)
+
     def topic(self, name: str) -> Topic:
         """Return a topic that the caller may use; ``Refused`` for another."""
         caller = CALLER.get()
@@ -73,8 +80,10 @@ class Shared:
 
     def source(self, source: pb.Source) -> Queue:
         """Return what a source stands for."""
-        if source.dead_letter:
-            self.check_queue(source.dead_letter)
+        # The queue's own needs no permission of its own.
+        own = f"{source.queue}-dead" if source.queue else ""
+        if source.dead_letter not in ("", own):
+            self.check_target(source.dead_letter)
         settings: dict[str, Any] = {
             "dead_letter": source.dead_letter or None,
             "retry": Retry(max_receives=source.max_receives) if source.max_receives else None,
@@ -104,14 +113,25 @@ class Shared:
             raise InvalidValue(f"count must be between 1 and {self.limits.batch}, not {given}")
         return given or 1
 
+    def max_bytes(self, given: int) -> int:
+        """Return how many bytes of bodies a request wants in one reply."""
+        if not 0 <= given <= MOST_BYTES:
+            raise InvalidValue(f"max_bytes must be between 1 and {MOST_BYTES}, not {given}")
+        return given or MAX_BYTES
+
     async def once(
         self, method: str, request: Any, work: Callable[[], Awaitable[R]], **how: Any
     ) -> R:
         """Do *work* once, however often the request is repeated."""
         key = (CALLER.get().identity, method, request.request)
-        return await self.requests.once(key, work, **how)
+        return await self.requests.once(key, work, holds=request.ByteSize(), **how)
 
-    def delivery(self, delivery: aiorsmq_ng.Delivery, max_bytes: int = MAX_BYTES) -> pb.Delivery:
+    def delivery(
+        self,
+        delivery: aiorsmq_ng.Delivery,
+        max_bytes: int = MAX_BYTES,
+        identity: str | None = None,
+    ) -> pb.Delivery:
         """Return what a client is told of a delivery, with its receipt."""
         body, omitted = delivery.body, 0
         if len(body) > max_bytes:
@@ -123,12 +143,12 @@ class Shared:
             rc=delivery.rc,
             fr=delivery.fr,
             vt_ms=delivery.vt_ms,
-            receipt=self.receipt(delivery),
+            receipt=self.receipt(delivery, identity),
             omitted_bytes=omitted,
         )
 
-    def receipt(self, delivery: aiorsmq_ng.Delivery) -> str:
-        """Return the receipt of a delivery to the caller."""
+    def receipt(self, delivery: aiorsmq_ng.Delivery, identity: str | None = None) -> str:
+        """Return the receipt of a delivery to the caller, or to whom *identity* names."""
         dead = delivery.origin.dead_letter
         proof = Proof(
             delivery.queue,
@@ -138,7 +158,7 @@ class Shared:
             delivery.vt_ms,
             "" if dead == f"{delivery.queue}-dead" else dead,
         )
-        return self.receipts.write(proof, CALLER.get().identity)
+        return self.receipts.write(proof, identity or CALLER.get().identity)
 
 
 def seconds(message: Any, field: str) -> float | None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
 import anyio
 
-from aiorsmq_ng import MessageTooLong, RSMQError, Topic
+from aiorsmq_ng import MessageTooLong, QueueNotFound, RSMQError, Topic
 
 from ..rpc import routeguide_pb2 as pb
 from .base import Shared
-from .messages import Taking, until_deadline
+from .messages import Taking
 from .options import GomqMode
 from .peers import Peer, Peers
 from .records import LIMIT, record, record_size
@@ -29,7 +30,9 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 #: How long an Observe waits when there is nothing: GOMQ's clients ask again at once.
 WAIT_S = 0.5
 #: For a client with a deadline: nothing is taken so shortly before it.
-_MARGIN_S = 0.25
+_MARGIN_S = 0.3
+#: What a queue has as its limit of size if nobody said otherwise.
+_DEFAULT_LIMIT = 65536
 
 
 class RouteGuideService:
@@ -51,8 +54,9 @@ class RouteGuideService:
         try:
             await topic.publish(request.payload)
         except MessageTooLong:
-            # GOMQ knows no other limit than that of a call.
-            await _lift_limit(topic)
+            # GOMQ knows no other limit than that of a call; but one that was set stays.
+            if not await _lift_limit(topic):
+                raise
             await topic.publish(request.payload)
         return pb.Result(code=0)
 
@@ -79,25 +83,36 @@ class RouteGuideService:
             if peer is None:
                 await anyio.sleep(WAIT_S)
                 return pb.RecordSet()
-            return await self._observe(peer, caller.sees_topic, until_deadline(context) - _MARGIN_S)
+            return await self._observe(peer, caller.sees_topic, context.time_remaining())
         except (RSMQError, Refused) as error:
             logger.warning("an Observe was answered with nothing: %s", error)
-            await anyio.sleep(WAIT_S)
-            return pb.RecordSet()
+        except Exception:
+            logger.exception("an Observe failed in an unexpected way; please report it")
+        await anyio.sleep(WAIT_S)
+        return pb.RecordSet()
 
     async def _observe(
-        self, peer: Peer, allowed: Callable[[str], bool], within_s: float
+        self, peer: Peer, allowed: Callable[[str], bool], remaining_s: float | None
     ) -> pb.RecordSet:
-        turn, started = peer.arrive(), anyio.current_time()
+        arrived = anyio.current_time()
+        turn, deadline = peer.arrive(), math.inf if remaining_s is None else arrived + remaining_s
+        until = deadline - _MARGIN_S
         taken: list[tuple[str, Any]] = []
         try:
-            async with peer.lock:
-                await peer.acknowledge(turn)
+            if not await _acquired(peer.lock, until - arrived):
+                # Another Observe of this peer is under way, and the client waits no longer.
+                peer.leave()
+                return pb.RecordSet()
+            try:
                 await self._peers.refresh(peer, allowed)
                 # A reply that the client does not wait for would count as received.
-                if within_s - (anyio.current_time() - started) > 0:
-                    taken = await peer.take(min(WAIT_S, max(0.0, within_s)))
-                peer.answer(taken)
+                if (left_s := until - anyio.current_time()) > 0:
+                    taken = await peer.take(min(WAIT_S, left_s))
+                # Not before: if the connection breaks meanwhile, replies may be lost with it.
+                await peer.acknowledge(turn, arrived)
+                peer.answer(taken, deadline)
+            finally:
+                peer.lock.release()
         except BaseException as error:
             peer.leave()
             for _, delivery in taken:
@@ -119,6 +134,21 @@ def address(context: Any) -> str:
     return peer.removeprefix("ipv4:").removeprefix("ipv6:") or "unknown"
 
 
-async def _lift_limit(topic: Topic) -> None:
+async def _acquired(lock: asyncio.Lock, within_s: float) -> bool:
+    """Take a lock; tell whether that was possible in time."""
+    with anyio.move_on_after(max(0.0, within_s)):
+        await lock.acquire()
+        return True
+    return False
+
+
+async def _lift_limit(topic: Topic) -> bool:
+    """Lift the limit of the topic's own queue if it is the one that every new queue has."""
+    try:
+        if (await topic.backlog.attributes()).maxsize != _DEFAULT_LIMIT:
+            return False
+    except QueueNotFound:
+        pass
     found = await topic.describe()
     await topic.set_backlog(max_length=found.max_length, max_age=found.max_age, maxsize=-1)
+    return True

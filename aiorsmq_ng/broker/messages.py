@@ -59,7 +59,7 @@ class MessageCalls:
         shared = self._shared
         queues = shared.sources(request)
         count, vt = shared.count(request.count), seconds(request, "vt_ms")
-        max_bytes = request.max_bytes or MAX_BYTES
+        max_bytes = shared.max_bytes(request.max_bytes)
         wait = min(request.wait_ms / 1000, shared.limits.wait, until_deadline(context))
 
         async def work() -> pb.ReceiveResponse:
@@ -163,7 +163,8 @@ class Taking:
         self, count: int, queues: list[Queue], vt: float | None, wait: float
     ) -> list[Delivery]:
         """Wait for messages, but not while the broker is being stopped."""
-        receiving = asyncio.ensure_future(self._rsmq.receive_many(count, *queues, vt=vt, wait=wait))
+        receiving = asyncio.ensure_future(receive(self._rsmq, count, queues, vt, wait))
+        receiving.add_done_callback(seen)
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait([receiving, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -181,10 +182,19 @@ class Taking:
 async def receive(
     rsmq: RSMQ, count: int, queues: list[Queue], vt: float | None, wait: float
 ) -> list[Delivery]:
-    """Lease messages of one subscription, or of several queues, waiting for the first."""
+    """Lease messages of one subscription, or of several queues, waiting for the first.
+
+    A subscription's own wait also says, again and again, that its peer is alive.
+    """
     if len(queues) == 1 and isinstance(queues[0], Subscription):
         return await queues[0].receive_many(count, vt=vt, wait=wait)
     return await rsmq.receive_many(count, *queues, vt=vt, wait=wait)
+
+
+def seen(task: asyncio.Future[Any]) -> None:
+    """Let a task fail in peace whose caller is gone: nobody else asks what came of it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _cut(taken: list[Delivery], max_bytes: int) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import anyio
 
-from aiorsmq_ng import Delivery, LeaseLost, Queue, QueueNotFound, Subscription
+from aiorsmq_ng import Delivery, LeaseLost, Queue, QueueNotFound, Subscription, Unavailable
 
 from .base import Shared
+from .directory import Directory
 from .messages import Taking
 from .options import GomqMode
 from .records import LIMIT, record_size
@@ -22,13 +25,27 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 _PAGE = 50
 #: A peer that says nothing for so long is taken off, and what it was given is delivered again.
 _SILENCE_S = 30.0
-#: How old what is known of the subscriptions of all consumers may be: for a peer that is new here,
-#: and for one that observes (another broker may have changed them).
-_KNOWN_NEW_S, _KNOWN_S = 0.5, 15.0
+#: How old what is known of the subscriptions of all consumers may be (another broker may have
+#: changed them): so old, it is learnt anew, in the background; so old, a peer waits for that.
+_KNOWN_S, _TOO_OLD_S = 15.0, 60.0
+#: How long an Observe waits for that at most.
+_LEARN_S = 0.5
 #: Peers remembered at most; and for how long one that is silent.
 _MOST_PEERS, _FORGET_S = 50_000, 600.0
 
+#: A client whose next call comes so shortly before or after its deadline of the last one has
+#: most likely not got the reply to that, which was late on its way.
+_TIMED_OUT_S = (-0.02, 0.1)
+
 Taken = list[tuple[str, Delivery]]
+
+
+class _Reply(NamedTuple):
+    """What was in a reply, and until when the client waits for it."""
+
+    number: int
+    taken: Taken
+    deadline: float
 
 
 class Peer:
@@ -49,8 +66,8 @@ class Peer:
         # Observes that arrived, those of them under way, and the most that were so at a time.
         self._arrived = self._under_way = self._width = 0
         self._answered = 0
-        #: Replies that are not acknowledged yet: number, what was in it.
-        self._unacknowledged: deque[tuple[int, Taken]] = deque()
+        #: Replies that are not acknowledged yet.
+        self._unacknowledged: deque[_Reply] = deque()
 
     def arrive(self) -> int:
         """Count an Observe; return the number of the last reply that the client has for sure.
@@ -69,21 +86,28 @@ class Peer:
         if not answered:
             self._arrived -= 1
 
-    async def acknowledge(self, upto: int) -> None:
-        """Delete what is in the replies that the client has."""
-        while self._unacknowledged and self._unacknowledged[0][0] <= upto:
-            done = [delivery.ack() for _, delivery in self._unacknowledged[0][1]]
+    async def acknowledge(self, upto: int, arrived: float) -> None:
+        """Delete what is in the replies that the client has, as a call that *arrived* shows."""
+        while self._unacknowledged and self._unacknowledged[0].number <= upto:
+            reply = self._unacknowledged[0]
+            early, late = _TIMED_OUT_S
+            missed = early <= arrived - reply.deadline <= late
+            done = [
+                # Only once, or a client that always asks at that moment would never be done.
+                delivery.release() if missed and delivery.rc == 1 else delivery.ack()
+                for _, delivery in reply.taken
+            ]
             for outcome in await asyncio.gather(*done, return_exceptions=True):
                 # Somebody has received it since: then it is theirs.
                 if isinstance(outcome, BaseException) and not isinstance(outcome, LeaseLost):
                     raise outcome
             self._unacknowledged.popleft()
 
-    def answer(self, taken: Taken) -> None:
-        """Remember what goes into a reply."""
+    def answer(self, taken: Taken, deadline: float = math.inf) -> None:
+        """Remember what goes into a reply, and until when the client waits for it."""
         self._answered += 1
         if taken:
-            self._unacknowledged.append((self._answered, taken))
+            self._unacknowledged.append(_Reply(self._answered, taken, deadline))
 
     async def take(self, wait_s: float) -> Taken:
         """Lease what is there, fairly over the keys and as much as fits, waiting a little."""
@@ -95,8 +119,11 @@ class Peer:
             await self._sweep(taken, room)
             if not taken and self.subscriptions:
                 for delivery in await self._wait(wait_s):
+                    if (key := self._key_of(delivery)) is None:
+                        delivery.give_back()  # the subscription was ended meanwhile
+                        continue
                     # Not given back, or it would come after those that arrive meanwhile.
-                    self._carried.setdefault(self._key_of(delivery), deque()).append(delivery)
+                    self._carried.setdefault(key, deque()).append(delivery)
                     await self._sweep(taken, room)
         except BaseException:
             for _, delivery in taken:
@@ -106,7 +133,7 @@ class Peer:
 
     async def give_back(self) -> None:
         """Release what is not acknowledged, and what was not even sent."""
-        held = [d for _, taken in self._unacknowledged for _, d in taken]
+        held = [d for reply in self._unacknowledged for _, d in reply.taken]
         held += [d for carried in self._carried.values() for d in carried]
         self._unacknowledged.clear()
         self._carried.clear()
@@ -119,8 +146,16 @@ class Peer:
             subscriptions = subscriptions[self._rotation % len(subscriptions) :][:1]
         return await self._taking.wait(1, subscriptions, _SILENCE_S, wait_s)
 
-    def _key_of(self, delivery: Delivery) -> str:
-        return next(k for k, s in self.subscriptions.items() if s.name == delivery.queue)
+    def drop(self, key: str) -> None:
+        """Take note that a subscription was ended; what was leased of it is given back."""
+        self.subscriptions.pop(key, None)
+        carried = self._carried.pop(key, None)
+        while carried:
+            carried.pop().give_back()
+
+    def _key_of(self, delivery: Delivery) -> str | None:
+        found = (k for k, s in self.subscriptions.items() if s.name == delivery.queue)
+        return next(found, None)
 
     async def _sweep(self, taken: Taken, room: list[int]) -> None:
         """Take up to a page of every key, beginning with another one each time."""
@@ -128,33 +163,44 @@ class Peer:
         self._rotation += 1
         start = self._rotation % len(keys) if keys else 0
         for key in keys[start:] + keys[:start]:
-            waiting = self._carried.setdefault(key, deque())
-            await self._page(key, waiting, max(room[0], 1))
-            while waiting:
-                delivery = waiting[0]
-                size = record_size(key, len(delivery.body))
-                if size > LIMIT:
-                    await self._bury(delivery, size)
-                elif size > room[0]:
-                    return  # the rest is for the next reply
-                elif not delivery.lease_lost and anyio.current_time() < delivery.expires_at:
-                    room[0] -= size
-                    taken.append((key, delivery))
-                waiting.popleft()
+            # It may be ended at any moment: then it has nothing for this reply.
+            if key in self.subscriptions:
+                await self._page(key, max(room[0], 1))
+            if not await self._pack(key, taken, room):
+                return  # the rest is for the next reply
 
-    async def _page(self, key: str, waiting: deque[Delivery], room: int) -> None:
+    async def _pack(self, key: str, taken: Taken, room: list[int]) -> bool:
+        """Put what waits into a reply; tell whether all of it fitted."""
+        while waiting := self._carried.get(key):
+            delivery = waiting[0]
+            size = record_size(key, len(delivery.body))
+            if LIMIT >= size > room[0]:
+                return False
+            waiting.popleft()
+            if size > LIMIT:
+                await self._bury(delivery, size)
+            elif not delivery.lease_lost and anyio.current_time() < delivery.expires_at:
+                room[0] -= size
+                taken.append((key, delivery))
+        return True
+
+    async def _page(self, key: str, room: int) -> None:
         """Fill up what is waiting to be sent to a page."""
+        waiting = self._carried.setdefault(key, deque())
         count = _PAGE - len(waiting)
         if count < 1 or sum(len(d.body) for d in waiting) >= room:
             return
+        subscription = self.subscriptions[key]
         try:
-            found, _ = await self._taking.about(
-                [self.subscriptions[key]], count, _SILENCE_S, room, 0.0
-            )
-            waiting += found
+            found, _ = await self._taking.about([subscription], count, _SILENCE_S, room, 0.0)
         except QueueNotFound:
-            # Ended by somebody else.
-            del self.subscriptions[key]
+            self.drop(key)  # ended by somebody else
+            return
+        if self._carried.get(key) is waiting:
+            waiting += found
+        else:  # ended meanwhile
+            for delivery in found:
+                delivery.give_back()
 
     async def _bury(self, delivery: Delivery, size: int) -> None:
         """Move a message away that no client of GOMQ can receive: it would stay in the way."""
@@ -173,61 +219,63 @@ class Peers:
         self._taking = taking
         self._mode = "each" if mode == "copy" else "shared"
         self._peers: OrderedDict[tuple[str, str], Peer] = OrderedDict()
-        #: Consumer -> keys.
-        self._keys: dict[str, set[str]] = {}
-        self._known_at = -1e9
-        #: When, who, which key, on or off: changes made here since subscriptions were looked at.
-        self._changes: list[tuple[float, str, str, bool]] = []
-        self._looking = asyncio.Lock()
+        self._directory = Directory(shared.rsmq, self._mode)
 
     async def subscribe(self, consumer: str, name: str, key: str) -> None:
         """Subscribe a consumer to a key, and a peer of it."""
         peer = self._peer(consumer, name)
         peer.subscriptions[key] = await self._join(peer, key)
-        self._change(consumer, key, subscribed=True)
+        self._directory.change(consumer, key, subscribed=True)
 
     async def unsubscribe(self, consumer: str, key: str) -> None:
         """End the subscription of a consumer, with all its peers."""
-        self._change(consumer, key, subscribed=False)
+        self._directory.change(consumer, key, subscribed=False)
         await self._rsmq.topic(key).unsubscribe(consumer)
-        self._change(consumer, key, subscribed=False)
+        self._directory.change(consumer, key, subscribed=False)
         for (other, _), peer in self._peers.items():
             if other == consumer:
-                peer.subscriptions.pop(key, None)
+                peer.drop(key)
 
     async def find(self, consumer: str, name: str) -> Peer | None:
         """Return a peer, if its consumer is subscribed to something."""
+        directory = self._directory
         known = (consumer, name) in self._peers
-        await self._look(_KNOWN_S if known else _KNOWN_NEW_S)
-        if not self._keys.get(consumer) and not known:
+        if not known and not directory.fresh:
+            await directory.learn(_LEARN_S)
+        elif directory.age_s > _KNOWN_S:
+            # What it is subscribed to here is known, and need not wait for all the others.
+            await directory.learn(_LEARN_S if directory.age_s > _TOO_OLD_S else 0.0)
+        if not known and not (directory.fresh and directory.keys(consumer)):
             return None
         return self._peer(consumer, name)
 
     async def refresh(self, peer: Peer, allowed: Callable[[str], bool]) -> None:
         """Let a peer have what its consumer is subscribed to, whichever peer asked for it."""
-        keys = set(filter(allowed, self._keys.get(peer.consumer, ())))
+        keys = set(filter(allowed, self._directory.keys(peer.consumer)))
         for key in keys - set(peer.subscriptions):
-            subscription = await self._join(peer, key)
-            if key in self._keys.get(peer.consumer, ()):
+            try:
+                subscription = await self._join(peer, key)
+            except Unavailable:
+                raise
+            except Exception as error:
+                logger.warning("cannot subscribe a peer to topic %r: %r", key, error)
+                continue
+            if key in self._directory.keys(peer.consumer):
                 peer.subscriptions[key] = subscription
             else:  # ended meanwhile
                 await self._rsmq.topic(key).unsubscribe(peer.consumer)
         for key in set(peer.subscriptions) - keys:
-            del peer.subscriptions[key]
+            peer.drop(key)
 
     async def close(self) -> None:
         """Give back what every peer holds."""
+        await self._directory.close()
         await asyncio.gather(*(peer.give_back() for peer in self._peers.values()))
 
     async def _join(self, peer: Peer, key: str) -> Subscription:
         return await self._rsmq.topic(key).subscribe(
             peer.consumer, mode=self._mode, peer=peer.name, maxsize=-1, silence=_SILENCE_S
         )
-
-    def _change(self, consumer: str, key: str, *, subscribed: bool) -> None:
-        keys = self._keys.setdefault(consumer, set())
-        (keys.add if subscribed else keys.discard)(key)
-        self._changes.append((asyncio.get_running_loop().time(), consumer, key, subscribed))
 
     def _peer(self, consumer: str, name: str) -> Peer:
         now = asyncio.get_running_loop().time()
@@ -241,23 +289,3 @@ class Peers:
         if len(self._peers) > _MOST_PEERS or now - other.seen_at > _FORGET_S:
             del self._peers[oldest]
         return peer
-
-    async def _look(self, age_s: float) -> None:
-        """Learn who is subscribed to what, unless that is known well enough."""
-        clock = asyncio.get_running_loop().time
-        async with self._looking:
-            if clock() - self._known_at <= age_s:
-                return
-            started = clock()
-            found: dict[str, set[str]] = {}
-            for name in await self._rsmq.list_topics():
-                described = await self._rsmq.topic(name).describe()
-                for one in described.subscriptions:
-                    if one.state in ("on", "off") and one.mode == self._mode:
-                        found.setdefault(one.consumer, set()).add(name)
-            self._keys, self._known_at = found, started
-            # What was changed here meanwhile is not to be forgotten.
-            changes, self._changes = self._changes, []
-            for at, consumer, key, subscribed in changes:
-                if at >= started:
-                    self._change(consumer, key, subscribed=subscribed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import secrets
 import time
@@ -22,8 +23,9 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 
 #: How long a call is remembered.
 REMEMBERED_S = 300.0
-#: Calls remembered at most, and bytes of their answers. Of an older one only is known that it was
-#: made; beyond the first limit not even that.
+#: Calls remembered at most, and bytes of their answers, or of what a send of unknown outcome needs
+#: to be asked for. Of an older one only is known that it was made; beyond the first limit not even
+#: that.
 MOST_CALLS = 100_000
 MOST_BYTES = 32 * 1024 * 1024
 _SHORTEST_ID, _LONGEST_ID = 16, 128
@@ -38,6 +40,8 @@ class _Made:
     answer: Any = None
     error: RSMQError | None = None
     size: int = 0
+    #: Bytes of the request, which a send of unknown outcome keeps.
+    holds: int = 0
     #: Its answer is not kept any more; or nobody waited for one, and it was cancelled.
     dropped: bool = False
     abandoned: bool = False
@@ -67,12 +71,13 @@ class Requests:
         *,
         again: Callable[[SendUnknown], Awaitable[R]] | None = None,
         abandon: bool = False,
+        holds: int = 0,
     ) -> R:
         """Do *work*, unless the call *key* (identity, method, RequestId) was made before.
 
         It goes on if the caller goes away, so that a repetition finds its result; with *abandon*
         it is cancelled instead, and a repetition begins anew. *again* asks once more for the
-        outcome of a send that is not known.
+        outcome of a send that is not known; *holds* is how many bytes are kept for that.
         """
         identity, method, request = key
         if not request.id:
@@ -80,7 +85,7 @@ class Requests:
         _check(request)
         name = (identity, method, request.id)
         while True:
-            made = self._made_before(name, request.broker, again) or self._begin(name, work)
+            made = self._made_before(name, request.broker, again) or self._begin(name, work, holds)
             if (task := made.task) is not None:
                 try:
                     await asyncio.wait([task])
@@ -106,7 +111,8 @@ class Requests:
                 raise _forgotten("too many calls were made since to remember it")
         if made is not None and isinstance(made.error, SendUnknown) and again is not None:
             made.task = self._start(name, made, partial(again, made.error))
-            made.error = None
+            self._drop_answer(name)
+            made.dropped = False
         return made
 
     def _find(self, name: tuple[str, str, str]) -> _Made | None:
@@ -123,8 +129,10 @@ class Requests:
             del self._made[oldest]
         return self._made.get(name)
 
-    def _begin(self, name: tuple[str, str, str], work: Callable[[], Awaitable[Any]]) -> _Made:
-        made = self._made[name] = _Made(self._clock())
+    def _begin(
+        self, name: tuple[str, str, str], work: Callable[[], Awaitable[Any]], holds: int
+    ) -> _Made:
+        made = self._made[name] = _Made(self._clock(), holds=holds)
         made.task = self._start(name, made, work)
         return made
 
@@ -137,10 +145,12 @@ class Requests:
                 made.size = made.answer.ByteSize()
                 self._keep(name)
             except RSMQError as error:
-                made.error = error
+                made.error = _bare(error)
+                made.size = _error_size(error, made.holds)
                 if isinstance(error, Unavailable) and error.executed is False:
                     # It certainly did not run: a repetition may.
                     self._made.pop(name, None)
+                self._keep(name)
             except Exception as error:
                 logger.exception("a call failed in an unexpected way; please report it")
                 made.error = BrokerError("internal", f"unexpected {type(error).__name__}")
@@ -167,14 +177,28 @@ class Requests:
             del self._answered[name]
             made = self._made[name]
             self._bytes -= made.size
-            made.answer, made.dropped = None, True
+            made.answer, made.error, made.dropped = None, None, True
 
     def _recall(self, made: _Made) -> Any:
         if made.error is not None:
-            raise made.error
+            # Not the one that is kept: raised, it would hold on to all that its caller has.
+            raise _bare(made.error)
         if made.dropped:
             raise _forgotten("it was made, but its answer is not kept any more")
         return made.answer
+
+
+def _bare(error: RSMQError) -> RSMQError:
+    """Return the error without its traceback, whose frames hold the request and its bodies."""
+    bare = copy.copy(error)
+    if isinstance(error, SendUnknown) and isinstance(bare, SendUnknown):
+        bare.token = error.token
+    return bare
+
+
+def _error_size(error: RSMQError, holds: int) -> int:
+    size = sum(len(str(value)) for value in (error, *vars(error).values()))
+    return size + holds if isinstance(error, SendUnknown) and error.token else size
 
 
 def check_id(id: str) -> None:

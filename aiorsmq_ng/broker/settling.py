@@ -11,7 +11,7 @@ from aiorsmq_ng import Delivery, LeaseLost, RSMQError, Unavailable
 from ..rpc import v1_pb2 as pb
 from .base import Shared, seconds
 from .receipts import BadReceipt, Proof
-from .tokens import CALLER, PRODUCER
+from .tokens import CALLER
 
 Verb = Callable[[Delivery], Awaitable[None]]
 
@@ -40,7 +40,7 @@ class SettleCalls:
     async def Reject(self, request: pb.RejectRequest, _: Any) -> pb.SettleResponse:
         """Move messages to the dead-letter queue."""
         if request.dead_letter:
-            self._shared.check_queue(request.dead_letter)
+            self._shared.check_target(request.dead_letter)
         return await self._settle(
             request.receipts,
             lambda delivery: delivery.reject(request.reason or None),
@@ -49,7 +49,7 @@ class SettleCalls:
 
     async def Forward(self, request: pb.ForwardRequest, _: Any) -> pb.SettleResponse:
         """Move messages to another queue."""
-        CALLER.get().need(PRODUCER)
+        self._shared.check_target(request.target)
         target, delay = self._shared.queue(request.target), seconds(request, "delay_ms")
         return await self._settle(
             request.receipts, lambda delivery: delivery.forward(target, delay=delay)

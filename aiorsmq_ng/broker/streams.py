@@ -14,11 +14,12 @@ import anyio
 from aiorsmq_ng import Delivery, InvalidValue, Queue, Subscription, Unavailable
 
 from ..rpc import v1_pb2 as pb
-from .base import MAX_BYTES, Shared, seconds
+from .base import Shared, seconds
 from .door import Room
 from .held import Key, key_of
-from .messages import receive
+from .messages import receive, seen
 from .status import BrokerError
+from .tokens import CALLER
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
@@ -74,11 +75,13 @@ class Stream:
         self, shared: Shared, queues: list[Queue], most: int, request: pb.ConsumeRequest
     ) -> None:
         self._shared = shared
+        # A lost lease is told of by a task that began in the call of somebody else.
+        self._identity = CALLER.get().identity
         self._queues = queues
         self._most = most
         self._vt = seconds(request, "vt_ms")
         self._renews = not request.no_renewal
-        self._max_bytes = request.max_bytes or MAX_BYTES
+        self._max_bytes = shared.max_bytes(request.max_bytes)
         self._unsettled: dict[Key, Delivery] = {}
         self._outbox: deque[Delivery] = deque()
         self._lost: deque[pb.LostLease] = deque()
@@ -182,7 +185,8 @@ class Stream:
             self._outbox.popleft()
             if key_of(delivery) in self._unsettled:
                 room -= len(delivery.body)
-                response.deliveries.append(self._shared.delivery(delivery, self._max_bytes))
+                told = self._shared.delivery(delivery, self._max_bytes, self._identity)
+                response.deliveries.append(told)
                 delivery.body = b""  # it is the client's now; only the lease is kept
 
     def _hold(self, delivery: Delivery) -> None:
@@ -193,16 +197,23 @@ class Stream:
         if self._renews:
             delivery.origin.keeper.keep(delivery)
         else:
-            loop = asyncio.get_running_loop()
-            self._timers[key] = loop.call_at(delivery.expires_at, self._lose, key)
+            self._time(key, delivery)
         self._outbox.append(delivery)
         self._changed.set()
+
+    def _time(self, key: Key, delivery: Delivery) -> None:
+        """Lose the lease when it ends, which an Extend may have made later."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= delivery.expires_at:
+            self._lose(key)
+        else:
+            self._timers[key] = loop.call_at(delivery.expires_at, self._time, key, delivery)
 
     def _lose(self, key: Key) -> None:
         if (delivery := self._unsettled.get(key)) is None:
             return
         delivery.lease_lost = True
-        receipt = self._shared.receipt(delivery)
+        receipt = self._shared.receipt(delivery, self._identity)
         self._lost.append(pb.LostLease(queue=delivery.queue, id=delivery.id, receipt=receipt))
         self._shared.held.settled(key)
 
@@ -222,6 +233,7 @@ async def _first(
 ) -> None:
     """Do *work* until it ends or the broker stops; then let *after* end, while it goes on."""
     working = asyncio.ensure_future(work)
+    working.add_done_callback(seen)
     waiting: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)

@@ -46,6 +46,23 @@ async def test_ack_many_deletes_what_its_holder_still_has_by_one_call(rsmq, queu
         await (await rsmq.create_queue("other")).ack_many(held)
 
 
+async def test_ack_many_of_more_than_one_call_goes_on_if_its_caller_is_cancelled(queue):
+    await queue.send_many(["x"] * 1000)
+    await queue.send_many(["x"] * 500)
+    held = await queue.receive_many(1000) + await queue.receive_many(500)
+    assert len(held) == 1500
+
+    acking = asyncio.ensure_future(queue.ack_many(held))
+    for _ in range(5):  # long enough to begin, and not to end
+        await asyncio.sleep(0)
+    acking.cancel()
+    await asyncio.wait([acking])
+
+    async with asyncio.timeout(30):
+        while (await queue.attributes()).msgs:
+            await asyncio.sleep(0.02)
+
+
 async def test_release_makes_visible_at_once_or_later(queue, raw, ns):
     message = await leased(queue)
     await message.release()

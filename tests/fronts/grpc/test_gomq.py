@@ -10,11 +10,20 @@ import grpc.aio
 import pytest
 
 from aiorsmq_ng import Delivery
+from aiorsmq_ng.broker import Limits
+from aiorsmq_ng.broker.base import Shared
+from aiorsmq_ng.broker.door import Room
+from aiorsmq_ng.broker.gomq import RouteGuideService
+from aiorsmq_ng.broker.held import Held
+from aiorsmq_ng.broker.messages import Taking
+from aiorsmq_ng.broker.receipts import Receipts
 from aiorsmq_ng.broker.records import LIMIT, record_size, timestamp
+from aiorsmq_ng.broker.requests import Requests
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
 
 from .gomq_client import PUBLISHERS, TOTAL
+from .support import until
 
 CLIENT = Path(__file__).with_name("gomq_client.py")
 NEWS = pb.Subscription(key="news", consumerID="c")
@@ -103,7 +112,7 @@ async def test_what_a_stopped_broker_had_handed_out_comes_again(serve, rsmq):
     assert subscription.attributes.ready == 1
 
 
-async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve):
+async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve, rsmq):
     async with serve() as broker:
         async with grpc.aio.insecure_channel(broker.addresses[0]) as first:
             await RouteGuideStub(first).Subscribe(NEWS)
@@ -111,7 +120,12 @@ async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve)
             broker.addresses[0], [("grpc.use_local_subchannel_pool", 1)]
         ) as second:
             guide = RouteGuideStub(second)
-            await guide.Observe(WHO)  # without a Subscribe of its own
+
+            async def joined():
+                await guide.Observe(WHO)  # without a Subscribe of its own
+                return len((await rsmq.topic("news").describe()).subscriptions) == 2
+
+            await until(joined)
             await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
 
             assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
@@ -219,6 +233,16 @@ async def test_a_large_payload_waits_for_its_first_subscriber_too(guide):
     assert len(record.value.payload) == 1_000_000
 
 
+async def test_a_limit_that_was_set_is_not_lifted_by_a_publisher(guide, rsmq):
+    await rsmq.topic("news").set_backlog(maxsize=1024, max_length=10)
+
+    with pytest.raises(grpc.RpcError) as refused:
+        await guide.Publish(pb.PublishRecord(key="news", payload=bytes(2000)))
+
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert (await rsmq.topic("news").backlog.attributes()).maxsize == 1024
+
+
 async def test_a_message_that_no_client_could_receive_goes_to_the_dead_letters(guide, rsmq):
     await guide.Subscribe(NEWS)
     await rsmq.topic("news").publish(bytes(LIMIT))  # past the broker
@@ -253,6 +277,131 @@ async def test_an_observe_is_never_answered_with_an_error(guide, monkeypatch, rs
         assert not (await guide.Observe(WHO)).records
     await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
     assert await observed(guide, 1)
+
+
+async def test_an_unsubscribe_while_keys_are_looked_through_is_no_error(guide, rsmq, monkeypatch):
+    for key in ("a", "b", "c"):
+        await guide.Subscribe(pb.Subscription(key=key, consumerID="c"))
+        await guide.Publish(pb.PublishRecord(key=key, payload=key.encode()))
+    real, ended = Taking.about, []
+
+    async def about(taking, queues, *more):
+        taken = await real(taking, queues, *more)
+        if not ended:
+            # This key, after something was taken of it, and one whose turn is still to come.
+            ended.append(queues[0].topic)
+            for key in {"a", "b", "c"} - {chr(ord("a") + (ord(ended[0]) - ord("a") + 1) % 3)}:
+                await guide.Unsubscribe(pb.Subscription(key=key, consumerID="c"))
+        return taken
+
+    monkeypatch.setattr(Taking, "about", about)
+    (record,) = (await guide.Observe(WHO)).records
+
+    async def given_back():
+        (found,) = (await rsmq.topic(ended[0]).describe()).subscriptions
+        return found.attributes and found.attributes.ready == 1
+
+    assert record.key != ended[0]
+    await until(given_back)
+
+
+async def test_what_a_wait_took_of_an_ended_subscription_is_given_back(guide, rsmq, monkeypatch):
+    await guide.Subscribe(NEWS)
+    real = Taking.wait
+
+    async def wait(taking, *args):
+        await rsmq.topic("news").publish(b"x")
+        taken = await real(taking, *args)
+        await guide.Unsubscribe(NEWS)
+        return taken
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Taking, "wait", wait)
+        assert not (await guide.Observe(WHO)).records
+    await guide.Subscribe(NEWS)
+
+    assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
+
+
+async def test_an_unexpected_fault_of_an_observe_is_logged_and_not_told(guide, monkeypatch, caplog):
+    await guide.Subscribe(NEWS)
+
+    async def broken(*_):
+        raise KeyError("something")
+
+    monkeypatch.setattr(Taking, "about", broken)
+
+    assert not (await guide.Observe(WHO)).records
+    assert "unexpected" in caplog.text
+
+
+@pytest.fixture
+def service(rsmq):
+    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    return RouteGuideService(shared, Taking(shared, Room(Limits())), "copy")
+
+
+async def test_an_observe_that_cannot_begin_in_time_is_answered_with_nothing(service, peer):
+    async with asyncio.timeout(30):
+        async with peer.lock:  # another Observe
+            assert not (await service._observe(peer, bool, 0.31)).records
+        assert len((await service._observe(peer, bool, 60)).records) == 1
+
+
+@pytest.fixture
+async def peer(service):
+    """A peer that is subscribed, and for which there is a message."""
+    await service._peers.subscribe("c", "peer", "news")
+    await service.Publish(pb.PublishRecord(key="news", payload=b"x"), None)
+    yield await service._peers.find("c", "peer")
+    await service.close()
+
+
+@pytest.fixture
+def left(rsmq):
+    async def left():
+        (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+        return subscription.attributes.msgs, subscription.attributes.ready
+
+    return left
+
+
+async def test_an_observe_that_is_broken_off_acknowledges_nothing(service, peer, left, monkeypatch):
+    waits = asyncio.Event()
+
+    async def wait(*_):
+        waits.set()
+        await asyncio.Event().wait()
+
+    assert len((await service._observe(peer, bool, None)).records) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Taking, "wait", wait)
+        # Sent while the reply was on its way, with which the connection breaks.
+        second = asyncio.ensure_future(service._observe(peer, bool, None))
+        await waits.wait()
+        second.cancel()
+        await asyncio.wait([second])
+    assert await left() == (1, 0)
+
+    await service._observe(peer, bool, None)
+    assert await left() == (0, 0)
+
+
+async def test_a_reply_whose_client_asks_again_at_its_deadline_comes_once_more(peer, left):
+    for place, expected in enumerate([(1, 1), (0, 0)]):
+        taken = await peer.take(10)
+        assert len(taken) == 1
+        peer.answer(taken, deadline=1000.0)
+        await peer.acknowledge(place + 1, 1000.01)
+        assert await left() == expected
+
+
+@pytest.mark.parametrize("arrived", [999.9, 1000.2])
+async def test_a_reply_whose_client_asks_again_at_another_time_is_acknowledged(peer, left, arrived):
+    peer.answer(await peer.take(10), deadline=1000.0)
+    await peer.acknowledge(1, arrived)
+
+    assert await left() == (0, 0)
 
 
 def test_times_are_written_as_go_does():

@@ -278,6 +278,14 @@ async def test_what_cannot_be_sent_is_refused_with_a_reason(queues, request_, co
     assert (status, word) == (grpc.StatusCode.INVALID_ARGUMENT, code)
 
 
+@pytest.mark.parametrize("max_bytes", [-1, 64 * 1024 * 1024 + 1, 10**12])
+async def test_a_reply_of_no_sensible_size_is_refused(queues, max_bytes):
+    request = pb.ReceiveRequest(sources=[pb.Source(queue="jobs")], max_bytes=max_bytes)
+    status, word, _ = await failure(queues.Receive(request))
+
+    assert (status, word) == (grpc.StatusCode.INVALID_ARGUMENT, "invalidValue")
+
+
 async def test_watch_names_queues_in_which_something_arrives(queues, rsmq):
     await rsmq.create_queue("other")
     watching = queues.Watch(pb.WatchRequest(queues=["jobs", "other"]))

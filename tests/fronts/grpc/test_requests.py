@@ -1,12 +1,21 @@
 """A call that is repeated under its request id acts once."""
 
 import asyncio
+import gc
+import weakref
 from types import SimpleNamespace
 
 import grpc
 import pytest
 
-from aiorsmq_ng import InvalidValue, QueueExists, SendUnknown, Unavailable
+from aiorsmq_ng import (
+    InvalidValue,
+    MessageTooLong,
+    QueueExists,
+    SendToken,
+    SendUnknown,
+    Unavailable,
+)
 from aiorsmq_ng.broker.requests import Requests
 from aiorsmq_ng.broker.status import BrokerError
 from aiorsmq_ng.rpc import v1_pb2 as pb
@@ -129,6 +138,52 @@ async def test_what_is_remembered_is_bounded_in_time_and_bytes():
     now = 301.0
     await requests.once(key(pb.RequestId(id="request-number-0")), work)
     assert work.done == 4
+
+
+class Body:
+    """Stands for the bodies of a request."""
+
+
+async def test_an_error_that_is_remembered_does_not_hold_what_the_call_had():
+    requests = Requests()
+    bodies = []
+
+    async def work():
+        body = Body()
+        bodies.append(weakref.ref(body))
+        raise MessageTooLong("jobs", 10, 5) from ValueError(body)
+
+    async def attempt():
+        body = Body()
+        bodies.append(weakref.ref(body))
+        await requests.once(key(), work)
+
+    for number in range(3):
+        with pytest.raises(MessageTooLong):
+            await attempt()
+        gc.collect()
+        assert len(bodies) == number + 2
+        assert not any(body() for body in bodies)
+
+
+async def test_what_a_send_of_unknown_outcome_holds_is_counted():
+    def unknown():
+        error = SendUnknown("lost")
+        error.token = SendToken()
+        return error
+
+    requests, again = Requests(most_bytes=2500), Work()
+    ids = [pb.RequestId(id=f"request-number-{number}") for number in range(3)]
+    for id in ids:
+        with pytest.raises(SendUnknown):
+            await requests.once(key(id), Work(unknown()), again=again, holds=1000)
+
+    with pytest.raises(BrokerError, match="not kept any more"):
+        await requests.once(key(ids[0]), Work(), again=again)
+    for id in ids[1:]:
+        await requests.once(key(id), Work(), again=again)
+    assert again.done == 2
+    assert requests._bytes == 200  # those of the answers
 
 
 @pytest.mark.parametrize("request_id", [pb.RequestId(id="short"), pb.RequestId(id="x" * 200)])

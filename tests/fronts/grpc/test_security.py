@@ -165,6 +165,24 @@ async def test_a_token_opens_only_the_queues_and_topics_it_names(open_channel, r
     assert len((await sent).ids) == 1
 
 
+async def test_a_consumer_moves_messages_to_the_queues_own_dead_letters_only(open_channel, rsmq):
+    queues, denied = QueuesStub(open_channel), grpc.StatusCode.PERMISSION_DENIED
+    await rsmq.queue("jobs").send("x")
+    source = pb.Source(queue="jobs", max_receives=1, dead_letter="jobs-other")
+    receive = queues.Receive(pb.ReceiveRequest(sources=[source]), metadata=bearer(CONSUMER))
+    assert await status(receive) is denied
+
+    source.dead_letter = "jobs-dead"
+    request = pb.ReceiveRequest(sources=[source])
+    (delivery,) = (await queues.Receive(request, metadata=bearer(CONSUMER))).deliveries
+    reject = pb.RejectRequest(receipts=[delivery.receipt], dead_letter="jobs-other")
+    assert await status(queues.Reject(reject, metadata=bearer(CONSUMER))) is denied
+    reject.dead_letter = ""
+    done = await queues.Reject(reject, metadata=bearer(CONSUMER))
+    assert list(done.outcomes) == [pb.OUTCOME_DONE]
+    assert (await rsmq.queue("jobs-dead").attributes()).msgs == 1
+
+
 async def test_a_receipt_is_of_no_use_to_somebody_else(open_channel, rsmq):
     queues = QueuesStub(open_channel)
     await rsmq.queue("jobs").send("x")

@@ -1,6 +1,8 @@
 """Consume: flow control, leases, and what becomes of messages when a stream ends."""
 
 import asyncio
+import contextvars
+import gc
 import os
 import signal
 import sys
@@ -16,7 +18,8 @@ from aiorsmq_ng.broker.held import Held
 from aiorsmq_ng.broker.messages import Taking
 from aiorsmq_ng.broker.receipts import Receipts
 from aiorsmq_ng.broker.requests import Requests
-from aiorsmq_ng.broker.streams import Stream
+from aiorsmq_ng.broker.streams import Stream, _first
+from aiorsmq_ng.broker.tokens import CALLER, Caller
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
@@ -221,6 +224,18 @@ async def test_without_renewal_a_message_is_free_when_its_lease_ends(queues, job
     stream.cancel()
 
 
+async def test_without_renewal_an_extended_lease_is_not_told_to_be_lost(queues, jobs):
+    await jobs.send_many(["a", "b"])
+    stream = consume(queues, vt_ms=1500, no_renewal=True, max_unsettled=2)
+    first, second = await read(stream, 2)
+    extended = pb.ExtendRequest(receipts=[first.receipt], vt_ms=600_000)
+    assert list((await queues.Extend(extended)).outcomes) == [pb.OUTCOME_DONE]
+
+    # Both leases began together, so the end of the first would be told no later.
+    assert (await stream.lost()).receipt == second.receipt
+    stream.cancel()
+
+
 async def test_a_stream_is_told_when_somebody_takes_a_message_over(queues, jobs):
     await jobs.send("x")
     stream = consume(queues, vt_ms=600)
@@ -248,6 +263,8 @@ async def test_a_message_too_large_for_a_reply_is_consumed_without_its_body(queu
         ({"sources": [pb.Source(queue="missing")]}, grpc.StatusCode.NOT_FOUND),
         ({"sources": []}, grpc.StatusCode.INVALID_ARGUMENT),
         ({"sources": JOBS, "max_unsettled": 5000}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"sources": JOBS, "max_bytes": -5}, grpc.StatusCode.INVALID_ARGUMENT),
+        ({"sources": JOBS, "max_bytes": 10**12}, grpc.StatusCode.INVALID_ARGUMENT),
     ],
 )
 async def test_a_stream_that_cannot_be_is_refused(queues, jobs, fields, status):
@@ -349,3 +366,54 @@ async def test_a_message_that_comes_when_its_stream_has_just_ended_is_given_back
     await until(state(ready=1, totalrecv=1))
     assert len(shared.held) == 0
     running.cancel()
+
+
+class Written:
+    """Stands for the way to a client."""
+
+    def __init__(self):
+        self.responses = asyncio.Queue()
+
+    async def write(self, response):
+        await self.responses.put(response)
+
+
+async def test_a_lost_lease_is_told_with_the_receipt_of_whom_the_stream_is(rsmq, jobs):
+    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    CALLER.set(Caller("worker"))
+    stream = Stream(shared, [jobs], 10, pb.ConsumeRequest(sources=JOBS, vt_ms=600_000))
+    written = Written()
+    running = asyncio.ensure_future(stream.run(written))
+    await jobs.send("x")
+    (delivery,) = (await written.responses.get()).deliveries
+    (held,) = stream._unsettled.values()
+
+    # Leases are renewed by a task that began in the call of somebody else.
+    contextvars.Context().run(held.on_lost)
+
+    (lost,) = (await written.responses.get()).lost
+    assert lost.receipt == delivery.receipt
+    running.cancel()
+    stream.close()
+
+
+async def test_a_stream_that_fails_after_its_client_is_gone_fails_in_peace():
+    began, told = asyncio.Event(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: told.append(what["message"]))
+
+    async def work():
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("the client is gone")
+
+    calling = asyncio.ensure_future(_first(work(), asyncio.Event()))
+    await began.wait()
+    calling.cancel()
+    await asyncio.wait([calling])
+    await asyncio.sleep(0)
+    del calling
+    gc.collect()
+
+    assert told == []

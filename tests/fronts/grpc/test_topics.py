@@ -1,10 +1,15 @@
 """The calls of aiorsmq.v1.Topics, over a real connection."""
 
+import asyncio
+
 import grpc
 import pytest
 
+from aiorsmq_ng import Subscription
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import TopicsStub
+
+from .support import until
 
 
 @pytest.fixture
@@ -89,3 +94,24 @@ async def test_a_source_that_makes_no_sense_is_refused(queues, sources):
         await queues.Receive(pb.ReceiveRequest(sources=sources))
 
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_receive_that_waits_says_that_its_peer_is_alive(topics, queues, monkeypatch):
+    real, beats = Subscription._beat, []
+
+    async def beat(self):
+        beats.append(self.peer)
+        return await real(self)
+
+    monkeypatch.setattr(Subscription, "_beat", beat)
+    waiting = source("c", mode=pb.MODE_EACH, peer="1", silence_ms=300)
+    await topics.Subscribe(pb.SubscribeRequest(subscriber=waiting.subscriber))
+    call = queues.Receive(pb.ReceiveRequest(sources=[waiting], wait_ms=60_000))
+
+    async def again():
+        return len(beats) >= 4
+
+    pending = asyncio.ensure_future(call)
+    await until(again)
+    assert not pending.done()
+    pending.cancel()
