@@ -460,6 +460,26 @@ async def test_peer_that_was_taken_over_is_forgotten_after_a_day(scene):
     assert not await scene.raw.hexists(scene.heard, old.name)
 
 
+async def test_one_newcomer_gets_what_all_peers_left_though_they_left_at_different_times(rsmq):
+    topic = rsmq.topic("news")
+    for name in ("p1", "p2"):
+        await topic.subscribe("each", mode="each", peer=name)
+    await topic.publish("0")
+    await topic.unsubscribe("each")
+    await topic.subscribe("each", mode="each", peer="p1")
+    await topic.publish("1")
+    await topic.unsubscribe("each")
+
+    newcomer = await topic.subscribe("each", mode="each", peer="new")
+    seen = set()
+    while found := await newcomer.observe():
+        for message in found:
+            seen.add(message.text)
+            await message.ack()
+
+    assert seen == {"0", "1"}
+
+
 async def test_consumer_may_have_thousands_of_peers(scene, rsmq):
     """More than a script can hand to one command: 8000."""
     first = await scene.peer("0")

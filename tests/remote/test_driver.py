@@ -196,4 +196,4 @@ async def test_every_script_that_a_broker_can_do_has_a_translation():
         name for name in names() if name not in TRANSLATIONS and not name.startswith(elsewhere)
     ]
 
-    assert missing == ["backlog", "discard", "shift"]
+    assert missing == ["backlog", "discard", "reasons", "shift"]

@@ -62,13 +62,13 @@ if heir ~= '' then
   if not absorb({KEYS[9], KEYS[10]}, to, page) then return come_again() end
   redis.call('UNLINK', KEYS[9], KEYS[10])
   redis.call('SREM', index, heir)
-  -- It has had, or has now, all that the other one got.
+  -- It has now all that the other one got, which is all there was if that was subscribed until now.
   local record = redis.call('HGET', topic, 'q:' .. heir) or ''
-  since = string.match(record, ' (%d+)$') or since
+  since = string.match(record, '^on .* (%d+)$') or since
   put_off(heir, 'gone')
 end
--- The first one has whatever was published before, too.
-if ARGV[10] == '1' then since = '0' end
+-- The first one has whatever was published before, too, if nobody of this consumer has left anything.
+if ARGV[10] == '1' and heir == '' then since = '0' end
 if ARGV[10] == '1' and not (trim() and absorb({KEYS[5], KEYS[6]}, to, page)) then
   redis.call('HSET', topic, 'first', queue .. string.format(' %.0f', now))
   return come_again()
