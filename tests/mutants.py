@@ -162,6 +162,13 @@ MUTANTS = (
         ("tests/faults/test_durability.py",),
     ),
     Mutant(
+        "durability: a repetition writes, so that WAIT speaks of it",
+        "aiorsmq_ng/transport/calls.py",
+        "attempt = -self.attempt if asks and self.attempt > 1 else self.attempt",
+        "attempt = self.attempt",
+        ("tests/faults/test_durability.py",),
+    ),
+    Mutant(
         "eviction: allkeys-* is refused",
         "aiorsmq_ng/transport/probe.py",
         'if policy.startswith("allkeys-"):',

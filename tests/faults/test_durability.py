@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, DurabilityUnmet, InvalidValue, Options, Unavailable
 from aiorsmq_ng.durability import Durability
-from aiorsmq_ng.testing import FaultProxy, Replication
+from aiorsmq_ng.testing import FaultProxy, Replication, operation
 
 
 def options(durability, deadline=5.0):
@@ -104,6 +104,27 @@ async def test_silent_connection_does_not_use_up_the_time_of_a_replicated_send(p
 
         assert (await queue.send("a")).durability == "replicated:1"
         assert (await queue.attributes()).totalsent == 1
+
+
+@pytest.mark.parametrize("verb", ["send", "publish"])
+async def test_repeated_send_is_not_taken_for_confirmed_by_a_replica_that_lacks_it(pair, verb):
+    """WAIT speaks of the connection's own last write; a repetition has to make one."""
+    url, replica, _ = pair
+    async with (
+        FaultProxy(url) as proxy,
+        RSMQ(proxy.url, options=options("replicated:1", 3)) as rsmq,
+    ):
+        queue = await rsmq.create_queue("jobs")
+        topic = rsmq.topic("news")
+        store = queue.send if verb == "send" else topic.publish
+        await store("the server knows the script from now on")
+        replica.pause()
+        try:
+            proxy.drop_reply(operation(verb))
+            with pytest.raises(DurabilityUnmet):
+                await store("a")
+        finally:
+            replica.resume()
 
 
 async def test_fsynced_send_is_on_disk(private_server):
