@@ -169,6 +169,13 @@ MUTANTS = (
         ("tests/faults/test_durability.py",),
     ),
     Mutant(
+        "failover: a master that was replaced delivers nothing",
+        "aiorsmq_ng/transport/adapter.py",
+        "if command.witnesses and hasattr(self._pool",
+        "if False and hasattr(self._pool",
+        ("tests/faults/test_superseded.py",),
+    ),
+    Mutant(
         "eviction: allkeys-* is refused",
         "aiorsmq_ng/transport/probe.py",
         'if policy.startswith("allkeys-"):',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn
 
@@ -18,6 +19,8 @@ from . import tls
 from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from .wire import Wire
 
+logger = logging.getLogger("aiorsmq_ng.transport")
+
 # What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
 # some of these and takes the code word off their text.
 _TRY_LATER = (
@@ -32,11 +35,23 @@ _TRY_LATER_WORDS = (
 )  # fmt: skip
 # Words of servers, and of the cluster client, for keys that lie on different nodes.
 _ACROSS_SLOTS = ("CROSSSLOT", "same slot", "same key slot", "non local")
+# What it says when another one may have its place by now, or by and by.
+_STEPPED_DOWN = ("READONLY", "NOREPLICAS", "MISCONF")
+#: Errors that a server answers with. redis-py counts some of them among those of the connection.
+ANSWERS = (
+    driver_errors.ResponseError,
+    driver_errors.BusyLoadingError,
+    driver_errors.AuthenticationError,
+    driver_errors.AuthorizationError,
+)
 _NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
 #: A connection that has rested so many seconds is asked for a sign of life before it is used.
 HEALTH_S = 15
 #: Seconds of silence after which a wake-up connection is pinged, and then given up.
 _SILENCE_S = 10.0
+
+#: How long replicas may take to tell that they know of a receive, before sentinels are asked.
+_WITNESS_MS = 100
 
 #: Called when the server cannot be reached, to bring it back if it is ours.
 Revive = Callable[[], Awaitable[None]]
@@ -77,10 +92,13 @@ class PoolDriver:
             reply = await self._ask(connection, packed)
             if command.then is not None:
                 command.confirmation = await confirm(connection, command.then)
-        except driver_errors.ResponseError as error:
-            if isinstance(error, driver_errors.ReadOnlyError) or "READONLY" in str(error):
-                # It became a replica; whoever answers to its address next may be the primary.
+            if command.witnesses and hasattr(self._pool, "get_master_address"):
+                await self._see_master(connection, command, reply)
+        except ANSWERS as error:
+            if has_stepped_down(error):
+                # Whoever answers to its address next, or is named by sentinels, may be the primary.
                 await self._discard(connection)
+                await self._distrust()
             else:
                 await self._put_back(connection)
             explain(error)
@@ -156,6 +174,25 @@ class PoolDriver:
             getattr(connection, "host", None),
             getattr(connection, "port", None),
         )
+
+    async def _see_master(
+        self, connection: AbstractConnection, command: Command, reply: Reply
+    ) -> None:
+        """Raise ``ReplyLost`` if sentinels name another master; they are asked if it is doubtful.
+
+        A master that was silent for a while may have a successor without knowing it. What it does
+        then is forgotten soon, and done again by the successor.
+        """
+        if await is_witnessed(connection, command, reply):
+            return
+        try:
+            await self._pool.get_master_address()  # type: ignore[attr-defined]
+        except Exception as error:
+            if command.then is not None:
+                return  # the caller learns anyway that nobody has confirmed it
+            raise ReplyLost("neither a replica nor a sentinel vouches for the master") from error
+        if not self._leads_to_master(connection):
+            raise ReplyLost("another server has become the master")
 
     async def _distrust(self) -> None:
         while self._idle:
@@ -259,6 +296,8 @@ def explain(error: Exception) -> NoReturn:
     if _denied(error, word, text):
         raise Unavailable(f"redis refused access: {text}; check user, password and ACL") from None
     if isinstance(error, _TRY_LATER) or any(word in text for word in _TRY_LATER_WORDS):
+        if word == "BUSY":
+            logger.warning("the server is busy with a script that does not end; waiting for it")
         raise NotExecuted(text) from error
     if word in ("MOVED", "ASK") or isinstance(error, driver_errors.MovedError):
         raise Unavailable(
@@ -274,6 +313,12 @@ def explain(error: Exception) -> NoReturn:
         raise WrongLayout("scriptFailed") from error
     # An unknown command is answered with its arguments, which may hold bodies.
     raise Unavailable(f"redis refused the command: {text.split(', with args', 1)[0]}") from None
+
+
+def has_stepped_down(error: Exception) -> bool:
+    """Tell whether the server became a replica, or takes no writes for want of one or of a disk."""
+    text = str(error)
+    return isinstance(error, driver_errors.ReadOnlyError) or any(w in text for w in _STEPPED_DOWN)
 
 
 def _denied(error: Exception, word: str, text: str) -> bool:
@@ -307,6 +352,17 @@ async def confirm(connection: AbstractConnection, words: Sequence[Argument]) -> 
         return await connection.read_response(disable_decoding=True)
     except driver_errors.ResponseError as error:
         return str(error)
+
+
+async def is_witnessed(connection: AbstractConnection, command: Command, reply: Reply) -> bool:
+    """Tell whether as many replicas as asked for know what *command* did, if it matters."""
+    if command.then is not None:
+        answer = command.confirmation
+    elif command.matters is None or isinstance(reply, bytes) or not command.matters(reply):
+        return True
+    else:
+        answer = await confirm(connection, ("WAIT", command.witnesses, _WITNESS_MS))
+    return isinstance(answer, int) and answer >= command.witnesses
 
 
 async def usable(connection: AbstractConnection) -> bool:

@@ -125,6 +125,7 @@ class Attempts:
                 then = self.durability.question(max(1, int(left_s * CONFIRM * 1000)))
             words = call.words(recall=recall, asks=then is not None)
             command = Command((*how, *words), then=then)
+            command.witnesses, command.matters = self.durability.replicas, call.first.took
             try:
                 reply = await self.attempt(command, left_s)
                 if self._confirmed(call, command):

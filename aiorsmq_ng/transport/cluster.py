@@ -16,13 +16,15 @@ from hiredis import pack_command
 from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import Connection
-from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError
+from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError
 
 from ..protocol.operation import Argument, Reply
 from .adapter import (
+    ANSWERS,
     ConnectionListener,
     confirm,
     explain,
+    has_stepped_down,
     refused_at_connect,
     sentence,
     usable,
@@ -65,9 +67,9 @@ class ClusterDriver:
             except AskError as ask:
                 command.written = False
                 node, asking = self._node_at(ask), True
-            except ResponseError as error:
+            except ANSWERS as error:
                 # Slots without a master, or a master that became a replica.
-                self._outdated |= isinstance(error, ClusterDownError | ReadOnlyError)
+                self._outdated |= isinstance(error, ClusterDownError) or has_stepped_down(error)
                 explain(error)
         raise NotExecuted("the keys are being moved between nodes")
 
@@ -129,7 +131,7 @@ class ClusterDriver:
             reply = await connection.read_response(disable_decoding=True)
             if command.then is not None:
                 command.confirmation = await confirm(connection, command.then)
-        except ResponseError:
+        except ANSWERS:
             raise
         except BaseException as error:
             self._outdated = True

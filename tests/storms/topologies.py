@@ -45,15 +45,18 @@ async def sentinel_failover(
 
 
 async def _after_failover(scene: SteadfastScene) -> Verdict:
-    """Judge what is promised: at the level ``replicated:1`` no confirmed message is lost.
+    """Judge what is promised: at the level ``replicated:1`` nothing is lost and nothing doubled.
 
-    A master that was stopped or cut off may still store, and deliver, what its successor stores
-    too; that is only counted.
+    At the level ``memory`` a master that was stopped or cut off may still store, and deliver, what
+    its successor knows nothing of; that is only counted.
     """
     verdict = await scene.verdict(skip=NOT_KEPT_BY_FAILOVER, drain_within_s=None)
     verdict.violations = [v for v in verdict.violations if v.oracle != "O1"]
-    if verdict.lost and scene.load.durability != "memory":
-        verdict.violations.append(Violation("O1", f"{verdict.lost} acked messages are lost"))
+    if scene.load.durability != "memory":
+        if verdict.lost:
+            verdict.violations.append(Violation("O1", f"{verdict.lost} acked messages are lost"))
+        if verdict.copies:
+            verdict.violations.append(Violation("O1", f"{verdict.copies} second copies were seen"))
     return verdict
 
 
