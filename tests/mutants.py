@@ -176,6 +176,13 @@ MUTANTS = (
         ("tests/faults/test_superseded.py",),
     ),
     Mutant(
+        "failover: a node that was replaced delivers nothing",
+        "aiorsmq_ng/transport/cluster.py",
+        "if command.witnesses and not asking:",
+        "if False:",
+        ("tests/unit/test_cluster_driver.py",),
+    ),
+    Mutant(
         "eviction: allkeys-* is refused",
         "aiorsmq_ng/transport/probe.py",
         'if policy.startswith("allkeys-"):',

@@ -25,6 +25,7 @@ from .adapter import (
     confirm,
     explain,
     has_stepped_down,
+    is_witnessed,
     refused_at_connect,
     sentence,
     usable,
@@ -131,6 +132,8 @@ class ClusterDriver:
             reply = await connection.read_response(disable_decoding=True)
             if command.then is not None:
                 command.confirmation = await confirm(connection, command.then)
+            if command.witnesses and not asking:
+                await self._see_owner(node, connection, command, reply)
         except ANSWERS:
             raise
         except BaseException as error:
@@ -142,6 +145,27 @@ class ClusterDriver:
         finally:
             node.release(connection)
         return reply
+
+    async def _see_owner(
+        self, node: ClusterNode, connection: Connection, command: Command, reply: Reply
+    ) -> None:
+        """Raise ``ReplyLost`` if the others say that *node* was replaced; asked if it is doubtful.
+
+        It may have been silent, and not know. What it does then is forgotten soon.
+        """
+        if await is_witnessed(connection, command, reply):
+            return
+        nodes = self._client.nodes_manager
+        try:
+            # What the node itself says about this counts least.
+            await nodes.initialize(last_failed_node_name=node.name)
+            owner = nodes.get_node_from_slot(self._client.keyslot(_key(command.words)))
+        except Exception as error:
+            if command.then is not None:
+                return  # the caller learns anyway that nobody has confirmed it
+            raise ReplyLost("neither a replica nor another node vouches for the node") from error
+        if owner.name != node.name:
+            raise ReplyLost("another node has the keys now")
 
     async def _connection(self, node: ClusterNode) -> Connection:
         """Return a connection to *node* that stands and is in step."""

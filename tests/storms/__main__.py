@@ -98,6 +98,7 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
         "Cluster": {
             "live migration of the slot": topologies.cluster_migration(seconds),
             "kill -9 of a master": topologies.cluster_failover(seconds),
+            "pause of a master": topologies.cluster_failover(seconds, "pause"),
         },
         "Clock of the server": {
             "60 s ahead": clock.clock_forward(seconds),
@@ -120,12 +121,17 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
     }
 
 
-def play_scenes(seconds: float) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """Play them all; return the tables, and what went against the rules."""
+def play_scenes(
+    seconds: float, titles: list[str]
+) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """Play all, or the tables named; return them, and what went against the rules."""
     tables: dict[str, list[dict[str, Any]]] = {}
     wrong: list[str] = []
     for title, rows in scenes(seconds).items():
         for name, scene in rows.items():
+            if titles and title not in titles:
+                scene.close()
+                continue
             print(f"{title}: {name}", flush=True)
             try:
                 figures, verdict = asyncio.run(_awaited(scene))
@@ -165,24 +171,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.storms", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="length of each storm")
     parser.add_argument("--soak", type=float, default=30, help="minutes of the soak, 0 for none")
-    parser.add_argument("--only", action="append", help="play this storm only")
+    parser.add_argument("--only", action="append", default=[], help="play this storm only")
+    parser.add_argument("--table", action="append", default=[], help="play this table only")
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of the report")
     options = parser.parse_args()
+    chosen = bool(options.only or options.table)
     kept = options.out / "fault-report.json"
     figures: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     figures["machine"] = machine()
+    names = options.only if chosen else storms(PrivateServer(), FaultProxy("redis://localhost"))
     played = []
-    for name in options.only or storms(PrivateServer(), FaultProxy("redis://localhost")):
+    for name in names:
         print(f"storm: {name}", flush=True)
         played.append(asyncio.run(play(name, options.seconds)))
         calm = next((p["sends/s"] for p in played if p["storm"] == "calm"), played[0]["sends/s"])
         played[-1]["of calm"] = played[-1]["sends/s"] / calm
         print("  " + " | ".join(report.row(played[-1])), flush=True)
-    figures["storms"] = played
-    report.write(options.out, figures)
     wrong = [violation for storm in played for violation in storm["violations"]]
-    if not options.only:
-        figures["tables"], more = play_scenes(min(options.seconds, 20))
+    if not chosen:
+        figures["storms"] = played
+        report.write(options.out, figures)
+    if options.table or not chosen:
+        tables, more = play_scenes(min(options.seconds, 20), options.table)
+        figures["tables"] = figures.get("tables", {}) | tables
         wrong += more
         report.write(options.out, figures)
     if options.soak:
