@@ -15,7 +15,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from ..errors import QueueFull, RSMQError, Unavailable
 from ..protocol.operation import Argument, Reply
-from . import tls
+from . import sentinels, tls
 from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from .wire import Wire
 
@@ -92,7 +92,7 @@ class PoolDriver:
             reply = await self._ask(connection, packed)
             if command.then is not None:
                 command.confirmation = await confirm(connection, command.then)
-            if command.witnesses and hasattr(self._pool, "get_master_address"):
+            if command.witnesses and hasattr(self._pool, "sentinel_manager"):
                 await self._see_master(connection, command, reply)
         except ANSWERS as error:
             if has_stepped_down(error):
@@ -178,21 +178,19 @@ class PoolDriver:
     async def _see_master(
         self, connection: AbstractConnection, command: Command, reply: Reply
     ) -> None:
-        """Raise ``ReplyLost`` if sentinels name another master; they are asked if it is doubtful.
+        """Raise ``ReplyLost`` unless sentinels name this master; they are asked if it is doubtful.
 
         A master that was silent for a while may have a successor without knowing it. What it does
         then is forgotten soon, and done again by the successor.
         """
         if await is_witnessed(connection, command, reply):
             return
-        try:
-            await self._pool.get_master_address()  # type: ignore[attr-defined]
-        except Exception as error:
-            if command.then is not None:
-                return  # the caller learns anyway that nobody has confirmed it
-            raise ReplyLost("neither a replica nor a sentinel vouches for the master") from error
-        if not self._leads_to_master(connection):
-            raise ReplyLost("another server has become the master")
+        address = getattr(connection, "host", None), getattr(connection, "port", None)
+        named = await sentinels.masters_named(self._pool)
+        # Whoever sends learns anyway that nobody has confirmed it.
+        if named != {address} and (named or command.then is None):
+            await self._distrust()
+            raise ReplyLost("the sentinels do not vouch for the master")
 
     async def _distrust(self) -> None:
         while self._idle:

@@ -15,12 +15,12 @@ COLUMNS = (
 NOTES = {
     "Sentinel failover": (
         "One replica, which takes over. *copies*: second copies of a message that consumers saw. "
-        "*gap*: the longest time without a confirmed send. At `replicated:1` that includes the time "
-        "without any replica: a master that was stopped or cut off is made one by the sentinels "
-        "some ten seconds after it speaks again. *left unknown*, *below their level*: sends of "
-        "clients that were cut off with the old master and got `DurabilityUnmet`. At `memory` what "
-        "these were told is lost, and only counted. *refused*: acks that came again after the "
-        "failover, when the message was gone."
+        "*gap*: the longest time without a confirmed send. At `replicated:1` that includes the "
+        "time without any replica: a master that was stopped or cut off is made one by the "
+        "sentinels some ten seconds after it speaks again. *left unknown*, *below their level*: "
+        "sends of clients that were cut off with the old master and got `DurabilityUnmet`. At "
+        "`memory` what these were told is lost, and only counted. *refused*: acks that were made "
+        "again after the failover, when the message was gone."
     ),
 }
 _COLOURS = {"sends": "#1f77b4", "receives": "#2ca02c", "faults": "#d62728", "memory": "#9467bd"}
