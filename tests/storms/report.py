@@ -14,7 +14,8 @@ COLUMNS = (
 #: What is to be known before a table is read.
 NOTES = {
     "Sentinel failover": (
-        "One replica, which takes over. *copies*: second copies of a message that consumers saw. "
+        "One replica, which takes over after 2 s of silence. *copies*: second copies of a message "
+        "that consumers saw. "
         "*gap*: the longest time without a confirmed send. At `replicated:1` that includes the "
         "time without any replica: a master that was stopped or cut off is made one by the "
         "sentinels some ten seconds after it speaks again. *left unknown*, *below their level*: "

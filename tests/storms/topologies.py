@@ -21,6 +21,9 @@ How = Literal["kill", "pause", "partition"]
 #: A lease that nobody gave back ends soon enough for the queue to be drained. Nobody stops waiting
 #: while a fault lasts: what comes then is given back, and would be a lease that no caller got.
 LOAD = Load(producers=4, consumers=6, vt=8.0, rate=200, deadline=20.0, wait=60.0)
+#: Long enough for a busy machine: a master that has no replica yet, and is replaced for being slow
+#: by one that lacks its last sends, would show them twice.
+DOWN_AFTER_MS = 2000
 #: Sentinels begin no second failover within twice their failover-timeout; what would be measured
 #: is their patience.
 FAILOVER_REST_S = 10.0
@@ -42,7 +45,8 @@ async def sentinel_failover(
 
     With a deadline shorter than the failover, sends end as SendUnknown and are resumed.
     """
-    group = PartitionedGroup() if how == "partition" else SentinelGroup()
+    kind = PartitionedGroup if how == "partition" else SentinelGroup
+    group = kind(down_after_ms=DOWN_AFTER_MS)
     load = replace(LOAD, durability=durability, deadline=deadline_s)
     async with group, SteadfastScene(group.url, load=load) as scene:
         await scene.play_through(partial(_failovers, group, how, seconds))
@@ -156,7 +160,7 @@ class PartitionedGroup(SentinelGroup):
         self.servers += self.replicas
         port = int(self.proxy.url.rpartition(":")[2].partition("/")[0])
         self.sentinels = [
-            SentinelServer(port, service=self.service, quorum=2, down_after_ms=500)
+            SentinelServer(port, service=self.service, quorum=2, down_after_ms=DOWN_AFTER_MS)
             for _ in range(3)
         ]
         await self._launch(self.sentinels)
