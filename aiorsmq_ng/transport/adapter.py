@@ -52,6 +52,8 @@ _SILENCE_S = 10.0
 
 #: How long replicas may take to tell that they know of a receive, before sentinels are asked.
 _WITNESS_MS = 100
+#: A reply that takes so many seconds may be that of a master that was replaced meanwhile.
+_LATE_S = 0.5
 
 #: Called when the server cannot be reached, to bring it back if it is ours.
 Revive = Callable[[], Awaitable[None]]
@@ -82,18 +84,20 @@ class PoolDriver:
         self._revive = revive
         self._closing = closing
         self._idle: list[AbstractConnection] = []
+        self._has_sentinels = hasattr(pool, "sentinel_manager")
 
     async def execute(self, command: Command) -> Reply:
         """Run *command* once."""
         packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
         connection = await self._acquire()
+        began_at, replaced = asyncio.get_running_loop().time(), False
         try:
             command.written = True
             reply = await self._ask(connection, packed)
             if command.then is not None:
                 command.confirmation = await confirm(connection, command.then)
-            if command.witnesses and hasattr(self._pool, "sentinel_manager"):
-                await self._see_master(connection, command, reply)
+            if self._has_sentinels:
+                replaced = await self._is_replaced(connection, command, reply, began_at)
         except ANSWERS as error:
             if has_stepped_down(error):
                 # Whoever answers to its address next, or is named by sentinels, may be the primary.
@@ -110,7 +114,11 @@ class PoolDriver:
                 raise
             # redis-py lets AttributeError and the like escape from a connection that dies.
             raise ReplyLost(sentence(error)) from error
-        await self._put_back(connection)
+        if replaced:
+            await self._discard(connection)
+            await self._distrust()
+        else:
+            await self._put_back(connection)
         return reply
 
     def listener(self) -> ConnectionListener:
@@ -175,22 +183,28 @@ class PoolDriver:
             getattr(connection, "port", None),
         )
 
-    async def _see_master(
-        self, connection: AbstractConnection, command: Command, reply: Reply
-    ) -> None:
-        """Raise ``ReplyLost`` unless sentinels name this master; they are asked if it is doubtful.
+    async def _is_replaced(
+        self, connection: AbstractConnection, command: Command, reply: Reply, began_at: float
+    ) -> bool:
+        """Tell whether sentinels name another master; they are asked if it is doubtful.
 
         A master that was silent for a while may have a successor without knowing it. What it does
-        then is forgotten soon, and done again by the successor.
+        then is forgotten soon. ``ReplyLost`` if the reply matters and they do not vouch for it.
         """
-        if await is_witnessed(connection, command, reply):
-            return
-        address = getattr(connection, "host", None), getattr(connection, "port", None)
+        if command.witnesses and not await is_witnessed(connection, command, reply):
+            late = False
+        elif asyncio.get_running_loop().time() - began_at > _LATE_S:
+            late = True
+        else:
+            return False
         named = await sentinels.masters_named(self._pool)
+        if named == {(getattr(connection, "host", None), getattr(connection, "port", None))}:
+            return False
         # Whoever sends learns anyway that nobody has confirmed it.
-        if named != {address} and (named or command.then is None):
-            await self._distrust()
-            raise ReplyLost("the sentinels do not vouch for the master")
+        if late or (command.then is not None and not named):
+            return bool(named)
+        await self._distrust()
+        raise ReplyLost("the sentinels do not vouch for the master")
 
     async def _distrust(self) -> None:
         while self._idle:
