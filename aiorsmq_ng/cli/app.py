@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from collections.abc import Sequence
 
@@ -9,6 +10,7 @@ import click
 
 import aiorsmq_ng
 
+from . import EXTRA
 from .groups import LazyGroup
 from .output import complain
 from .session import Settings, examples, global_options, program
@@ -109,8 +111,13 @@ def _report(error: Exception) -> int:
         case aiorsmq_ng.RSMQError():
             complain(_explain(error))
             return EXIT_STATUS.get(error.code, FAILED)
-        case ModuleNotFoundError():
+        case ModuleNotFoundError(name=str(name)) if name.split(".")[0] in EXTRA:
             raise error
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EIO):
+            complain(
+                f"the output cannot be written: {error.strerror}; make room, or write elsewhere"
+            )
+            return FAILED
     complain(f"unexpected {type(error).__name__}: {error}; run it again with -v to see where")
     return FAILED
 

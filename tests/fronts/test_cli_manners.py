@@ -20,9 +20,10 @@ from redis import Redis
 
 from aiorsmq_ng import RSMQ, QueueAttributes, QueueStats
 from aiorsmq_ng.cli.app import cli
+from aiorsmq_ng.cli.pipeline import with_settings
 from aiorsmq_ng.cli.sampling import Sampler
 from aiorsmq_ng.cli.screen import View, age, sparkline
-from aiorsmq_ng.cli.session import with_password
+from aiorsmq_ng.cli.session import Settings, with_password
 from aiorsmq_ng.embedded import status, stop
 
 from .ctl import MODULE, Ctl, Outcome, python, shell
@@ -253,6 +254,27 @@ def test_password_in_the_url_beats_the_environment(
 def test_password_is_put_where_the_url_has_room_for_it(url: str, full: str) -> None:
     """Whatever the scheme."""
     assert with_password(url, "p/w") == full
+
+
+@pytest.mark.parametrize(
+    ("url", "full"),
+    [(None, "redis://:s%2F@localhost:6379"), ("redis://me@h", "redis://me:s%2F@h")],
+)
+def test_password_reaches_pipelines_too(url: str | None, full: str, tmp_path: Path) -> None:
+    """What opens the server to one command opens it to all."""
+    (tmp_path / "secret").write_text("s/\n")
+    settings = Settings(redis_url=url, password_file=str(tmp_path / "secret"), plain_password=True)
+
+    assert with_settings({}, settings) == {"url": full, "plainPassword": "true"}
+
+
+def test_options_of_a_pipeline_go_before_the_global_ones() -> None:
+    """What stands closer to the queue counts."""
+    settings = Settings(redis_url="redis://h", namespace="shop")
+
+    assert with_settings({"urlEnv": "OTHER", "namespace": "x"}, settings) == {
+        "urlEnv": "OTHER", "namespace": "x",
+    }  # fmt: skip
 
 
 # completion
