@@ -48,9 +48,10 @@ it is shown as `\\u001b`. `NO_COLOR` is honoured.
 not allow; 3 nothing there, only with `--fail-empty`; 4 the server cannot be reached or refuses; 130
 Ctrl-C. An error is one sentence with a next step; `-v` adds the log and a traceback.
 
-**Questions.** `queue purge`, `dlq purge` and a `dlq redrive` of everything ask first on a terminal. Where
-nobody can be asked, in a pipe or a script, they are refused with status 2 unless `--yes` is given. RSMQ's
-own `queue delete` and `message delete` ask nothing.
+**Questions.** `queue purge`, `dlq purge`, a `dlq redrive` of everything, `doctor --fix`, `topic delete` and
+`topic unsubscribe --discard` ask first on a terminal. Where nobody can be asked, in a pipe or a script,
+they are refused with status 2 unless `--yes` is given. RSMQ's own `queue delete` and `message delete` ask
+nothing.
 
 **Ctrl-C** gives back what was received and not finished, and leaves files as they were.
 

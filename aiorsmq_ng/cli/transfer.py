@@ -10,7 +10,7 @@ import click
 
 import aiorsmq_ng
 
-from .options import name_option
+from .options import name_option, skip_option
 from .output import complain, printable, show_record
 from .session import examples, global_options, run
 
@@ -83,9 +83,7 @@ def export_messages(name: str, file: str) -> None:
 @click.option(
     "-f", "--file", metavar="FILE", default="-", show_default=True, help="Where from; - for stdin."
 )
-@click.option(
-    "--skip", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out so many lines."
-)
+@skip_option
 @click.option("--now", is_flag=True, help="Make all ready at once, whatever visible_at says.")
 @global_options()
 def import_messages(name: str, file: str, skip: int, now: bool) -> None:
@@ -105,8 +103,8 @@ def import_messages(name: str, file: str, skip: int, now: bool) -> None:
     show_record({"imported": sent})
 
 
-def send_file(name: str, file: str, delay: float | None) -> None:
-    """Send every line of *file* as a message and print the ids."""
+def send_file(name: str, file: str, delay: float | None, skip: int = 0) -> None:
+    """Send every line of *file* after the first *skip* as a message, and print the ids."""
 
     def read(line: bytes, number: int) -> Entry:
         return line, delay
@@ -114,7 +112,7 @@ def send_file(name: str, file: str, delay: float | None) -> None:
     def show(ids: Sequence[str]) -> None:
         click.echo("\n".join(ids))
 
-    _pump(name, file, read, label="sending", show=show)
+    _pump(name, file, read, skip=skip, label="sending", show=show)
 
 
 def _pump(
