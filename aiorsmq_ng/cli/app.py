@@ -144,4 +144,5 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
 
 def _clause(sentence: str) -> str:
     """Return click's sentence in our style: lower case, and open for a next step."""
-    return (sentence[:1].lower() + sentence[1:]).rstrip(".").replace(". (", " (")
+    clause = (sentence[:1].lower() + sentence[1:]).rstrip(".").replace(". (", " (")
+    return clause.replace(". Choose from:", ", one of").replace("\n\t", " ")  # a list by the line

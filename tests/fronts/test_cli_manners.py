@@ -17,12 +17,13 @@ from pathlib import Path
 import click
 import pytest
 from redis import Redis
+from rich.console import Console
 
 from aiorsmq_ng import RSMQ, QueueAttributes, QueueStats
 from aiorsmq_ng.cli.app import cli
 from aiorsmq_ng.cli.pipeline import with_settings
 from aiorsmq_ng.cli.sampling import Sampler
-from aiorsmq_ng.cli.screen import View, age, sparkline
+from aiorsmq_ng.cli.screen import View, age, picture, sparkline
 from aiorsmq_ng.cli.session import Settings, with_password
 from aiorsmq_ng.embedded import status, stop
 
@@ -291,7 +292,18 @@ def test_completion_prints_the_script_of_the_shell(call: Ctl, kind: str) -> None
 
 def test_completion_of_an_unknown_shell_exits_with_2(call: Ctl) -> None:
     """With those there are."""
-    assert call("completion", "cmd").status == 2
+    refused = call("completion", "cmd")
+
+    assert (refused.status, refused.out) == (2, "")
+    assert "is not one of 'bash', 'zsh', 'fish'" in refused.sentence
+
+
+def test_completion_without_a_shell_names_those_there_are(call: Ctl) -> None:
+    """In one sentence, like every error."""
+    refused = call("completion")
+
+    assert refused.status == 2
+    assert "one of bash, zsh, fish; see: rsmqctl completion --help" in refused.sentence
 
 
 def test_tab_completes_commands_and_queues(
@@ -530,6 +542,29 @@ def test_keys_sort_and_the_same_key_turns_round() -> None:
     assert order() == "cba"
     assert view.press("?")
     assert not view.press("q")
+
+
+@pytest.mark.parametrize(
+    ("width", "missing"),
+    [
+        (104, set()),
+        (80, set()),
+        (60, {"DELAYED", "IN/s", "RETRY/s"}),
+        (24, {"LEASED", "DELAYED", "OLDEST", "IN/s", "OUT/s", "RETRY/s"}),
+    ],
+)
+def test_a_narrow_screen_shows_names_and_leaves_out_numbers(width: int, missing: set[str]) -> None:
+    """I can tell which queue a line is about; what I sort by stays."""
+    sampler = Sampler()
+    sampler.take({"thumbnails": snapshot(), "webhooks": snapshot()}, 1.0)
+    console = Console(width=width, file=io.StringIO())
+    console.print(picture(View("", "dead", backwards=True), sampler.traces, "02:14:07", (width, 9)))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+
+    titles = {"READY", "LEASED", "DELAYED", "OLDEST", "IN/s", "OUT/s", "RETRY/s", "DEAD"}
+    assert {title for title in titles if title not in shown} == missing
+    assert "\nthumbnails " in shown
+    assert "\nwebhooks " in shown
 
 
 def test_sparkline_is_scaled_to_its_highest() -> None:
