@@ -186,7 +186,7 @@ def _redrive(
         moved = await rsmq.queue(name).redrive(dead, count=count, where=condition, rate=rate)
         return {"redriven": moved}
 
-    return run(work)
+    return run(work, patient=True)
 
 
 @click.command(epilog=examples("$ rsmqctl dlq purge -n jobs --yes", '{"purged": 3}'))

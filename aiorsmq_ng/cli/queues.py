@@ -216,7 +216,7 @@ def move(name: str, target: str, count: int | None, rate: float | None) -> None:
             await rsmq.queue(queue).attributes()
         return await rsmq.queue(target).redrive(name, count=count, rate=rate)
 
-    show_record({"moved": run(work)})
+    show_record({"moved": run(work, patient=True)})
 
 
 def stats_record(name: str, stats: aiorsmq_ng.QueueStats) -> Record:

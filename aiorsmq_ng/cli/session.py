@@ -26,6 +26,8 @@ DAEMON_LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FORMATS = ("json", "ndjson", "table", "csv")
 #: Somebody waits at the terminal: rather an early answer than the last chance.
 _DEADLINE_S, _CONNECT_S = 5.0, 2.0
+#: Long work that has begun well waits out a stall or a failover: to go on by hand is dear.
+_PATIENT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -44,16 +46,20 @@ class Settings:
     token_file: str | None = field(default=None, repr=False)
 
     def client(
-        self, *, url: str = DEFAULT_URL, namespace: str = DEFAULT_NAMESPACE
+        self,
+        *,
+        url: str = DEFAULT_URL,
+        namespace: str = DEFAULT_NAMESPACE,
+        patient: bool = False,
     ) -> aiorsmq_ng.RSMQ:
-        """Return a client, not open yet; the arguments stand in for options not given."""
+        """Return a client, not open yet; URL and namespace stand in for options not given."""
         namespaces = (namespace if self.namespace is None else self.namespace).split(",")
         return aiorsmq_ng.RSMQ(
             self.full_url(url),
             ns=namespaces,
             token=self.token(),
             options=aiorsmq_ng.Options(
-                deadline=_DEADLINE_S,
+                deadline=_PATIENT_S if patient else _DEADLINE_S,
                 connect_timeout=_CONNECT_S,
                 # An operator must be able to look at a server that is set up badly; doctor says so.
                 allow_eviction=True,
@@ -157,11 +163,11 @@ def current_settings(context: click.Context | None = None) -> Settings:
     return (context or click.get_current_context()).ensure_object(Settings)
 
 
-def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]]) -> R:
-    """Open a client, run *work* with it, and close it."""
+def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]], *, patient: bool = False) -> R:
+    """Open a client, run *work* with it, and close it; *patient* work is long."""
 
     async def session() -> R:
-        async with current_settings().client() as rsmq:
+        async with current_settings().client(patient=patient) as rsmq:
             return await work(rsmq)
 
     return finish(session)

@@ -19,7 +19,8 @@ import pytest
 from redis import Redis
 from rich.console import Console
 
-from aiorsmq_ng import RSMQ, QueueAttributes, QueueStats
+import aiorsmq_ng
+from aiorsmq_ng import RSMQ, Options, QueueAttributes, QueueStats, Unavailable
 from aiorsmq_ng.cli.app import cli
 from aiorsmq_ng.cli.pipeline import with_settings
 from aiorsmq_ng.cli.sampling import Sampler
@@ -390,6 +391,38 @@ def test_server_status_follows_the_url_of_an_embedded_server(call: Ctl, tmp_path
     shown = call("-r", f"embedded://{tmp_path / 'new'}", "server", "status")
 
     assert json.loads(shown.out)["folder"] == str(tmp_path / "new")
+
+
+# patience
+
+
+@pytest.mark.parametrize(
+    ("line", "patient"),
+    [
+        ("queue list", False),
+        ("message receive -n q", False),
+        ("message import -n q -f /dev/null", True),
+        ("message export -n q", True),
+        ("message send -n q -f /dev/null", True),
+        ("queue move -n q --to r", True),
+        ("dlq redrive -n q --yes", True),
+        ("topic publish -n t -f /dev/null", True),
+    ],
+)
+def test_long_work_outlasts_a_stall_of_the_server(
+    call: Ctl, monkeypatch: pytest.MonkeyPatch, line: str, patient: bool
+) -> None:
+    """A failover does not end an import of an hour; a look at the queues answers soon."""
+    given: list[float] = []
+
+    def made(*_: object, options: Options, **__: object) -> None:
+        given.append(options.deadline)
+        raise Unavailable("it is away")
+
+    monkeypatch.setattr(aiorsmq_ng, "RSMQ", made)
+    call(*line.split())
+
+    assert [seconds > 30 for seconds in given] == [patient]
 
 
 # bench

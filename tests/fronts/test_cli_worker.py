@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from .ctl import NOWHERE
+
 MODULE = """
 import asyncio
 from aiorsmq_ng import RSMQ, Worker
@@ -157,3 +159,14 @@ async def test_error_that_quotes_a_message_does_not_steer_the_terminal(
     await process.communicate()
 
     assert line == b"ValueError: \\u001b[2Jgone\n"
+
+
+async def test_worker_without_a_server_exits_with_4_and_one_sentence(tmp_path, ns):
+    process = await start(tmp_path, NOWHERE, ns)
+    _, err = await process.communicate()
+
+    assert process.returncode == 4
+    sentence = err.decode().splitlines()[-1]
+    assert sentence.startswith("rsmqctl: redis cannot be reached: ")
+    assert sentence.endswith("check that the server runs and that -r or RSMQ_URL names it")
+    assert "Traceback" not in err.decode()
