@@ -12,7 +12,7 @@ import aiorsmq_ng
 
 from . import EXTRA
 from .groups import LazyGroup
-from .output import complain
+from .output import complain, harmless
 from .session import Settings, examples, global_options, program
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 4, 130
@@ -88,7 +88,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except Exception as error:
         status = _report(error)
         if settings.verbose:
-            click.echo("".join(traceback.format_exception(error)), err=True)
+            click.echo(harmless("".join(traceback.format_exception(error))), err=True)
         return status
 
 

@@ -401,6 +401,9 @@ def test_an_error_that_nobody_foresaw_is_one_sentence(
     assert failed.sentence == (
         r"rsmqctl: unexpected ZeroDivisionError: oh\u001b[2J; run it again with -v to see where"
     )
+    shown = call("-v", "queue", "list").err
+    assert "Traceback" in shown
+    assert "\x1b" not in shown
 
 
 def test_exit_status_of_every_error_of_the_library_is_decided() -> None:
