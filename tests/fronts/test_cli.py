@@ -406,6 +406,21 @@ def test_an_error_that_nobody_foresaw_is_one_sentence(
     assert "\x1b" not in shown
 
 
+def test_a_missing_module_that_no_extra_brings_is_one_sentence(
+    call: Ctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken installation is told like any other error."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("No module named 'redis'", name="redis")
+
+    monkeypatch.setattr(aiorsmq_ng, "RSMQ", broken)
+    failed = call("queue", "list")
+
+    assert failed.status == 1
+    assert "ModuleNotFoundError: No module named 'redis'" in failed.sentence
+
+
 def test_exit_status_of_every_error_of_the_library_is_decided() -> None:
     """No error was forgotten."""
     codes = set(aiorsmq_ng.InvalidValue.CODES)
