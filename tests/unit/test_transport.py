@@ -114,7 +114,7 @@ async def test_call_carries_a_bounded_number_of_messages():
 async def test_call_carries_a_bounded_number_of_bytes():
     async with running(echo) as (driver, transport):
         await transport.start()
-        await asyncio.gather(*(transport.run(send(bytes(400_000))) for _ in range(5)))
+        await asyncio.gather(*(transport.run(send(bytes(100_000))) for _ in range(5)))
 
     assert sorted(len(bodies(c)) for c in driver.commands) == [1, 2, 2]
 
