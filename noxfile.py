@@ -133,6 +133,13 @@ def bench_topics(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_transfer(session: nox.Session) -> None:
+    """Benchmark export and import of a whole queue beside ``send_many``."""
+    session.install("-e", ".[all]")
+    session.run("python", "benchmarks/transfer.py", *session.posargs)
+
+
+@nox.session
 def bench_grpc(session: nox.Session) -> None:
     """Benchmark the broker beside Redis itself."""
     session.install("-e", ".[all]")

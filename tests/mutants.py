@@ -171,8 +171,8 @@ MUTANTS = (
     Mutant(
         "failover: a master that was replaced delivers nothing",
         "aiorsmq_ng/transport/adapter.py",
-        "if self._has_sentinels:",
-        "if False:",
+        "if self._has_sentinels and await",
+        "if False and await",
         ("tests/faults/test_superseded.py",),
     ),
     Mutant(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn
+from functools import partial
 
 import anyio
 from hiredis import pack_command
@@ -13,47 +12,24 @@ from redis import exceptions as driver_errors
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
 
-from ..errors import QueueFull, RSMQError, Unavailable
+from ..errors import RSMQError
 from ..protocol.operation import Argument, Reply
-from . import sentinels, tls
-from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
-from .wire import Wire
+from .answers import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
+from .base import Command, NotExecuted, ReplyLost
+from .wire import Line, Wire
+from .witnesses import is_witnessed, masters_named
 
-logger = logging.getLogger("aiorsmq_ng.transport")
-
-# What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
-# some of these and takes the code word off their text.
-_TRY_LATER = (
-    driver_errors.BusyLoadingError,
-    driver_errors.ReadOnlyError,
-    driver_errors.MasterDownError,
-    driver_errors.ClusterDownError,
-    driver_errors.TryAgainError,
-)
-_TRY_LATER_WORDS = (
-    "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN", "TRYAGAIN"
-)  # fmt: skip
-# Words of servers, and of the cluster client, for keys that lie on different nodes.
-_ACROSS_SLOTS = ("CROSSSLOT", "same slot", "same key slot", "non local")
-# What it says when another one may have its place by now, or by and by.
-_STEPPED_DOWN = ("READONLY", "NOREPLICAS", "MISCONF")
-#: Errors that a server answers with. redis-py counts some of them among those of the connection.
-ANSWERS = (
-    driver_errors.ResponseError,
-    driver_errors.BusyLoadingError,
-    driver_errors.AuthenticationError,
-    driver_errors.AuthorizationError,
-)
-_NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
 #: A connection that has rested so many seconds is asked for a sign of life before it is used.
 HEALTH_S = 15
 #: Seconds of silence after which a wake-up connection is pinged, and then given up.
 _SILENCE_S = 10.0
 
-#: How long replicas may take to tell that they know of a receive, before sentinels are asked.
-_WITNESS_MS = 100
 #: A reply that takes so many seconds may be that of a master that was replaced meanwhile.
 _LATE_S = 0.5
+#: Calls that it pays to make at a time, for each connection that they can share.
+_JOINED = 8
+#: More than anybody's pool has.
+_MANY = 1 << 30
 
 #: Called when the server cannot be reached, to bring it back if it is ours.
 Revive = Callable[[], Awaitable[None]]
@@ -65,8 +41,9 @@ class PoolDriver:
     redis-py repeats a command when its reply is lost, which doubles sends and strands receives.
     Talking to the connection itself leaves that out, whatever the pool's settings, and saves most
     of the client's time per call. ``keep`` holds connections between calls instead of handing
-    them back each time; ``direct`` leaves out redis-py's stream, too. Both only for a pool of our
-    own.
+    them back each time. ``direct`` leaves out redis-py's stream, too, and lets calls of the same
+    moment share a connection; it is the number of connections for calls. Both only for a pool of
+    our own.
     """
 
     def __init__(
@@ -74,13 +51,17 @@ class PoolDriver:
         pool: ConnectionPool,
         *,
         keep: bool,
-        direct: bool = False,
+        direct: int = 0,
         revive: Revive | None = None,
         closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._pool = pool
         self._keep = keep
         self._wires: dict[AbstractConnection, Wire] | None = {} if direct else None
+        self._free = asyncio.Semaphore(direct or _MANY)
+        # Connections in use that others may join, and the one that was taken in this very tick.
+        self._shared: set[Line] = set()
+        self._boarding: Line | None = None
         self._revive = revive
         self._closing = closing
         self._idle: list[AbstractConnection] = []
@@ -89,37 +70,42 @@ class PoolDriver:
     async def execute(self, command: Command) -> Reply:
         """Run *command* once."""
         packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
-        connection = await self._acquire()
-        began_at, replaced = asyncio.get_running_loop().time(), False
+        # What is said about the last write of a connection must be about this one.
+        asks = command.then or (command.witnesses and command.matters and self._has_sentinels)
+        line = await self._board(packed, alone=bool(asks))
+        began_at = asyncio.get_running_loop().time()
         try:
             command.written = True
-            reply = await self._ask(connection, packed)
+            reply = await line.ask(packed)
             if command.then is not None:
-                command.confirmation = await confirm(connection, command.then)
-            if self._has_sentinels:
-                replaced = await self._is_replaced(connection, command, reply, began_at)
+                command.confirmation = await confirm(line.connection, command.then)
+            if self._has_sentinels and await self._is_replaced(line, command, reply, began_at):
+                line.spoilt = True
+                await self._distrust()
         except ANSWERS as error:
             if has_stepped_down(error):
                 # Whoever answers to its address next, or is named by sentinels, may be the primary.
-                await self._discard(connection)
+                line.spoilt = True
                 await self._distrust()
-            else:
-                await self._put_back(connection)
             explain(error)
         except BaseException as error:
-            await self._discard(connection)
+            # Whoever else waits for replies on it learns of the end at once.
+            line.spoilt = True
+            await _cut(line.connection)
             if not isinstance(error, Exception):
                 # Given up for its silence; the connections that wait lead to the same peer.
                 await self._distrust()
                 raise
             # redis-py lets AttributeError and the like escape from a connection that dies.
             raise ReplyLost(sentence(error)) from error
-        if replaced:
-            await self._discard(connection)
-            await self._distrust()
-        else:
-            await self._put_back(connection)
+        finally:
+            await self._leave(line)
         return reply
+
+    @property
+    def calls_per_connection(self) -> int:
+        """How many calls it pays to make at a time, for each connection."""
+        return 1 if self._wires is None else _JOINED
 
     def listener(self) -> ConnectionListener:
         """Return a listener on a connection of its own; the pool's are for calls."""
@@ -135,17 +121,64 @@ class PoolDriver:
         if self._closing is not None:
             await self._closing()
 
-    async def _ask(self, connection: AbstractConnection, packed: bytes) -> Reply:
+    async def _board(self, packed: bytes, *, alone: bool) -> Line:
+        """Return a connection for one call: that of others in this tick, a free one, a new one.
+
+        If all are in use, one with few calls.
+        """
+        line = None if alone else self._boarding
+        if line is None or not line.takes(packed):
+            joined = [] if alone or not self._free.locked() else self._shared
+            line = min(
+                (line for line in joined if line.takes(packed)),
+                key=lambda line: line.users,
+                default=None,
+            )
+        if line is None:
+            line = await self._take_line()
+            if not alone and self._wires is not None:
+                self._shared.add(line)
+                self._boarding = line
+                asyncio.get_running_loop().call_soon(self._depart)
+        line.users += 1
+        return line
+
+    def _depart(self) -> None:
+        self._boarding = None
+
+    async def _take_line(self) -> Line:
+        await self._free.acquire()
+        try:
+            connection = await self._acquire()
+        except BaseException:
+            self._free.release()
+            raise
         if self._wires is None:
-            await connection.send_packed_command(packed, check_health=False)
-            return await connection.read_response(disable_decoding=True)
+            return Line(connection)
         wire = self._wires.get(connection)
         if wire is None or not wire.is_of(connection):
             wire = self._wires[connection] = Wire(connection)
-        reply = await wire.ask(packed)
-        # It has shown that it is alive.
-        connection.next_health_check = asyncio.get_running_loop().time() + HEALTH_S
-        return reply
+        return wire
+
+    async def _leave(self, line: Line) -> None:
+        line.users -= 1
+        if line.spoilt and line is self._boarding:
+            self._boarding = None
+        if line.users:
+            return
+        self._shared.discard(line)
+        if line is self._boarding:
+            self._boarding = None
+        try:
+            if line.spoilt:
+                await self._discard(line.connection)
+            else:
+                # It has shown that it is alive.
+                now = asyncio.get_running_loop().time()
+                line.connection.next_health_check = now + HEALTH_S
+                await self._put_back(line.connection)
+        finally:
+            self._free.release()
 
     async def _acquire(self) -> AbstractConnection:
         while self._idle:
@@ -184,20 +217,22 @@ class PoolDriver:
         )
 
     async def _is_replaced(
-        self, connection: AbstractConnection, command: Command, reply: Reply, began_at: float
+        self, line: Line, command: Command, reply: Reply, began_at: float
     ) -> bool:
         """Tell whether sentinels name another master; they are asked if it is doubtful.
 
         A master that was silent for a while may have a successor without knowing it. What it does
         then is forgotten soon. ``ReplyLost`` if the reply matters and they do not vouch for it.
         """
-        if command.witnesses and not await is_witnessed(connection, command, reply):
+        connection = line.connection
+        late = asyncio.get_running_loop().time() - began_at > _LATE_S
+        if command.witnesses and not await is_witnessed(
+            partial(confirm, connection), command, reply
+        ):
             late = False
-        elif asyncio.get_running_loop().time() - began_at > _LATE_S:
-            late = True
-        else:
+        elif not late:
             return False
-        named = await sentinels.masters_named(self._pool)
+        named = await masters_named(self._pool)
         if named == {(getattr(connection, "host", None), getattr(connection, "port", None))}:
             return False
         # Whoever sends learns anyway that nobody has confirmed it.
@@ -213,10 +248,10 @@ class PoolDriver:
     async def _discard(self, connection: AbstractConnection) -> None:
         if self._wires is not None:
             self._wires.pop(connection, None)
-        with anyio.CancelScope(shield=True):
-            try:
-                await connection.disconnect(nowait=True)
-            finally:
+        try:
+            await _cut(connection)
+        finally:
+            with anyio.CancelScope(shield=True):
                 await self._pool.release(connection)
 
 
@@ -292,70 +327,6 @@ class mapped_errors:  # noqa: N801 - reads as a statement
             raise NotExecuted(sentence(error)) from error
 
 
-def explain(error: Exception) -> NoReturn:
-    """Raise what an error that the server answered with means. Nothing was written."""
-    text = str(error)
-    word = text.split(" ", 1)[0]
-    if isinstance(error, driver_errors.NoScriptError) or word == "NOSCRIPT":
-        raise ScriptMissing from None
-    if "WRONGTYPE" in text:
-        raise WrongLayout("wrongType") from None
-    if isinstance(error, driver_errors.OutOfMemoryError) or "OOM command not allowed" in text:
-        raise QueueFull(
-            "redis is out of memory and stores nothing more; "
-            "consume messages or raise its maxmemory"
-        ) from None
-    if _denied(error, word, text):
-        raise Unavailable(f"redis refused access: {text}; check user, password and ACL") from None
-    if isinstance(error, _TRY_LATER) or any(word in text for word in _TRY_LATER_WORDS):
-        if word == "BUSY":
-            logger.warning("the server is busy with a script that does not end; waiting for it")
-        raise NotExecuted(text) from error
-    if word in ("MOVED", "ASK") or isinstance(error, driver_errors.MovedError):
-        raise Unavailable(
-            "the server is part of a cluster; connect with redis+cluster:// "
-            "and a namespace in braces such as '{rsmq}'"
-        ) from None
-    if any(words in text for words in _ACROSS_SLOTS):
-        raise Unavailable(
-            "a cluster keeps the keys of a queue on one node only if the namespace is in braces, "
-            "such as ns='{rsmq}'"
-        ) from None
-    if "user_script" in text or "Lua" in text:
-        raise WrongLayout("scriptFailed") from error
-    # An unknown command is answered with its arguments, which may hold bodies.
-    raise Unavailable(f"redis refused the command: {text.split(', with args', 1)[0]}") from None
-
-
-def has_stepped_down(error: Exception) -> bool:
-    """Tell whether the server became a replica, or takes no writes for want of one or of a disk."""
-    text = str(error)
-    return isinstance(error, driver_errors.ReadOnlyError) or any(w in text for w in _STEPPED_DOWN)
-
-
-def _denied(error: Exception, word: str, text: str) -> bool:
-    return (
-        isinstance(error, driver_errors.AuthenticationError | driver_errors.NoPermissionError)
-        or word in _NO_ACCESS
-        or "can't run this command" in text
-        or "No permissions" in text
-        or "no permissions" in text
-        or "invalid username-password" in text
-        or "invalid password" in text
-    )
-
-
-def refused_at_connect(error: Exception) -> None:
-    """Raise if the server answered, but with a refusal; redis-py wraps that as an outage."""
-    if isinstance(error, RSMQError):
-        raise error
-    if (sentence := tls.fault(error)) is not None:
-        raise Unavailable(sentence) from None
-    for cause in tls.chain(error):
-        if isinstance(cause, driver_errors.ResponseError | driver_errors.AuthenticationError):
-            explain(cause)
-
-
 async def confirm(connection: AbstractConnection, words: Sequence[Argument]) -> Reply:
     """Ask what WAIT and WAITAOF tell: how far the last write of this connection has got."""
     packed = pack_command(tuple(words))  # type: ignore[arg-type]
@@ -366,15 +337,9 @@ async def confirm(connection: AbstractConnection, words: Sequence[Argument]) -> 
         return str(error)
 
 
-async def is_witnessed(connection: AbstractConnection, command: Command, reply: Reply) -> bool:
-    """Tell whether as many replicas as asked for know what *command* did, if it matters."""
-    if command.then is not None:
-        answer = command.confirmation
-    elif command.matters is None or isinstance(reply, bytes) or not command.matters(reply):
-        return True
-    else:
-        answer = await confirm(connection, ("WAIT", command.witnesses, _WITNESS_MS))
-    return isinstance(answer, int) and answer >= command.witnesses
+async def _cut(connection: AbstractConnection) -> None:
+    with anyio.CancelScope(shield=True):
+        await connection.disconnect(nowait=True)
 
 
 async def usable(connection: AbstractConnection) -> bool:
@@ -386,9 +351,3 @@ async def usable(connection: AbstractConnection) -> bool:
     except Exception:
         return False
     return True
-
-
-def sentence(error: Exception) -> str:
-    """Return a driver's error as text for ours; its repr would not say anything."""
-    # After a colon in spaces the sentinel client lists its connections.
-    return str(error).split(" : ", 1)[0].rstrip(".") or type(error).__name__

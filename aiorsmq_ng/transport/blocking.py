@@ -21,7 +21,7 @@ from ..embedded import EmbeddedServer
 from ..errors import InvalidValue, RSMQError, Unavailable
 from ..options import Options
 from ..protocol.operation import Argument, Operation, Reply
-from .adapter import ANSWERS, explain, has_stepped_down
+from .answers import ANSWERS, explain, has_stepped_down
 from .base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from .calls import Call
 from .tickets import TicketBook

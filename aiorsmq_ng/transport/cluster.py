@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import anyio
 from hiredis import pack_command
@@ -19,18 +20,10 @@ from redis.asyncio.connection import Connection
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError
 
 from ..protocol.operation import Argument, Reply
-from .adapter import (
-    ANSWERS,
-    ConnectionListener,
-    confirm,
-    explain,
-    has_stepped_down,
-    is_witnessed,
-    refused_at_connect,
-    sentence,
-    usable,
-)
+from .adapter import ConnectionListener, confirm, usable
+from .answers import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
 from .base import Command, NotExecuted, ReplyLost
+from .witnesses import is_witnessed
 
 # Commands without a key: any node will do.
 _WITHOUT_KEY = ("PING", "INFO", "CONFIG", "WAITAOF")
@@ -41,6 +34,8 @@ _ASKING = pack_command(("ASKING",))
 
 class ClusterDriver:
     """Runs commands on a Redis Cluster and follows its redirections."""
+
+    calls_per_connection = 1
 
     def __init__(
         self,
@@ -153,7 +148,7 @@ class ClusterDriver:
 
         It may have been silent, and not know. What it does then is forgotten soon.
         """
-        if await is_witnessed(connection, command, reply):
+        if await is_witnessed(partial(confirm, connection), command, reply):
             return
         nodes = self._client.nodes_manager
         try:

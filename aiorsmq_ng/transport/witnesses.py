@@ -1,12 +1,34 @@
-"""What sentinels say about a server, all that can be asked."""
+"""Who vouches for a server: replicas that have heard of what it did, or sentinels that name it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ..protocol.operation import Reply
+from .base import Command
+
+#: How long replicas may take to tell that they know of a receive, before others are asked.
+WITNESS_MS = 100
 #: How long the other sentinels are waited for when one has answered.
 STRAGGLERS_S = 0.5
+
+
+async def is_witnessed(
+    ask: Callable[[tuple[str | int, ...]], Awaitable[Reply]], command: Command, reply: Reply
+) -> bool:
+    """Tell whether as many replicas as asked for know what *command* did, if it matters.
+
+    *ask* makes a command on the connection that it ran on.
+    """
+    if command.then is not None:
+        answer = command.confirmation
+    elif command.matters is None or isinstance(reply, bytes) or not command.matters(reply):
+        return True
+    else:
+        answer = await ask(("WAIT", command.witnesses, WITNESS_MS))
+    return isinstance(answer, int) and answer >= command.witnesses
 
 
 async def masters_named(pool: Any) -> set[tuple[Any, Any]]:
