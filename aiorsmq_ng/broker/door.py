@@ -143,7 +143,10 @@ class Door(grpc.aio.ServerInterceptor):
             finally:
                 self._room.leave(rule)
             context.set_trailing_metadata(self._metadata)
-        except (RSMQError, Refused) as error:
+        except Refused as refusal:
+            logger.info("refused a call of %s: %s", method, refusal)
+            said = answer(refusal)
+        except RSMQError as error:
             said = answer(error)
         except (grpc.RpcError, grpc.aio.AbortError):
             raise

@@ -52,7 +52,9 @@ async def test_tokens_open_what_they_are_for(guarded, ns):
         # The dead-letter queue belongs to the queue.
         await message.reject("no use")
 
-        with pytest.raises(Unavailable, match=r"refused Receive: .*'maker' is not of a consumer"):
+        with pytest.raises(
+            Unavailable, match=r"refused Receive: .*'maker' lacks the role consumer"
+        ):
             await maker.queue("jobs").receive()
         with pytest.raises(Unavailable, match=r"refused Send: .*'maker' is not for queue 'other'"):
             await maker.queue("other").send("x")

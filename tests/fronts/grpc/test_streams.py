@@ -378,6 +378,35 @@ class Written:
         await self.responses.put(response)
 
 
+class Stuck:
+    """Stands for a client that reads one response and no more."""
+
+    def __init__(self):
+        self.stuck = asyncio.Event()
+        self._read = 0
+
+    async def write(self, response):
+        if self._read:
+            self.stuck.set()
+            await asyncio.Event().wait()
+        self._read += len(response.deliveries)
+
+
+async def test_large_bodies_are_leased_by_their_size_for_a_client_that_does_not_read(rsmq):
+    big = await rsmq.create_queue("big", maxsize=-1)
+    for _ in range(4):
+        await big.send_many([bytes(1_000_000)] * 10)
+    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    request = pb.ConsumeRequest(sources=[pb.Source(queue="big")])
+    stream, client = Stream(shared, [big], 1000, request), Stuck()
+    running = asyncio.ensure_future(stream.run(client))
+
+    await asyncio.wait_for(client.stuck.wait(), 30)
+    assert (await big.attributes()).leased == 5  # one that was read, and a step of 4 MB
+    running.cancel()
+    stream.close()
+
+
 async def test_a_lost_lease_is_told_with_the_receipt_of_whom_the_stream_is(rsmq, jobs):
     shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
     CALLER.set(Caller("worker"))
