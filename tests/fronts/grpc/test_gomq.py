@@ -20,10 +20,12 @@ from aiorsmq_ng.broker.receipts import Receipts
 from aiorsmq_ng.broker.records import LIMIT, record_size, timestamp
 from aiorsmq_ng.broker.requests import Requests
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
+from aiorsmq_ng.rpc import v1_pb2 as v1
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
+from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
 
 from .gomq_client import PUBLISHERS, TOTAL
-from .support import until
+from .support import connected, until
 
 CLIENT = Path(__file__).with_name("gomq_client.py")
 NEWS = pb.Subscription(key="news", consumerID="c")
@@ -110,6 +112,37 @@ async def test_what_a_stopped_broker_had_handed_out_comes_again(serve, rsmq):
 
     (subscription,) = (await rsmq.topic("news").describe()).subscriptions
     assert subscription.attributes.ready == 1
+
+
+async def test_an_observe_while_the_broker_stops_acknowledges_and_brings_nothing(serve, rsmq):
+    await rsmq.create_queue("jobs")
+    await rsmq.queue("jobs").send("x")
+    async with serve(grace=600) as broker, connected(broker) as channel:
+        guide, queues = RouteGuideStub(channel), QueuesStub(channel)
+        await guide.Subscribe(NEWS)
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"a"))
+        await observed(guide, 1)
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"b"))
+        stream = queues.Consume(v1.ConsumeRequest(sources=[v1.Source(queue="jobs")]))
+        (held,) = (await stream.read()).deliveries  # so the stop waits
+        stopping = asyncio.ensure_future(broker.stop())
+        await until(lambda: asyncio.sleep(0, broker.stopping))
+
+        assert not (await guide.Observe(WHO)).records
+        (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+        assert (subscription.attributes.ready, subscription.attributes.leased) == (1, 0)
+        await queues.Ack(v1.AckRequest(receipts=[held.receipt]))
+        await stopping
+
+
+async def test_an_observe_without_room_is_answered_with_nothing(serve, rsmq):
+    await rsmq.create_queue("jobs")
+    async with serve(limits=Limits(streams=1)) as broker, connected(broker) as channel:
+        watch = QueuesStub(channel).Watch(v1.WatchRequest(queues=["jobs"]))
+        await watch.read()
+
+        assert not (await RouteGuideStub(channel).Observe(WHO)).records
+        watch.cancel()
 
 
 async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve, rsmq):
