@@ -162,7 +162,7 @@ class Broker:
                 )
         except (RuntimeError, ValueError):
             port = 0
-        if port == 0 and not local:
+        if port == 0:
             raise InvalidValue(
                 f"address {address!r} cannot be listened on: it is in use, not of this machine, or "
                 "certificate and key do not fit"

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import grpc.aio
@@ -13,7 +14,7 @@ from aiorsmq_ng import Delivery
 from aiorsmq_ng.broker import Limits
 from aiorsmq_ng.broker.base import Shared
 from aiorsmq_ng.broker.door import Room
-from aiorsmq_ng.broker.gomq import RouteGuideService
+from aiorsmq_ng.broker.gomq import RouteGuideService, address
 from aiorsmq_ng.broker.held import Held
 from aiorsmq_ng.broker.messages import Taking
 from aiorsmq_ng.broker.receipts import Receipts
@@ -162,6 +163,30 @@ async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve,
             await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
 
             assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
+
+
+async def test_clients_that_cannot_be_told_apart_are_not_served(serve, tmp_path):
+    async with (
+        serve(listen=(f"unix:{tmp_path}/socket",)) as broker,
+        grpc.aio.insecure_channel(broker.addresses[0]) as channel,
+    ):
+        guide = RouteGuideStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            await guide.Subscribe(NEWS)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+        assert not (await guide.Observe(WHO)).records
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("ipv4:127.0.0.1:34150", "127.0.0.1:34150"),
+        ("ipv6:%5B::1%5D:34150", "[::1]:34150"),
+    ],
+)
+def test_a_peer_is_named_as_gomq_does(told, name):
+    assert address(SimpleNamespace(peer=lambda: told)) == name
 
 
 async def test_peers_of_a_consumer_have_its_keys_whoever_subscribed(serve):

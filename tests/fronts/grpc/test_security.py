@@ -330,6 +330,7 @@ async def test_tls_is_spoken_and_nothing_else(rsmq, tmp_path):
         ({"listen": ("example.org:1",)}, None, "both are missing"),
         ({"listen": ("10001",)}, None, "not of the form host:port"),
         ({"listen": ("localhost:x",)}, None, "not of the form host:port"),
+        ({"listen": ("unix:",)}, None, "not of the form host:port"),
         ({"listen": ()}, None, "needs an address"),
         ({"receipt_key": b"short"}, None, "less than 16 bytes"),
     ],
@@ -349,6 +350,11 @@ async def test_an_address_in_use_is_said_in_one_sentence(rsmq):
         port = taken.getsockname()[1]
         with pytest.raises(InvalidValue, match="cannot be listened on"):
             await Broker(rsmq, BrokerOptions(listen=(f"127.0.0.1:{port}",))).start()
+
+
+async def test_a_socket_that_cannot_be_made_is_said_in_one_sentence(rsmq, tmp_path):
+    with pytest.raises(InvalidValue, match="cannot be listened on"):
+        await Broker(rsmq, BrokerOptions(listen=(f"unix:{tmp_path}/missing/socket",))).start()
 
 
 @pytest.mark.parametrize(
