@@ -6,7 +6,7 @@ from typing import Any
 
 from aiorsmq_ng.testing import Verdict, Violation
 
-from . import broker, broker_streams, topics
+from . import broker, broker_streams, gomq, topics
 
 Figures = tuple[dict[str, Any], Verdict | None]
 
@@ -24,9 +24,11 @@ async def by_topic(messages: int, kills: int) -> Figures:
     return found, Verdict(wrong)
 
 
-async def by_broker(messages: int, *, kill: bool) -> Figures:
+async def by_broker(
+    messages: int, *, kill: bool, kind: type[broker.Storm] = broker.Storm
+) -> Figures:
     """Do the same through the broker, which is restarted twice."""
-    report = await broker.storm(messages, kill=kill)
+    report = await broker.storm(messages, kill=kill, kind=kind)
     found = {
         "published": report.messages, "peers killed": report.peers_killed,
         "broker stopped": report.broker_stops, "lost": report.lost, "doubled": report.doubled,
@@ -38,6 +40,11 @@ async def by_broker(messages: int, *, kill: bool) -> Figures:
     if report.broker_stops != (STOPS if kill else STOPS[:1]):
         wrong.append(_wrong("O8", found, "broker stopped"))
     return found, Verdict(wrong)
+
+
+async def by_gomq(messages: int, *, kill: bool) -> Figures:
+    """Do the same with clients of GOMQ."""
+    return await by_broker(messages, kill=kill, kind=gomq.GomqStorm)
 
 
 async def many_streams(streams: int) -> Figures:

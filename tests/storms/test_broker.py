@@ -3,6 +3,7 @@
 import pytest
 
 from .broker import SUBSCRIPTIONS, storm
+from .gomq import GomqStorm
 
 
 @pytest.mark.long
@@ -19,3 +20,11 @@ async def test_in_a_storm_no_subscription_misses_a_message():
     assert report.lost == dict.fromkeys(SUBSCRIPTIONS, 0)
     assert report.left_in_queues == 0
     assert len(report.broker_stops) == 3
+
+
+@pytest.mark.long
+async def test_in_a_storm_no_client_of_gomq_misses_a_message():
+    report = await storm(5000, kill=True, kind=GomqStorm)
+
+    assert report.lost == dict.fromkeys(SUBSCRIPTIONS, 0)
+    assert report.left_in_queues == 0
