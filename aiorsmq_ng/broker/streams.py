@@ -26,7 +26,7 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 #: Messages leased by one step; the next step begins when these are written, so this is what lies
 #: in the broker's memory for a client that reads slowly. Bodies are taken to be as large as those
 #: of the step before.
-_STEP, _STEP_BYTES = 32, 4_000_000
+_STEP, _STEP_BYTES = 32, 500_000
 _UNSETTLED = 10
 #: Pauses while Redis is away.
 _OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 2.0

@@ -126,9 +126,10 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
             "broker, peers and broker killed": fanout.by_broker(FANOUT, kill=True),
             "broker, 2 000 streams at once": fanout.many_streams(2000),
         },
-        "Clients of GOMQ": {
-            "nothing killed": fanout.by_gomq(FANOUT // 10, kill=False),
-            "peers and broker killed": fanout.by_gomq(FANOUT // 10, kill=True),
+        "Clients of the broker": {
+            "of GOMQ, nothing killed": fanout.by_gomq(FANOUT // 10, kill=False),
+            "of GOMQ, peers and broker killed": fanout.by_gomq(FANOUT // 10, kill=True),
+            "100 that do not read": fanout.slow(100),
         },
     }
 

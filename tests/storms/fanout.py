@@ -6,7 +6,7 @@ from typing import Any
 
 from aiorsmq_ng.testing import Verdict, Violation
 
-from . import broker, broker_streams, gomq, topics
+from . import broker, broker_streams, gomq, slow_readers, topics
 
 Figures = tuple[dict[str, Any], Verdict | None]
 
@@ -54,6 +54,14 @@ async def many_streams(streams: int) -> Figures:
     }
     wrong = _nothing(found, "O1", "lost") + _nothing(found, "O3", "doubled", "left")
     return found, Verdict(wrong + _nothing(found, "O8", "broker exit"))
+
+
+async def slow(readers: int) -> Figures:
+    """Let clients not read what they have asked for."""
+    report = await slow_readers.run(readers)
+    found: dict[str, Any] = {k.replace("_", " "): v for k, v in report.items()}
+    lost = [] if found["given back"] == found["messages"] else [_wrong("O1", found, "given back")]
+    return found, Verdict(lost + _nothing(found, "O8", "broker exit"))
 
 
 def _nothing(found: dict[str, Any], rule: str, *names: str) -> list[Violation]:
