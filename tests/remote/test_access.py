@@ -215,6 +215,25 @@ class TestTls:
             await queue.send("x")
             await (await receiving).ack()
 
+    async def test_broker_that_asks_for_a_certificate(self, inner, authority, ns):
+        issued = authority._ca.issue_cert("localhost")
+        tls = Tls(
+            certificate=issued.cert_chain_pems[0].bytes(),
+            key=issued.private_key_pem.bytes(),
+            client_ca=authority.file.read_bytes(),
+        )
+        options = BrokerOptions(listen=("localhost:0",), grace=0.5, tls=tls)
+        async with Broker(inner, options) as broker:
+            url = f"grpcs://{broker.addresses[0]}?ssl_ca_certs={authority.file}"
+            rsmq = RSMQ(url, ns=ns)
+            with pytest.raises(Unavailable):
+                await rsmq.open()
+            await rsmq.aclose()
+            certificate, key = authority.client_files()
+            url += f"&ssl_certfile={certificate}&ssl_keyfile={key}"
+            async with RSMQ(url, ns=ns) as rsmq:
+                assert await rsmq.list_queues() == []
+
     @pytest.mark.parametrize(
         ("host", "trusts", "words"),
         [("localhost", False, "is not trusted"), ("127.0.0.1", True, "for another host")],
