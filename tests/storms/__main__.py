@@ -127,9 +127,9 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
             "broker, 2 000 streams at once": fanout.many_streams(2000),
         },
         "Clients of the broker": {
-            "of GOMQ, nothing killed": fanout.by_gomq(FANOUT // 10, kill=False),
-            "of GOMQ, peers and broker killed": fanout.by_gomq(FANOUT // 10, kill=True),
-            "100 that do not read": fanout.slow(100),
+            "of GOMQ, nothing killed": fanout.by_gomq(FANOUT // 2, kill=False),
+            "of GOMQ, peers and broker killed": fanout.by_gomq(FANOUT // 2, kill=True),
+            "60 that do not read": fanout.slow(60),
         },
     }
 

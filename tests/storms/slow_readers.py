@@ -1,4 +1,4 @@
-"""Clients that do not read: ``python -m tests.storms.slow_readers [--readers 100]``.
+"""Clients that do not read: ``python -m tests.storms.slow_readers [--readers 60]``.
 
 Each opens a Consume stream for a thousand messages on a connection of its own, reads one event and
 no more. Reports how much the broker has taken for them, and whether all of it comes back.
@@ -80,5 +80,5 @@ async def run(readers: int, messages: int = 8000) -> dict[str, float]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--readers", type=int, default=100)
+    parser.add_argument("--readers", type=int, default=60)
     sys.stdout.write(json.dumps(asyncio.run(run(parser.parse_args().readers)), indent=2) + "\n")
