@@ -92,7 +92,7 @@ def seeds(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Play the long storms and the soak (about an hour), and write docs/fault-report.md."""
+    """Play the long storms and the soak (an hour and a half), and write docs/fault-report.md."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test", "faults"))
     session.run("python", "-m", "tests.storms", *session.posargs)
 
