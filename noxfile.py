@@ -98,7 +98,7 @@ def seeds(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Play the long storms and the soak (about an hour), and write docs/fault-report.md.
+    """Play the long storms and the soak (an hour and a half), and write docs/fault-report.md.
 
     Then, unless arguments chose something, the long forms of model, fuzz and simulation.
     """

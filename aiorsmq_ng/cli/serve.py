@@ -104,8 +104,8 @@ def grpc(**given: Any) -> None:
     otherwise; that needs a certificate and tokens. A single token for everything can be given in
     RSMQ_BROKER_TOKEN instead of a file, and the key for receipts in RSMQ_RECEIPT_KEY.
 
-    SIGTERM or Ctrl-C: takes nothing new, waits for calls and for messages in the hands of streams,
-    gives the rest back and exits with 0. A second one does not wait.
+    SIGTERM or Ctrl-C: takes nothing new, waits for calls and for messages in the hands of clients,
+    gives back what streams have left and exits with 0. A second one does not wait.
     """
     settings = current_settings()
     start_log(DAEMON_LOG, logging.INFO)

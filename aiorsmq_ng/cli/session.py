@@ -81,6 +81,9 @@ class Settings:
     def full_url(self, default: str = DEFAULT_URL) -> str:
         """Return the URL with its password, wherever that comes from."""
         url = _checked(default if self.redis_url is None else self.redis_url)
+        if url.startswith(("grpc://", "grpcs://")) and not self.verbose:
+            # The C library of gRPC would print what we say in a sentence.
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         if self.password_prompt:
             if not sys.stdin.isatty():
                 raise click.UsageError("--password-prompt needs a terminal to ask on")
