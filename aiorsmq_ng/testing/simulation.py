@@ -235,6 +235,11 @@ class _BadNetwork:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
 
+    @property
+    def calls_per_connection(self) -> int:
+        """How many calls it pays to make at a time, for each connection."""
+        return self._driver.calls_per_connection
+
     async def execute(self, command: Command) -> Reply:
         """Run *command*, unless something goes wrong."""
         world, client = self._world, self._client
