@@ -162,7 +162,6 @@ def report(source: str, page: str, **common: Any) -> None:
 @pipeline.command(
     epilog=examples(
         "$ rsmqctl pipeline triage -n jobs-dead",
-        "$ rsmqctl pipeline triage -n jobs-dead",
         "$ rsmqctl pipeline triage -n jobs-dead --where \"type = 'mail'\" \\",
         "      --redrive-to jobs",
     )
