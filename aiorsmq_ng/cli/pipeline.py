@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Callback = TypeVar("Callback", bound=Callable[..., Any])
 
+#: What Spark says when Python took longer to start than it waits.
+_LATE = "Python worker failed to connect back"
 _MISSING = 'pipelines need the extra "spark": pip install "aiorsmq-ng[cli,spark]"'
 
 
@@ -197,7 +199,9 @@ def _running(
     if settings.redis_url is not None:
         # Spark's plans do not show the values of options whose names hold "url".
         given.setdefault("url", settings.redis_url)
-    quiet = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    # What goes wrong is raised as well, and told in one sentence.
+    level = "WARN" if settings.verbose else "OFF"
+    quiet = {"spark.ui.enabled": "false", "spark.log.level": level}
     spark = jobs.session(master, {**quiet, **_pairs(conf)})
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
@@ -218,7 +222,10 @@ def _sentence(error: Exception) -> str:
     ours = [
         line.split(": ", 1)[1] for line in lines if line.startswith("aiorsmq_ng.") and ": " in line
     ]
-    return ours[-1] if ours else lines[0] if lines else type(error).__name__
+    if ours:
+        return ours[-1]
+    said = lines[0] if lines else type(error).__name__
+    return f"{said}; the machine was too busy, run it again" if _LATE in said else said
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 from aiorsmq_ng import InvalidValue
 from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.spark import jobs
+from aiorsmq_ng.spark.jobs.archive import _run
 
 from .conftest import Bench
 
@@ -84,6 +85,30 @@ def test_archive_batch_that_runs_again_replaces_its_files(spark, bench, options,
         range(10)
     )
     assert bench.size == 0
+
+
+def test_archive_starts_again_if_python_was_late_and_not_if_something_is_wrong():
+    class Writer:
+        def __init__(self, *outcomes):
+            self.outcomes = list(outcomes)
+
+        def start(self):
+            return self
+
+        def awaitTermination(self):
+            if outcome := self.outcomes.pop(0):
+                raise RuntimeError(outcome)
+
+    late = "terminated with exception: Python worker failed to connect back."
+    patient, wrong, hopeless = Writer(late, late, ""), Writer("no queue", ""), Writer(*[late] * 5)
+
+    _run(patient)
+    with pytest.raises(RuntimeError, match="no queue"):
+        _run(wrong)
+    with pytest.raises(RuntimeError, match="connect back"):
+        _run(hopeless)
+
+    assert (patient.outcomes, wrong.outcomes, len(hopeless.outcomes)) == ([], [""], 2)
 
 
 def test_replay_sends_chosen_messages_to_where_they_came_from(spark, bench, mails, options, lake):
