@@ -204,6 +204,10 @@ def _running(
     quiet = {"spark.ui.enabled": "false", "spark.log.level": level}
     spark = jobs.session(master, {**quiet, **_pairs(conf)})
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    if not settings.verbose:
+        # PySpark writes errors about a query down in full before it raises them.
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         yield jobs, spark, given
     except aiorsmq_ng.InvalidValue as error:
@@ -224,7 +228,9 @@ def _sentence(error: Exception) -> str:
     ]
     if ours:
         return ours[-1]
-    said = lines[0] if lines else type(error).__name__
+    # Java's errors come with a line about Python's bridge to it, then class and message.
+    rest = [line.rpartition("Exception: ")[2] for line in lines if line.startswith(": ")]
+    said = rest[0] if rest else lines[0] if lines else type(error).__name__
     return f"{said}; the machine was too busy, run it again" if _LATE in said else said
 
 
