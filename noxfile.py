@@ -92,7 +92,7 @@ def seeds(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Play the long storms and the soak (about an hour), and write docs/fault-report.md."""
+    """Play the long storms and the soak (an hour and a half), and write docs/fault-report.md."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test", "faults"))
     session.run("python", "-m", "tests.storms", *session.posargs)
 
@@ -116,6 +116,13 @@ def bench_topics(session: nox.Session) -> None:
     """Benchmark what a copy of a publication costs, beside sends to as many queues."""
     session.install("-e", ".[all]")
     session.run("python", "benchmarks/topics.py", *session.posargs)
+
+
+@nox.session
+def bench_transfer(session: nox.Session) -> None:
+    """Benchmark export and import of a whole queue beside ``send_many``."""
+    session.install("-e", ".[all]")
+    session.run("python", "benchmarks/transfer.py", *session.posargs)
 
 
 @nox.session

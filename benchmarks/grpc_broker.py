@@ -3,13 +3,14 @@
 Server, broker and client are processes of their own on this machine. Every figure is the median of
 some rounds, and the rounds of both ways take turns.
 
-    python benchmarks/grpc_broker.py [--rounds 5] [--messages 2000]
+    python benchmarks/grpc_broker.py [--rounds 5] [--messages 2000] [--write]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import statistics
 import sys
 import time
@@ -17,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import grpc.aio
+from pages import put, where
 
 from aiorsmq_ng import RSMQ
 from aiorsmq_ng.rpc import v1_pb2 as pb
@@ -42,7 +44,7 @@ async def broker(url: str):
         async with grpc.aio.insecure_channel(address) as channel:
             queues = QueuesStub(channel)
             await queues.GetInfo(pb.GetInfoRequest(), wait_for_ready=True, timeout=60)
-            yield queues
+            yield queues, f"grpc://{address}"
     finally:
         process.terminate()
         await process.wait()
@@ -71,8 +73,8 @@ async def at_once(count: int, work: Work) -> float:
     return count / (time.perf_counter() - started)
 
 
-class Direct:
-    """The library on Redis."""
+class ByLibrary:
+    """The library, on Redis or through the broker."""
 
     def __init__(self, rsmq: RSMQ) -> None:
         self._queue = rsmq.queue("bench")
@@ -136,14 +138,14 @@ class ByBroker:
         stream.cancel()
 
 
-async def round_of(way: Direct | ByBroker, rsmq: RSMQ, messages: int) -> dict[str, float]:
+async def round_of(way: ByLibrary | ByBroker, rsmq: RSMQ, messages: int) -> dict[str, float]:
     await rsmq.queue("bench").purge(leased=True)
     few = max(100, messages // 10)
     found: dict[str, float] = {}
-    found["send, one at a time: ms (median)"] = statistics.median(await one_by_one(few, way.send))
-    found["receive and ack, one at a time: ms (median)"] = statistics.median(
-        await one_by_one(few, way.cycle)
-    )
+    for name, work in (("send", way.send), ("receive and ack", way.cycle)):
+        times = await one_by_one(few, work)
+        found[f"{name}, one at a time: ms (median)"] = statistics.median(times)
+        found[f"{name}, one at a time: ms (99 %)"] = statistics.quantiles(times, n=100)[98]
     found[f"send, {WINDOW} at a time: messages/s"] = await at_once(messages, way.send)
     found[f"receive and ack, {WINDOW} at a time: messages/s"] = await at_once(messages, way.cycle)
     batches = max(1, messages // BATCH)
@@ -161,32 +163,54 @@ async def round_of(way: Direct | ByBroker, rsmq: RSMQ, messages: int) -> dict[st
     return found
 
 
-async def measure(rounds: int, messages: int) -> None:
+async def measure(rounds: int, messages: int) -> list[list[dict[str, float]]]:
+    """Return the rounds of each way."""
     async with (
         PrivateServer() as server,
         RSMQ(server.url) as rsmq,
-        broker(server.url) as queues,
+        broker(server.url) as (queues, url),
+        RSMQ(url) as remote,
     ):
         await rsmq.create_queue("bench")
-        ways: list[Direct | ByBroker] = [Direct(rsmq), ByBroker(queues)]
+        ways = [ByLibrary(rsmq), ByBroker(queues), ByLibrary(remote)]
         for way in ways:
             await round_of(way, rsmq, 200)  # warms up
-        results: list[list[dict[str, float]]] = [[], []]
+        results: list[list[dict[str, float]]] = [[] for _ in ways]
         for _ in range(rounds):
             for way, kept in zip(ways, results, strict=True):
                 kept.append(await round_of(way, rsmq, messages))
-    print(f"\n| bodies of {len(BODY)} bytes, median of {rounds} rounds | direct | by broker | |")
-    print("|---|---|---|---|")
+    return results
+
+
+def table(results: list[list[dict[str, float]]]) -> list[str]:
+    """Return the table of the documentation; a ratio is that of the medians."""
+    what = f"bodies of {len(BODY)} bytes, median of {len(results[0])} rounds"
+    lines = [
+        f'| {what} | direct | by broker | | `RSMQ("grpc://...")` | |',
+        "|---|--:|--:|--:|--:|--:|",
+    ]
     for name in results[0][0]:
-        direct, by_broker = (statistics.median(r[name] for r in kept) for kept in results)
+        direct, *others = (statistics.median(r[name] for r in kept) for kept in results)
         digits = 2 if ": ms" in name else 0
-        ratio = by_broker / direct
-        print(f"| {name} | {direct:,.{digits}f} | {by_broker:,.{digits}f} | {ratio:.2f} |")
+        cells = [f"{direct:,.{digits}f}"]
+        for other in others:
+            cells += [f"{other:,.{digits}f}", f"{other / direct:.2f}"]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
 
 
-if __name__ == "__main__":
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=2000)
+    parser.add_argument("--write", action="store_true", help="put the table into docs/grpc.md")
     given = parser.parse_args()
-    asyncio.run(measure(given.rounds, given.messages))
+    load = os.getloadavg()[0]
+    lines = [*table(asyncio.run(measure(given.rounds, given.messages))), "", where(load)]
+    print(*lines, sep="\n")
+    if given.write:
+        put("grpc.md", "benchmarks/grpc_broker.py", lines)
+
+
+if __name__ == "__main__":
+    main()

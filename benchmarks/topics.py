@@ -2,16 +2,20 @@
 
 One client, one server, both ways turn by turn, medians over the rounds. Wall time is what the
 caller waits; server time is the processor time of the server's main thread.
+
+    python benchmarks/topics.py [--rounds 15] [--write]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable
 
+from pages import put, where
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ
@@ -74,23 +78,31 @@ async def measure(url: str, count: int, batch: int, rounds: int) -> dict[str, tu
     }
 
 
-async def main(rounds: int) -> None:
-    """Measure all and print the table of the documentation."""
-    print("microseconds per copy, wall (server)\n")
-    print("| subscriptions | messages per call | publish | sends to as many queues | ratio |")
-    print("|---|---|---|---|---|")
+async def main(rounds: int, *, write: bool) -> None:
+    """Measure all, print the table of the documentation, and put it there if that is wanted."""
+    lines = [
+        "| subscriptions | messages per call | publish | sends to as many queues | ratio |",
+        "|---|---|---|---|---|",
+    ]
+    load = os.getloadavg()[0]
     with EmbeddedServer.ephemeral() as server:
         for count in SUBSCRIPTIONS:
             for batch in BATCHES:
                 found = await measure(server.url, count, batch, rounds)
                 (wall, busy), (other_wall, other_busy) = found["publish"], found["send"]
-                print(
+                lines.append(
                     f"| {count} | {batch} | {wall:.1f} ({busy:.1f}) "
                     f"| {other_wall:.1f} ({other_busy:.1f}) | {wall / other_wall:.2f} |"
                 )
+    lines += ["", f"Medians of {rounds} rounds. {where(load)}"]
+    print("microseconds per copy, wall (server)", *lines, sep="\n")
+    if write:
+        put("topics.md", "benchmarks/topics.py", lines)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    asyncio.run(main(parser.parse_args().rounds))
+    parser.add_argument("--write", action="store_true", help="put the table into docs/topics.md")
+    given = parser.parse_args()
+    asyncio.run(main(given.rounds, write=given.write))

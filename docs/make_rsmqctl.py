@@ -48,9 +48,13 @@ it is shown as `\\u001b`. `NO_COLOR` is honoured.
 not allow; 3 nothing there, only with `--fail-empty`; 4 the server cannot be reached or refuses; 130
 Ctrl-C. An error is one sentence with a next step; `-v` adds the log and a traceback.
 
-**Questions.** `queue purge`, `dlq purge` and a `dlq redrive` of everything ask first on a terminal. Where
-nobody can be asked, in a pipe or a script, they are refused with status 2 unless `--yes` is given. RSMQ's
-own `queue delete` and `message delete` ask nothing.
+**Questions.** `queue purge`, `dlq purge`, a `dlq redrive` of everything, `doctor --fix`, `topic delete` and
+`topic unsubscribe --discard` ask first on a terminal. Where nobody can be asked, in a pipe or a script,
+they are refused with status 2 unless `--yes` is given. RSMQ's own `queue delete` and `message delete` ask
+nothing.
+
+**An outage** at the start is told after 2 seconds. Later a call is tried for 5 seconds, and one of long work
+(`export`, `import`, `--file`, `queue move`, `dlq redrive`) for a minute, which outlasts a failover.
 
 **Ctrl-C** gives back what was received and not finished, and leaves files as they were.
 
@@ -69,6 +73,20 @@ own `queue delete` and `message delete` ask nothing.
 
 Both work page by page, so the size of a queue does not matter. `message send --file` is simpler: every line
 is a body as it stands.
+
+One run of `nox -s bench_transfer`, a million messages of 100 bytes beside `send_many` on the same server. The
+machine has two cores and had much other work, a load of 14 at the beginning and of 24 at the end, so look at
+the processor time, that of the client and that of the server, rather than at the seconds. With
+`python benchmarks/transfer.py --messages 1000000 --size 100` you get the table for yours.
+
+| way | seconds | messages/s | of `send_many` (mean) | processor: own + server | memory at most |
+|---|---|---|---|---|---|
+| `send_many`, 1000 per call, first | 35.3 | 28 352 | | 1.8 + 10.2 s | |
+| `message export`, bar on a terminal | 40.7 | 24 574 | 1.30 | 6.7 + 8.2 s | 43 MB |
+| `message export`, in a pipe | 69.9 | 14 312 | 0.76 | 5.4 + 7.8 s | 40 MB |
+| `message import`, bar on a terminal | 93.2 | 10 730 | 0.57 | 8.5 + 12.6 s | 49 MB |
+| `message import`, in a pipe | 62.7 | 15 941 | 0.84 | 5.1 + 12.4 s | 44 MB |
+| `send_many`, 1000 per call, last | 70.6 | 14 159 | | 1.7 + 13.5 s | |
 
 ## Commands
 """

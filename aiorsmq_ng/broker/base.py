@@ -9,7 +9,7 @@ import aiorsmq_ng
 from aiorsmq_ng import RSMQ, InvalidValue, Queue, Retry, Subscription, Topic
 
 from ..rpc import v1_pb2 as pb
-from .held import Held
+from .held import Held, Lent
 from .options import Limits
 from .receipts import Proof, Receipts
 from .requests import Requests
@@ -36,6 +36,7 @@ class Shared:
         self.receipts = receipts
         self.requests = requests
         self.held = held
+        self.lent = Lent()
         self._subscriptions: dict[bytes, Subscription] = {}
 
     def queue(self, name: str, **settings: Any) -> Queue:
@@ -146,6 +147,11 @@ class Shared:
             receipt=self.receipt(delivery, identity),
             omitted_bytes=omitted,
         )
+
+    def lend(self, delivery: aiorsmq_ng.Delivery, max_bytes: int = MAX_BYTES) -> pb.Delivery:
+        """Return what a client is told of a delivery that no stream holds."""
+        self.lent.add(delivery)
+        return self.delivery(delivery, max_bytes)
 
     def receipt(self, delivery: aiorsmq_ng.Delivery, identity: str | None = None) -> str:
         """Return the receipt of a delivery to the caller, or to whom *identity* names."""

@@ -12,6 +12,7 @@ import grpc.aio
 
 from aiorsmq_ng import RSMQError
 
+from ..rpc.routeguide_pb2 import RecordSet
 from .options import Limits
 from .status import Answer, BrokerError, answer
 from .tokens import ADMIN, CALLER, CONSUMER, PRODUCER, Refused, Tokens
@@ -23,6 +24,8 @@ Handler = Callable[[Any, Any], Awaitable[Any]]
 QUEUES, TOPICS, GOMQ = "/aiorsmq.v1.Queues/", "/aiorsmq.v1.Topics/", "/routeguide.RouteGuide/"
 #: Whoever asks whether the broker is well need not be known; it tells nothing else.
 _OPEN = "/grpc.health.v1.Health/"
+#: Before what stands for an answer is given, or its client would come again at once.
+_PAUSE_S = 0.5
 
 
 class Rule(NamedTuple):
@@ -32,6 +35,8 @@ class Rule(NamedTuple):
     waits: bool = False
     #: Taken even while the broker stops, so that messages in clients' hands can be settled.
     settles: bool = False
+    #: What is answered, after a pause, where there is no room: clients that crash on an error.
+    instead: Callable[[], Any] | None = None
 
 
 _ANY, _P, _C, _A = (PRODUCER, CONSUMER), (PRODUCER,), (CONSUMER,), (ADMIN,)
@@ -62,7 +67,7 @@ RULES = {
     f"{GOMQ}Publish": Rule(_P),
     f"{GOMQ}Subscribe": Rule(_C),
     f"{GOMQ}Unsubscribe": Rule(_C),
-    f"{GOMQ}Observe": Rule(_C, waits=True),
+    f"{GOMQ}Observe": Rule(_C, waits=True, settles=True, instead=RecordSet),
 }  # fmt: skip
 
 
@@ -137,13 +142,23 @@ class Door(grpc.aio.ServerInterceptor):
         self, method: str, rule: Rule, inner: Handler, request: Any, context: Any
     ) -> Any:
         try:
-            self._room.enter(rule)
+            try:
+                self._room.enter(rule)
+            except BrokerError as full:
+                if rule.instead is None:
+                    raise
+                logger.warning("%s was answered with nothing: %s", method, full)
+                await asyncio.sleep(_PAUSE_S)
+                return rule.instead()
             try:
                 result = await inner(request, context)
             finally:
                 self._room.leave(rule)
             context.set_trailing_metadata(self._metadata)
-        except (RSMQError, Refused) as error:
+        except Refused as refusal:
+            logger.info("refused a call of %s: %s", method, refusal)
+            said = answer(refusal)
+        except RSMQError as error:
             said = answer(error)
         except (grpc.RpcError, grpc.aio.AbortError):
             raise

@@ -11,10 +11,11 @@ import logging
 import math
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 import anyio
 
-from aiorsmq_ng import MessageTooLong, QueueNotFound, RSMQError, Topic
+from aiorsmq_ng import InvalidValue, MessageTooLong, QueueNotFound, RSMQError, Topic
 
 from ..rpc import routeguide_pb2 as pb
 from .base import Shared
@@ -129,9 +130,15 @@ class RouteGuideService:
 
 
 def address(context: Any) -> str:
-    """Return who calls as GOMQ writes it: ``127.0.0.1:5467``."""
+    """Return who calls as GOMQ writes it: ``127.0.0.1:5467``, ``[::1]:5467``."""
     peer: str = context.peer()
-    return peer.removeprefix("ipv4:").removeprefix("ipv6:") or "unknown"
+    if peer.startswith("unix"):
+        # All of them would be one peer, and an Observe would acknowledge what another was given.
+        raise InvalidValue(
+            "clients of GOMQ are told apart by their addresses, and have none on a unix socket; "
+            "connect by TCP"
+        )
+    return unquote(peer).removeprefix("ipv4:").removeprefix("ipv6:") or "unknown"
 
 
 async def _acquired(lock: asyncio.Lock, within_s: float) -> bool:

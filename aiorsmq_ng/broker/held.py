@@ -1,14 +1,17 @@
-"""Deliveries that a stream has handed out and whose leases the broker renews meanwhile."""
+"""What is in the hands of clients: of streams, whose leases the broker renews, and of others."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 
 from aiorsmq_ng import Delivery
 
 #: Queue, id, rc, fr: one delivery, whoever names it.
 Key = tuple[str, str, int, int]
+#: Deliveries outside of streams that are remembered, the last ones.
+_LENT = 100_000
 
 
 def key_of(delivery: Delivery) -> Key:
@@ -48,3 +51,52 @@ class Held:
     async def empty(self) -> None:
         """Wait until nothing is held."""
         await self._empty.wait()
+
+
+class Lent:
+    """Deliveries that a Receive or Recover has handed out, until they are settled or run out.
+
+    Only a stop asks: it waits for them, so that what clients work on can still be settled.
+    """
+
+    def __init__(self) -> None:
+        self._ends: OrderedDict[Key, float] = OrderedDict()
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, delivery: Delivery) -> None:
+        """Remember a delivery until its lease ends."""
+        now = asyncio.get_running_loop().time()
+        self._ends[key_of(delivery)] = delivery.expires_at
+        while len(self._ends) > _LENT or next(iter(self._ends.values())) <= now:
+            self._ends.popitem(last=False)
+            if not self._ends:
+                return
+
+    def extend(self, key: Key, vt_s: float) -> None:
+        """Take note that a lease was made longer, or shorter."""
+        if key in self._ends:
+            self._ends[key] = asyncio.get_running_loop().time() + vt_s
+
+    def settled(self, key: Key) -> None:
+        """Take note that a delivery is settled or lost."""
+        if self._ends.pop(key, None) is not None:
+            self._changed.set()
+
+    async def empty(self) -> None:
+        """Wait until nothing is left whose lease has not ended."""
+        loop = asyncio.get_running_loop()
+        while self._ends:
+            next_end = min(self._ends.values())
+            timer = loop.call_at(next_end, self._changed.set)
+            try:
+                while self._ends and loop.time() < next_end:
+                    self._changed.clear()
+                    await self._changed.wait()
+            finally:
+                timer.cancel()
+            now = loop.time()
+            for key in [key for key, end in self._ends.items() if end <= now]:
+                del self._ends[key]

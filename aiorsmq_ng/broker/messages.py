@@ -65,7 +65,7 @@ class MessageCalls:
         async def work() -> pb.ReceiveResponse:
             taken, next_visible = await self._taking.take(queues, count, vt, max_bytes, wait)
             return pb.ReceiveResponse(
-                deliveries=[shared.delivery(d, max_bytes) for d in taken],
+                deliveries=[shared.lend(d, max_bytes) for d in taken],
                 next_visible_ms=None if next_visible is None else math.ceil(next_visible * 1000),
             )
 
@@ -87,7 +87,7 @@ class MessageCalls:
             few = min(count, max(_RECOVERED, await self._taking.safe([queue], MAX_BYTES)))
             taken = await queue.recover(few, idle, vt=vt)
             _cut(taken, MAX_BYTES)
-            return pb.RecoverResponse(deliveries=[shared.delivery(d) for d in taken])
+            return pb.RecoverResponse(deliveries=[shared.lend(d) for d in taken])
 
         return await shared.once("Recover", request, work, abandon=True)
 
@@ -99,6 +99,11 @@ class Taking:
         self._rsmq = shared.rsmq
         self._stopping = room.stopping
         self._limits: dict[str, tuple[float, int]] = {}
+
+    @property
+    def stopping(self) -> bool:
+        """Whether nothing new is to be handed out any more."""
+        return self._stopping.is_set()
 
     async def take(
         self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float

@@ -90,7 +90,7 @@ class BrokerOptions:
 
 def is_local(address: str) -> bool:
     """Tell whether only this machine can reach *address*."""
-    if address.startswith("unix:"):
+    if address.startswith("unix:") and address != "unix:":
         return True
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535 or not host:

@@ -111,9 +111,11 @@ class Peer:
 
     async def take(self, wait_s: float) -> Taken:
         """Lease what is there, fairly over the keys and as much as fits, waiting a little."""
-        if not self.subscriptions:
+        if not self.subscriptions or self._taking.stopping:
             await anyio.sleep(wait_s)
         taken: Taken = []
+        if self._taking.stopping:
+            return taken  # the call came to acknowledge the last reply
         room = [LIMIT]
         try:
             await self._sweep(taken, room)

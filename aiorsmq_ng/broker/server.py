@@ -18,7 +18,7 @@ from ..rpc import routeguide_pb2, routeguide_pb2_grpc, v1_pb2, v1_pb2_grpc
 from .base import Shared
 from .door import Door, Room
 from .gomq import RouteGuideService
-from .held import Held
+from .held import Held, Lent
 from .messages import MessageCalls, Taking
 from .options import BrokerOptions, is_local
 from .queues import LookCalls, QueueCalls
@@ -52,7 +52,7 @@ class Broker:
     """Serves the queues of *rsmq*, which is open, over gRPC.
 
     ``async with Broker(...)`` starts it and stops it in good order: nothing new is taken, messages
-    in the hands of streams are settled or given back, calls under way end.
+    in the hands of clients can be settled, streams give the rest back, calls under way end.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Broker:
         self._rsmq = rsmq
         self._requests = Requests()
         self._held = Held()
+        self._lent = Lent()
         self._room = Room(self._options.limits)
         self._server: Any = None
         self._health = cast(Any, health).aio.HealthServicer()  # known at run time only
@@ -79,6 +80,7 @@ class Broker:
         shared = Shared(
             self._rsmq, options.limits, Receipts(options.receipt_key), self._requests, self._held
         )
+        self._lent = shared.lent
         self._server = grpc.aio.server(
             interceptors=[Door(self._tokens, self._room, self._requests.broker)],
             options=_channel_options(options),
@@ -110,6 +112,7 @@ class Broker:
         until = anyio.current_time() + self._options.grace
         with anyio.move_on_after(self._options.grace) as self._waiting:
             await self._held.empty()
+            await self._lent.empty()
             # What waited for messages is answered by now, and what settles them may still come.
             await self._server.stop(max(_LAST_S, until - anyio.current_time()))
         await self._server.stop(_LAST_S)
@@ -159,7 +162,7 @@ class Broker:
                 )
         except (RuntimeError, ValueError):
             port = 0
-        if port == 0 and not local:
+        if port == 0:
             raise InvalidValue(
                 f"address {address!r} cannot be listened on: it is in use, not of this machine, or "
                 "certificate and key do not fit"

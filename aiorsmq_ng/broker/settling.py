@@ -10,6 +10,7 @@ from aiorsmq_ng import Delivery, LeaseLost, RSMQError, Unavailable
 
 from ..rpc import v1_pb2 as pb
 from .base import Shared, seconds
+from .held import Key
 from .receipts import BadReceipt, Proof
 from .tokens import CALLER
 
@@ -29,7 +30,7 @@ class SettleCalls:
         """Hold messages longer."""
         vt = request.vt_ms / 1000
         return await self._settle(
-            request.receipts, lambda delivery: delivery.extend(vt), ends=False
+            request.receipts, lambda delivery: delivery.extend(vt), lasts_s=vt
         )
 
     async def Release(self, request: pb.ReleaseRequest, _: Any) -> pb.SettleResponse:
@@ -56,12 +57,17 @@ class SettleCalls:
         )
 
     async def _settle(
-        self, receipts: Sequence[str], verb: Verb, *, ends: bool = True, dead_letter: str = ""
+        self,
+        receipts: Sequence[str],
+        verb: Verb,
+        *,
+        lasts_s: float | None = None,
+        dead_letter: str = "",
     ) -> pb.SettleResponse:
         self._shared.batch("receipts", receipts)
         # Run together, so that they share script calls.
         done = await asyncio.gather(
-            *(self._settle_one(receipt, verb, ends, dead_letter) for receipt in receipts)
+            *(self._settle_one(receipt, verb, lasts_s, dead_letter) for receipt in receipts)
         )
         errors = [error for _, error in done]
         if isinstance(errors[0], Unavailable) and all(isinstance(e, Unavailable) for e in errors):
@@ -73,7 +79,7 @@ class SettleCalls:
         return response
 
     async def _settle_one(
-        self, receipt: str, verb: Verb, ends: bool, dead_letter: str
+        self, receipt: str, verb: Verb, lasts_s: float | None, dead_letter: str
     ) -> tuple[pb.Outcome, RSMQError | None]:
         shared = self._shared
         try:
@@ -86,13 +92,19 @@ class SettleCalls:
             # The one that a stream holds knows of its renewals, so nothing overtakes them.
             await verb(held if held and not dead_letter else self._proven(proof, dead_letter))
         except LeaseLost as error:
-            shared.held.settled(key)
+            self._over(key)
             return (pb.OUTCOME_GONE if error.gone else pb.OUTCOME_RECEIVED_SINCE), None
         except RSMQError as error:
             return pb.OUTCOME_FAILED, error
-        if ends:
-            shared.held.settled(key)
+        if lasts_s is None:
+            self._over(key)
+        else:
+            shared.lent.extend(key, lasts_s)
         return pb.OUTCOME_DONE, None
+
+    def _over(self, key: Key) -> None:
+        self._shared.held.settled(key)
+        self._shared.lent.settled(key)
 
     def _proven(self, proof: Proof, dead_letter: str) -> Delivery:
         # Whoever has the receipt was allowed to receive from the queue.

@@ -24,8 +24,9 @@ from .tokens import CALLER
 logger = logging.getLogger("aiorsmq_ng.broker")
 
 #: Messages leased by one step; the next step begins when these are written, so this is what lies
-#: in the broker's memory for a client that reads slowly.
-_STEP = 32
+#: in the broker's memory for a client that reads slowly. Bodies are taken to be as large as those
+#: of the step before.
+_STEP, _STEP_BYTES = 32, 500_000
 _UNSETTLED = 10
 #: Pauses while Redis is away.
 _OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 2.0
@@ -83,6 +84,8 @@ class Stream:
         self._renews = not request.no_renewal
         self._max_bytes = shared.max_bytes(request.max_bytes)
         self._unsettled: dict[Key, Delivery] = {}
+        #: How many messages make a step: one, until it is known how large they are.
+        self._step = 1
         self._outbox: deque[Delivery] = deque()
         self._lost: deque[pb.LostLease] = deque()
         self._changed = asyncio.Event()
@@ -136,8 +139,11 @@ class Stream:
                 await self._changed.wait()
                 continue
             try:
-                count, wait = min(room, _STEP), self._shared.limits.wait
+                count, wait = min(room, self._step), self._shared.limits.wait
                 taken = await receive(self._shared.rsmq, count, self._queues, self._vt, wait)
+                if taken:
+                    largest = max(1, *(len(delivery.body) for delivery in taken))
+                    self._step = max(1, min(_STEP, _STEP_BYTES // largest))
                 pause = _OUTAGE_BASE_S
             except Unavailable as error:
                 if not error.passing:

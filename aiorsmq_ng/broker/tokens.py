@@ -46,7 +46,7 @@ class Caller:
         """Raise ``Refused`` unless it has one of *roles*."""
         if not self.has(*roles):
             needed = " or ".join(roles)
-            raise Refused(f"token {self.identity!r} is not of a {needed}", known=True)
+            raise Refused(f"token {self.identity!r} lacks the role {needed}", known=True)
 
     def sees_queue(self, queue: str) -> bool:
         """Tell whether it may use *queue*."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from collections.abc import Sequence
 
@@ -9,8 +10,9 @@ import click
 
 import aiorsmq_ng
 
+from . import EXTRA
 from .groups import LazyGroup
-from .output import complain
+from .output import complain, harmless
 from .session import Settings, examples, global_options, program
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 4, 130
@@ -86,7 +88,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except Exception as error:
         status = _report(error)
         if settings.verbose:
-            click.echo("".join(traceback.format_exception(error)), err=True)
+            click.echo(harmless("".join(traceback.format_exception(error))), err=True)
         return status
 
 
@@ -109,8 +111,13 @@ def _report(error: Exception) -> int:
         case aiorsmq_ng.RSMQError():
             complain(_explain(error))
             return EXIT_STATUS.get(error.code, FAILED)
-        case ModuleNotFoundError():
+        case ModuleNotFoundError(name=str(name)) if name.split(".")[0] in EXTRA:
             raise error
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EIO):
+            complain(
+                f"the output cannot be written: {error.strerror}; make room, or write elsewhere"
+            )
+            return FAILED
     complain(f"unexpected {type(error).__name__}: {error}; run it again with -v to see where")
     return FAILED
 
@@ -137,4 +144,5 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
 
 def _clause(sentence: str) -> str:
     """Return click's sentence in our style: lower case, and open for a next step."""
-    return (sentence[:1].lower() + sentence[1:]).rstrip(".").replace(". (", " (")
+    clause = (sentence[:1].lower() + sentence[1:]).rstrip(".").replace(". (", " (")
+    return clause.replace(". Choose from:", ", one of").replace("\n\t", " ")  # a list by the line

@@ -15,6 +15,7 @@ from .options import (
     confirm,
     count_option,
     fail_empty_option,
+    most_option,
     nothing,
     rate_option,
     start_option,
@@ -148,7 +149,7 @@ def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty:
     help="Only those for which it holds. It compares id, rc, fr, sent (ms), size (bytes), text and "
     "body (decoded JSON: body.user.name, body['a-b'], body[0]) by ==, !=, <, >, in, and, or, not.",
 )
-@click.option("-c", "--count", type=int, metavar="N", help="How many at most; not given: all.")
+@most_option
 @rate_option
 @click.option("--dry-run", is_flag=True, help="Move nothing, only count.")
 @dead_letter_option
@@ -185,7 +186,7 @@ def _redrive(
         moved = await rsmq.queue(name).redrive(dead, count=count, where=condition, rate=rate)
         return {"redriven": moved}
 
-    return run(work)
+    return run(work, patient=True)
 
 
 @click.command(epilog=examples("$ rsmqctl dlq purge -n jobs --yes", '{"purged": 3}'))

@@ -13,6 +13,7 @@ import click
 
 import aiorsmq_ng
 
+from .options import yes_option
 from .output import emit, printable, show_rows
 from .session import current_settings, examples, global_options, program, run, seconds
 
@@ -32,7 +33,7 @@ _WIDEST = 100
 )
 @click.argument("queues", metavar="[QUEUE]...", nargs=-1)
 @click.option("--fix", is_flag=True, help="Repair what can be repaired; asks first.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option(
     "--horizon",
     type=seconds,

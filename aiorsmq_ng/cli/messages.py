@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 import aiorsmq_ng
 
 from .groups import LazyGroup
-from .options import fail_empty_option, id_option, name_option, nothing, to_option
+from .options import fail_empty_option, id_option, name_option, nothing, skip_option, to_option
 from .output import message_record, printable, show_record
 from .session import current_settings, examples, global_options, program, run, seconds
 
@@ -48,6 +50,7 @@ def message() -> None:
     metavar="FILE",
     help="Send every line of FILE (- for stdin) as a message of its own, as it is.",
 )
+@skip_option
 @click.option(
     "-d",
     "--delay",
@@ -55,20 +58,23 @@ def message() -> None:
     help="How long it waits before it can be received; not given: the queue's own delay.",
 )
 @global_options()
-def send(name: str, body: str | None, file: str | None, delay: float | None) -> None:
+def send(name: str, body: str | None, file: str | None, skip: int, delay: float | None) -> None:
     """Send a message and print its id.
 
     With --file one for every line that is not empty, in order, with an id per line on stdout and,
     if only stderr is a terminal, a progress bar there. The body is the line without its end: one
-    JSON document per line (NDJSON) becomes one JSON message each.
+    JSON document per line (NDJSON) becomes one JSON message each. A failure says after how many
+    lines, to go on with --skip.
     """
     if (body is None) == (file is None):
         raise click.UsageError("give either '-m' / '--message' or '-f' / '--file'")
     if file is not None:
         from .transfer import send_file
 
-        send_file(name, file, delay)
+        send_file(name, file, delay, skip)
         return
+    if skip:
+        raise click.UsageError("'--skip' is for '-f' / '--file'")
     # Arguments that are not text reach Python as surrogates; this gives their bytes back.
     raw = str(body).encode(errors="surrogateescape")
     click.echo(run(lambda rsmq: rsmq.send_message(name, raw, delay=delay)))
@@ -79,6 +85,7 @@ def send(name: str, body: str | None, file: str | None, delay: float | None) -> 
         "$ rsmqctl message receive -n jobs",
         '{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World",',
         ' "rc": 1, "ts": 1645021703008}     (on one line)',
+        "$ rsmqctl message receive -n jobs --wait 60 --fail-empty || echo none came",
     )
 )
 @name_option
@@ -88,9 +95,12 @@ def send(name: str, body: str | None, file: str | None, delay: float | None) -> 
     type=seconds,
     help="How long it stays hidden from others; not given: the queue's own visibility timeout.",
 )
+@click.option(
+    "-w", "--wait", type=seconds, default=0, show_default=True, help="Wait so long for a message."
+)
 @fail_empty_option
 @global_options()
-def receive(name: str, vt: float | None, fail_empty: bool) -> None:
+def receive(name: str, vt: float | None, wait: float, fail_empty: bool) -> None:
     r"""Receive the next message and print it as JSON.
 
     The message stays in the queue, hidden. Delete it when its work is done; otherwise it comes
@@ -98,9 +108,26 @@ def receive(name: str, vt: float | None, fail_empty: bool) -> None:
 
     rc counts how often it was received; ts is the time of the first receive in epoch
     milliseconds. Bytes that are not UTF-8 text are shown as \xff. From an empty queue nothing is
-    printed but a note on stderr.
+    printed but a note on stderr. A message that was taken and cannot be printed, because of Ctrl-C
+    or a closed pipe, is given back at once.
     """
-    _show(run(lambda rsmq: rsmq.receive_message(name, vt=vt)), name, fail_empty)
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> bool:
+        found = await rsmq.queue(name).receive(vt=vt, wait=wait)
+        if found is None:
+            return False
+        try:
+            show_record(message_record(found))
+        except BaseException:
+            import anyio
+
+            with anyio.CancelScope(shield=True), suppress(aiorsmq_ng.RSMQError):
+                await found.release()
+            raise
+        return True
+
+    if not run(work):
+        _nothing_ready(name, fail_empty)
 
 
 @click.command(
@@ -119,7 +146,11 @@ def pop(name: str, fail_empty: bool) -> None:
     The message is deleted at once: if its work fails, it is lost. Bytes that are not UTF-8 text
     are shown as \xff. From an empty queue nothing is printed but a note on stderr.
     """
-    _show(run(lambda rsmq: rsmq.pop_message(name)), name, fail_empty)
+    found = run(lambda rsmq: rsmq.pop_message(name))
+    if found is None:
+        _nothing_ready(name, fail_empty)
+    else:
+        show_record(message_record(found))
 
 
 @click.command(
@@ -173,6 +204,8 @@ def move(name: str, ids: tuple[str, ...], target: str) -> None:
     wanted = set(ids)
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        for queue in (name, target):  # a missing one is told, also if nothing is moved
+            await rsmq.queue(queue).attributes()
         return await rsmq.queue(target).redrive(
             name, count=len(wanted), where=lambda message: message.id in wanted
         )
@@ -187,11 +220,8 @@ def move(name: str, ids: tuple[str, ...], target: str) -> None:
         )
 
 
-def _show(found: aiorsmq_ng.Message | None, name: str, fail_empty: bool) -> None:
-    if found is not None:
-        show_record(message_record(found))
-    else:
-        nothing(f"no message is ready in queue {name!r}", fail=fail_empty)
+def _nothing_ready(name: str, fail_empty: bool) -> None:
+    nothing(f"no message is ready in queue {name!r}", fail=fail_empty)
 
 
 def _absent(name: str, id: str) -> click.ClickException:

@@ -73,20 +73,16 @@ def decode(line: bytes, number: int, *, ready: bool) -> tuple[bytes, float | Non
     """Return body and delay of a line; *ready* leaves the delay out."""
     try:
         found = _decoder.decode(line)
-        body = _body(found)
+        text, visible_at = found.body, found.visible_at
+        body = _body(found) if text is None or found.body_base64 is not None else text.encode()
     except (msgspec.DecodeError, binascii.Error, ValueError) as error:
         raise click.ClickException(f"line {number} cannot be read: {error}") from None
-    if ready or found.visible_at is None:
-        return body, 0
-    left_ms = found.visible_at - time.time() * 1000
-    if left_ms <= 0:
+    if ready or visible_at is None or (left_ms := visible_at - time.time() * 1000) <= 0:
         return body, 0
     return body, min(round(left_ms) / 1000, _MAX_DELAY_S)
 
 
 def _body(line: Line) -> bytes:
-    if line.body is not None and line.body_base64 is None:
-        return line.body.encode()
     if line.body_base64 is not None and line.body is None:
         return base64.b64decode(line.body_base64, validate=True)
     raise ValueError("it must have either body or body_base64")

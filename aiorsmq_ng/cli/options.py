@@ -66,6 +66,13 @@ count_option = click.option(
     show_default=True,
     help="How many at most.",
 )
+most_option = click.option(
+    "-c",
+    "--count",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="How many at most, up to 100000; not given: all.",
+)
 start_option = click.option(
     "-s",
     "--start",
@@ -74,6 +81,9 @@ start_option = click.option(
     default=0,
     show_default=True,
     help="Where to begin; a negative number counts from the end.",
+)
+skip_option = click.option(
+    "--skip", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out so many lines."
 )
 rate_option = click.option("--rate", type=rate, help="At most so many per second, as in 100/s.")
 yes_option = click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -134,6 +135,19 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+def harmless(text: str) -> str:
+    """Return text of several lines as ``printable``; only its lines and tabs stay what they are."""
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
+
+
+class HarmlessFormatter(logging.Formatter):
+    """Writes a log in which no character steers the terminal: errors may quote messages."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text."""
+        return harmless(super().format(record))
 
 
 def message_record(message: aiorsmq_ng.Message) -> Record:

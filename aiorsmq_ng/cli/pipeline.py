@@ -12,7 +12,7 @@ import click
 import aiorsmq_ng
 
 from .output import complain, emit
-from .session import current_settings, examples, global_options
+from .session import Settings, current_settings, examples, global_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # pyright: ignore[reportMissingImports]
@@ -193,12 +193,7 @@ def _running(
         if (error.name or "").split(".")[0] not in ("pyspark", "pyarrow", "numpy", "matplotlib"):
             raise
         raise click.ClickException(_MISSING) from None
-    given = _pairs(options)
-    if settings.namespace is not None:
-        given.setdefault("namespace", settings.namespace)
-    if settings.redis_url is not None:
-        # Spark's plans do not show the values of options whose names hold "url".
-        given.setdefault("url", settings.redis_url)
+    given = with_settings(_pairs(options), settings)
     # What goes wrong is raised as well, and told in one sentence.
     level = "WARN" if settings.verbose else "OFF"
     quiet = {"spark.ui.enabled": "false", "spark.log.level": level}
@@ -218,6 +213,19 @@ def _running(
         raise click.ClickException(_sentence(error)) from error
     finally:
         spark.stop()
+
+
+def with_settings(given: dict[str, str], settings: Settings) -> dict[str, str]:
+    """Return the options of a queue with what the global options say; the former go first."""
+    more = {}
+    if settings.namespace is not None:
+        more["namespace"] = settings.namespace
+    if settings.has_address and not {"url", "urlEnv"} & set(given):
+        # Spark's plans do not show the values of options whose names hold "url".
+        more["url"] = settings.full_url()
+    if settings.plain_password:
+        more["plainPassword"] = "true"
+    return more | given
 
 
 def _sentence(error: Exception) -> str:

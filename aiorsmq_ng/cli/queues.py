@@ -10,13 +10,14 @@ from .groups import LazyGroup
 from .options import (
     complete_queue,
     confirm,
+    most_option,
     name_option,
     rate_option,
     to_option,
     yes_option,
 )
 from .output import Record, attributes_record, complain, emit, show_record, show_rows
-from .session import current_settings, examples, global_options, run, seconds
+from .session import current_settings, examples, global_options, program, run, seconds
 
 STATS_COLUMNS = (
     "queue", "ready", "leased", "delayed", "dead", "oldest_age", "totalsent", "totalrecv",
@@ -174,16 +175,20 @@ def stats(name: str | None) -> None:
     dead counts the messages in <queue>-dead, consumers the clients of this library that were
     heard of in the last half minute. For a live view see top.
     """
+    damaged: list[str] = []
 
     async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
         from .sampling import all_stats
 
-        found = await all_stats(rsmq, [name] if name is not None else None)
+        found = await all_stats(rsmq, [name] if name is not None else None, damaged.append)
         return [stats_record(queue, stats) for queue, stats in found.items()]
 
     rows = run(collect)
     if name is None:
         show_rows(rows, STATS_COLUMNS)
+        if damaged:
+            look = f"{program(current_settings().namespace)} doctor"
+            complain(f"left out, being no sound queues: {', '.join(damaged)}; look with: {look}")
     else:
         show_record(rows[0])
 
@@ -196,7 +201,7 @@ def stats(name: str | None) -> None:
 )  # fmt: skip
 @name_option
 @to_option
-@click.option("-c", "--count", type=int, metavar="N", help="How many at most; not given: all.")
+@most_option
 @rate_option
 @global_options()
 def move(name: str, target: str, count: int | None, rate: float | None) -> None:
@@ -205,8 +210,13 @@ def move(name: str, target: str, count: int | None, rate: float | None) -> None:
     They start anew there, with no receives. Delayed and leased ones stay, and so do those that
     arrive while it runs. Interrupted at any point, every message is in exactly one of the queues.
     """
-    moved = run(lambda rsmq: rsmq.queue(target).redrive(name, count=count, rate=rate))
-    show_record({"moved": moved})
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        for queue in (name, target):  # a missing one is told, also if nothing is moved
+            await rsmq.queue(queue).attributes()
+        return await rsmq.queue(target).redrive(name, count=count, rate=rate)
+
+    show_record({"moved": run(work, patient=True)})
 
 
 def stats_record(name: str, stats: aiorsmq_ng.QueueStats) -> Record:

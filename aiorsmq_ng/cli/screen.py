@@ -26,6 +26,9 @@ _BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 #: Columns of the screen: the curve at most and at least (narrower, it is left out), a name that
 #: must fit beside it, and all numbers.
 _CURVE, _SHORT_CURVE, _NAME, _NUMBERS = 24, 8, 14, 68
+#: Where the screen is too narrow for a name and all numbers: what one takes, and which go first.
+_SHORT_NAME, _NUMBER = 12, 8.5
+_LEAST = ("retries_s", "delayed", "in_s", "out_s", "leased", "oldest_age", "dead")
 #: Lines of the screen that are not queues: title, a line for trouble, header, keys.
 _FRAME = 4
 
@@ -74,12 +77,13 @@ def picture(
     shown = rows[: max(1, height - _FRAME)]
     curve = min(_CURVE, width - _NUMBERS - _NAME)
     table = Table(box=None, expand=True, pad_edge=False, padding=(0, 2, 0, 0))
-    for column, title in _TITLES.items():
+    columns = _columns(width, view.sort)
+    for column in columns:
         mark = ("v" if view.backwards else "^") if column == view.sort else ""
         style = "bold cyan" if mark else "bold"
         name = column == "queue"
         table.add_column(
-            Text(title + mark, style),
+            Text(_TITLES[column] + mark, style),
             justify="left" if name else "right",
             no_wrap=True,
             ratio=1 if name else None,
@@ -88,7 +92,7 @@ def picture(
         table.add_column(Text("DEPTH", "bold"), no_wrap=True, width=curve)
     bars = _BARS if unicode else _ASCII_BARS
     for row in shown:
-        cells = _cells(row)
+        cells = _cells(row, columns)
         if curve >= _SHORT_CURVE:
             depths = list(traces[row["queue"]].depths)[-curve:]
             cells.append(Text(sparkline(depths, bars), "green"))
@@ -98,20 +102,33 @@ def picture(
     return Group(head, trouble, table, _line(_keys()))
 
 
+def _columns(width: int, sort: str) -> list[str]:
+    """Return the columns that a screen has room for, beside names that can be told apart."""
+    kept = list(_TITLES)
+    for column in _LEAST:
+        if _SHORT_NAME + (len(kept) - 1) * _NUMBER <= width:
+            break
+        if column != sort:
+            kept.remove(column)
+    return kept
+
+
 def _line(text: Text) -> Text:
     """Return *text* as exactly one line, cut where the screen ends."""
     text.no_wrap, text.overflow = True, "ellipsis"
     return text
 
 
-def _cells(row: Record) -> list[Text]:
-    cells = [Text(printable(row["queue"]))]
-    for column in _TITLES:
-        if column == "oldest_age":
+def _cells(row: Record, columns: Iterable[str]) -> list[Text]:
+    cells = []
+    for column in columns:
+        if column == "queue":
+            cells.append(Text(printable(row[column])))
+        elif column == "oldest_age":
             cells.append(Text(age(row[column])))
         elif column in ("dead", "retries_s"):
             cells.append(Text(_number(row[column]), "bold red" if row[column] else "dim"))
-        elif column != "queue":
+        else:
             cells.append(Text(_number(row[column]), "" if row[column] else "dim"))
     return cells
 

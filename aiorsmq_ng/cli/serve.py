@@ -13,7 +13,16 @@ import click
 import aiorsmq_ng
 
 from .groups import LazyGroup
-from .session import DEFAULT_NAMESPACE, Settings, current_settings, examples, finish, global_options
+from .session import (
+    DAEMON_LOG,
+    DEFAULT_NAMESPACE,
+    Settings,
+    current_settings,
+    examples,
+    finish,
+    global_options,
+    start_log,
+)
 
 if TYPE_CHECKING:
     from aiorsmq_ng.broker import BrokerOptions, Tokens
@@ -95,14 +104,11 @@ def grpc(**given: Any) -> None:
     otherwise; that needs a certificate and tokens. A single token for everything can be given in
     RSMQ_BROKER_TOKEN instead of a file, and the key for receipts in RSMQ_RECEIPT_KEY.
 
-    SIGTERM or Ctrl-C: takes nothing new, waits for calls and for messages in the hands of streams,
-    gives the rest back and exits with 0. A second one does not wait.
+    SIGTERM or Ctrl-C: takes nothing new, waits for calls and for messages in the hands of clients,
+    gives back what streams have left and exits with 0. A second one does not wait.
     """
     settings = current_settings()
-    logging.basicConfig(
-        level=logging.DEBUG if settings.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    start_log(DAEMON_LOG, logging.INFO)
     # Its C library would print what we say in a sentence.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:

@@ -21,9 +21,13 @@ Callback = TypeVar("Callback", bound=Callable[..., Any])
 
 #: What the library takes when it is told nothing.
 DEFAULT_URL, DEFAULT_NAMESPACE = "redis://localhost:6379", "rsmq"
+#: How the log of a command that runs for long looks.
+DAEMON_LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FORMATS = ("json", "ndjson", "table", "csv")
 #: Somebody waits at the terminal: rather an early answer than the last chance.
 _DEADLINE_S, _CONNECT_S = 5.0, 2.0
+#: Long work that has begun well waits out a stall or a failover: to go on by hand is dear.
+_PATIENT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -42,17 +46,20 @@ class Settings:
     token_file: str | None = field(default=None, repr=False)
 
     def client(
-        self, *, url: str = DEFAULT_URL, namespace: str = DEFAULT_NAMESPACE
+        self,
+        *,
+        url: str = DEFAULT_URL,
+        namespace: str = DEFAULT_NAMESPACE,
+        patient: bool = False,
     ) -> aiorsmq_ng.RSMQ:
-        """Return a client, not open yet; the arguments stand in for options not given."""
+        """Return a client, not open yet; URL and namespace stand in for options not given."""
         namespaces = (namespace if self.namespace is None else self.namespace).split(",")
         return aiorsmq_ng.RSMQ(
             self.full_url(url),
             ns=namespaces,
-            # Without a file, the library takes the one in RSMQ_TOKEN.
-            token=None if self.token_file is None else _first_line("token", self.token_file),
+            token=self.token(),
             options=aiorsmq_ng.Options(
-                deadline=_DEADLINE_S,
+                deadline=_PATIENT_S if patient else _DEADLINE_S,
                 connect_timeout=_CONNECT_S,
                 # An operator must be able to look at a server that is set up badly; doctor says so.
                 allow_eviction=True,
@@ -61,9 +68,22 @@ class Settings:
             ),
         )
 
+    def token(self) -> str | None:
+        """Return the token for a broker; without a file the library takes that in RSMQ_TOKEN."""
+        return None if self.token_file is None else _first_line("token", self.token_file)
+
+    @property
+    def has_address(self) -> bool:
+        """Whether a URL or a password was given, by an option or by the environment."""
+        password = self.password_prompt or self.password_file is not None
+        return bool(self.redis_url is not None or password or os.environ.get("RSMQ_PASSWORD"))
+
     def full_url(self, default: str = DEFAULT_URL) -> str:
         """Return the URL with its password, wherever that comes from."""
         url = _checked(default if self.redis_url is None else self.redis_url)
+        if url.startswith(("grpc://", "grpcs://")) and not self.verbose:
+            # The C library of gRPC would print what we say in a sentence.
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         if self.password_prompt:
             if not sys.stdin.isatty():
                 raise click.UsageError("--password-prompt needs a terminal to ask on")
@@ -80,7 +100,8 @@ def seconds(value: str | float) -> int | float:
         number = float(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a number of seconds") from None
-    return int(number) if number.is_integer() else number
+    # Beyond this nobody means whole seconds, and all digits of them would be printed.
+    return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -145,11 +166,11 @@ def current_settings(context: click.Context | None = None) -> Settings:
     return (context or click.get_current_context()).ensure_object(Settings)
 
 
-def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]]) -> R:
-    """Open a client, run *work* with it, and close it."""
+def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]], *, patient: bool = False) -> R:
+    """Open a client, run *work* with it, and close it; *patient* work is long."""
 
     async def session() -> R:
-        async with current_settings().client() as rsmq:
+        async with current_settings().client(patient=patient) as rsmq:
             return await work(rsmq)
 
     return finish(session)
@@ -159,13 +180,21 @@ def finish(session: Callable[[], Awaitable[R]]) -> R:
     """Run a coroutine to its end; what the library does not allow is an error in usage."""
     import anyio
 
-    log = logging.StreamHandler()
-    log.setLevel(logging.DEBUG if current_settings().verbose else logging.WARNING)
-    logging.basicConfig(level=log.level, format="rsmqctl: %(message)s", handlers=[log])
+    start_log("rsmqctl: %(message)s", logging.WARNING)
     try:
         return anyio.run(session)
     except aiorsmq_ng.InvalidValue as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
+
+
+def start_log(form: str, level: int) -> None:
+    """Let the library's log go to stderr from *level* on; with -v all of it."""
+    from .output import HarmlessFormatter
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(HarmlessFormatter(form))
+    handler.setLevel(logging.DEBUG if current_settings().verbose else level)
+    logging.basicConfig(level=handler.level, handlers=[handler])
 
 
 def examples(*lines: str) -> str:

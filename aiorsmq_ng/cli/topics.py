@@ -118,7 +118,7 @@ def publish(
     if file is not None:
         if dedup_key is not None:
             raise click.UsageError("'--dedup-key' is for a single message")
-        run(lambda rsmq: _publish_lines(rsmq.topic(name), file, delay))
+        run(lambda rsmq: _publish_lines(rsmq.topic(name), file, delay), patient=True)
         return
     # Arguments that are not text reach Python as surrogates; this gives their bytes back.
     raw = str(body).encode(errors="surrogateescape")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 
 import click
 
 import aiorsmq_ng
 
-from .options import name_option
+from .options import name_option, skip_option
 from .output import complain, printable, show_record
 from .session import examples, global_options, run
 
@@ -21,6 +22,8 @@ Show = Callable[[Sequence[str]], None]
 
 #: Messages and bytes of bodies that one call sends at most.
 _PAGE, _PAGE_BYTES = 1000, 1 << 20
+#: Lines that are read, or messages that are written, before the event loop has its turn.
+_SLICE = 100
 
 
 @click.command(
@@ -67,7 +70,7 @@ def export_messages(name: str, file: str) -> None:
                 advance(len(page))
         return done
 
-    done = run(work)
+    done = run(work, patient=True)
     if file != "-":
         show_record({"exported": done})
 
@@ -83,9 +86,7 @@ def export_messages(name: str, file: str) -> None:
 @click.option(
     "-f", "--file", metavar="FILE", default="-", show_default=True, help="Where from; - for stdin."
 )
-@click.option(
-    "--skip", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out so many lines."
-)
+@skip_option
 @click.option("--now", is_flag=True, help="Make all ready at once, whatever visible_at says.")
 @global_options()
 def import_messages(name: str, file: str, skip: int, now: bool) -> None:
@@ -98,15 +99,12 @@ def import_messages(name: str, file: str, skip: int, now: bool) -> None:
     """
     from .ndjson import decode
 
-    def read(line: bytes, number: int) -> Entry:
-        return decode(line, number, ready=now)
-
-    sent = _pump(name, file, read, skip=skip, label="importing")
+    sent = _pump(name, file, partial(decode, ready=now), skip=skip, label="importing")
     show_record({"imported": sent})
 
 
-def send_file(name: str, file: str, delay: float | None) -> None:
-    """Send every line of *file* as a message and print the ids."""
+def send_file(name: str, file: str, delay: float | None, skip: int = 0) -> None:
+    """Send every line of *file* after the first *skip* as a message, and print the ids."""
 
     def read(line: bytes, number: int) -> Entry:
         return line, delay
@@ -114,7 +112,7 @@ def send_file(name: str, file: str, delay: float | None) -> None:
     def show(ids: Sequence[str]) -> None:
         click.echo("\n".join(ids))
 
-    _pump(name, file, read, label="sending", show=show)
+    _pump(name, file, read, skip=skip, label="sending", show=show)
 
 
 def _pump(
@@ -148,11 +146,11 @@ def _pump(
                 raise
         return pump.sent
 
-    return run(work)
+    return run(work, patient=True)
 
 
 class _Pump:
-    """Sends lines as messages, page by page and in order."""
+    """Sends lines as messages, page by page and in order; reads one page while another is sent."""
 
     def __init__(self, queue: aiorsmq_ng.Queue, read: Reader, skip: int, show: Show | None) -> None:
         self._queue = queue
@@ -160,32 +158,53 @@ class _Pump:
         self._skip = skip
         self._show = show
         self._number = 0
+        self._sending: asyncio.Future[None] | None = None
         #: Lines that need no second try, and messages sent.
         self.done = self.sent = 0
 
     async def feed(self, lines: list[bytes]) -> None:
         """Send *lines*; those before one that cannot be read are sent, too."""
-        entries: list[tuple[int, Entry]] = []
         failure: click.ClickException | None = None
-        for line in lines:
+        try:
+            for start in range(0, len(lines), _PAGE):
+                entries, failure = await self._entries(lines[start : start + _PAGE])
+                for page in _cut(entries):
+                    await self._sent()
+                    self._sending = asyncio.ensure_future(self._send(page))
+                if failure is not None:
+                    break
+        finally:
+            await self._sent()
+        if failure is not None:
+            raise failure
+        self.done = self._number
+
+    async def _entries(
+        self, lines: list[bytes]
+    ) -> tuple[list[tuple[int, Entry]], click.ClickException | None]:
+        """Return what is to be sent of *lines*, with their numbers, up to one that is none."""
+        entries: list[tuple[int, Entry]] = []
+        for at, line in enumerate(lines):
+            if not at % _SLICE:
+                await asyncio.sleep(0)  # so that the page before goes onto the wire meanwhile
             self._number += 1
             if self._number > self._skip and line.strip():
                 try:
                     entries.append((self._number, self._read(line, self._number)))
                 except click.ClickException as error:
-                    failure = error
-                    break
-        for page in _cut(entries):
-            sending = asyncio.ensure_future(self._send(page))
-            try:
-                await asyncio.shield(sending)
-            except asyncio.CancelledError:
-                # What goes on the wire arrives; wait, so as to tell truly how far it came.
-                await asyncio.wait([sending])
-                raise
-        if failure is not None:
-            raise failure
-        self.done = self._number
+                    return entries, error
+        return entries, None
+
+    async def _sent(self) -> None:
+        """Wait until what goes on the wire has arrived."""
+        sending, self._sending = self._sending, None
+        if sending is None:
+            return
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            await asyncio.wait([sending])  # so as to tell truly how far it came
+            raise
 
     async def _send(self, page: Sequence[tuple[int, Entry]]) -> None:
         by_delay: dict[float | None, list[bytes]] = {}

@@ -11,7 +11,7 @@ import click
 
 import aiorsmq_ng
 
-from .session import current_settings, examples, global_options
+from .session import DAEMON_LOG, current_settings, examples, global_options, start_log
 
 
 @click.group(epilog=examples("$ rsmqctl worker run shop.jobs:worker"))
@@ -33,17 +33,21 @@ def run(target: str) -> None:
 
     SIGTERM or Ctrl-C: takes no more messages, lets handlers end within the worker's grace period,
     gives the rest back and exits with 0. A second one does not wait for handlers. -r and RSMQ_URL
-    count for a Worker that was made without a URL.
+    count for a Worker that was made without a URL; the namespace is the program's.
     """
     import anyio
 
     settings = current_settings()
-    logging.basicConfig(
-        level=logging.DEBUG if settings.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    start_log(DAEMON_LOG, logging.INFO)
     os.environ["RSMQ_URL"] = settings.full_url()
+    if (token := settings.token()) is not None:
+        os.environ["RSMQ_TOKEN"] = token
     found = load(target)
+    if settings.namespace not in (None, found.rsmq.ns):
+        raise click.UsageError(
+            f"{target!r} works in namespace {found.rsmq.ns!r}, whatever --ns says; change it in "
+            f"the program: Worker(RSMQ(ns={settings.namespace!r}))"
+        )
     logging.getLogger("aiorsmq_ng.worker").info("running %r", found)
     anyio.run(_run, found)
 
@@ -63,7 +67,7 @@ async def _run(worker: aiorsmq_ng.Worker) -> None:
 def load(target: str) -> aiorsmq_ng.Worker:
     """Return the worker that *target* (``module:name``) names."""
     module, colon, name = target.partition(":")
-    if not (module and colon and name):
+    if not (module and colon and name) or module.startswith("."):
         raise click.UsageError(f"{target!r} is not of the form MODULE:NAME")
     # As with python -m, modules of the folder one works in can be named.
     if "" not in sys.path:
@@ -72,9 +76,18 @@ def load(target: str) -> aiorsmq_ng.Worker:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
+            raise _broken(module, error) from error
         raise click.UsageError(f"there is no module {error.name!r}") from None
+    except Exception as error:
+        raise _broken(module, error) from error
     worker = getattr(found, name, None)
     if not isinstance(worker, aiorsmq_ng.Worker):
         raise click.UsageError(f"module {module!r} has no Worker called {name!r}")
     return worker
+
+
+def _broken(module: str, error: Exception) -> click.ClickException:
+    what = f"{type(error).__name__}: {error}"
+    return click.ClickException(
+        f"module {module!r} cannot be imported: {what}; run it again with -v to see where"
+    )

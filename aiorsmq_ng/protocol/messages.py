@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import chain
 from typing import NamedTuple
 
 from ..errors import LeaseLost, MessageTooLong, SendUnknown
-from ..ids import SUFFIX_LENGTH, suffix, suffixes
+from ..ids import SUFFIX_LENGTH, suffix
 from ..models import Message, Sent
 from .keys import QueueKeys
 from .operation import Argument, Maker, Operation, Reply
@@ -40,15 +39,9 @@ def send(
         raise ValueError("22 bytes of entropy are needed per body")
     make: Maker[list[str]] = keys.makers.get(channel) or _send_maker(keys, channel)
     header = f"{delay_ms} {dedup.window_ms if dedup else 0} {count}"
-    if count == 1:
-        (body,) = bodies
-        args: tuple[Argument, ...] = (header, suffix(entropy), body)
-        size = len(body)
-    else:
-        rows = zip(suffixes(entropy), bodies, strict=True)
-        args = (header, *chain.from_iterable(rows))
-        size = sum(map(len, bodies))
-    return make(args, (keys.marker(dedup.digest),) if dedup else (), count, size)
+    size = len(bodies[0]) if count == 1 else sum(map(len, bodies))
+    own_keys = (keys.marker(dedup.digest),) if dedup else ()
+    return make((header, suffix(entropy), *bodies), own_keys, count, size)
 
 
 def _send_maker(keys: QueueKeys, channel: str) -> Maker[list[str]]:

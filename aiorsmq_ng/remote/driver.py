@@ -59,6 +59,8 @@ class BrokerDriver:
     client and broker need not be of the same version, and the text is never sent.
     """
 
+    calls_per_connection = 1
+
     def __init__(self, link: Link) -> None:
         self._link = link
         self._session = Session(link)

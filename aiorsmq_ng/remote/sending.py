@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..durability import FSYNCED
@@ -25,7 +25,7 @@ class Part(NamedTuple):
 async def send(call: ScriptCall) -> Reply:
     """Store messages in a queue."""
     call.numbered()
-    parts = _parts(call.args[1:], call.keys[2:], 1)
+    parts = _send_parts(call.args[1:], call.keys[2:])
     request = pb.SendRequest(queue=call.queue())
     return await _store(call, "Send", request, parts)
 
@@ -34,7 +34,7 @@ async def publish(call: ScriptCall) -> Reply:
     """Store messages in every subscription of a topic; which these are is for the broker to say."""
     call.numbered()
     topic, _, _, _, count = call.args[:5]
-    parts = _parts(call.args[5 + 4 * int(count) :], call.keys[6 + 2 * int(count) :], 3)
+    parts = _publish_parts(call.args[5 + 4 * int(count) :], call.keys[6 + 2 * int(count) :])
     request = pb.PublishRequest(topic=str(topic))
     return await _store(call, "Publish", request, parts)
 
@@ -126,18 +126,32 @@ def _groups(parts: list[Part]) -> list[list[int]]:
     return groups
 
 
-def _parts(args: Sequence[Argument], markers: Sequence[str], header: int) -> list[Part]:
-    """Return the parts of a call; *header* is in how many arguments the numbers of each stand."""
+def _send_parts(args: Sequence[Argument], markers: Sequence[str]) -> list[Part]:
+    """Return the parts of a send: a text of numbers, the suffixes in one, the bodies."""
     parts, at, digests = [], 0, iter(markers)
     while at < len(args):
-        numbers = [int(x) for arg in args[at : at + header] for x in str(arg).split()]
-        delay_ms, window_ms, count = numbers
-        at += header
-        bodies = [_bytes(body) for body in args[at + 1 : at + 2 * count : 2]]
-        digest = next(digests).rpartition(":")[2] if window_ms else ""
-        parts.append(Part(delay_ms, digest, bodies))
-        at += 2 * count
+        numbers = str(args[at]).split()
+        bodies = args[at + 2 : at + 2 + int(numbers[2])]
+        parts.append(_part(numbers, bodies, digests))
+        at += 2 + len(bodies)
     return parts
+
+
+def _publish_parts(args: Sequence[Argument], markers: Sequence[str]) -> list[Part]:
+    """Return the parts of a publish: three numbers, then a suffix before each body."""
+    parts, at, digests = [], 0, iter(markers)
+    while at < len(args):
+        numbers = args[at : at + 3]
+        bodies = args[at + 4 : at + 3 + 2 * int(numbers[2]) : 2]
+        parts.append(_part(numbers, bodies, digests))
+        at += 3 + 2 * len(bodies)
+    return parts
+
+
+def _part(numbers: Sequence[Argument], bodies: Sequence[Argument], digests: Iterator[str]) -> Part:
+    delay_ms, window_ms, _ = map(int, numbers)
+    digest = next(digests).rpartition(":")[2] if window_ms else ""
+    return Part(delay_ms, digest, [_bytes(body) for body in bodies])
 
 
 def _bytes(body: Argument) -> bytes:

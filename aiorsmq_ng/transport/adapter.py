@@ -16,7 +16,7 @@ from ..errors import QueueFull, RSMQError, Unavailable
 from ..protocol.operation import Argument, Reply
 from . import tls
 from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
-from .wire import Wire
+from .wire import Line, Wire
 
 # What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
 # some of these and takes the code word off their text.
@@ -38,6 +38,11 @@ HEALTH_S = 15
 #: Seconds of silence after which a wake-up connection is pinged, and then given up.
 _SILENCE_S = 10.0
 
+#: Calls that it pays to make at a time, for each connection that they can share.
+_JOINED = 8
+#: More than anybody's pool has.
+_MANY = 1 << 30
+
 #: Called when the server cannot be reached, to bring it back if it is ours.
 Revive = Callable[[], Awaitable[None]]
 
@@ -48,8 +53,9 @@ class PoolDriver:
     redis-py repeats a command when its reply is lost, which doubles sends and strands receives.
     Talking to the connection itself leaves that out, whatever the pool's settings, and saves most
     of the client's time per call. ``keep`` holds connections between calls instead of handing
-    them back each time; ``direct`` leaves out redis-py's stream, too. Both only for a pool of our
-    own.
+    them back each time. ``direct`` leaves out redis-py's stream, too, and lets calls of the same
+    moment share a connection; it is the number of connections for calls. Both only for a pool of
+    our own.
     """
 
     def __init__(
@@ -57,13 +63,17 @@ class PoolDriver:
         pool: ConnectionPool,
         *,
         keep: bool,
-        direct: bool = False,
+        direct: int = 0,
         revive: Revive | None = None,
         closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._pool = pool
         self._keep = keep
         self._wires: dict[AbstractConnection, Wire] | None = {} if direct else None
+        self._free = asyncio.Semaphore(direct or _MANY)
+        # Connections in use that others may join, and the one that was taken in this very tick.
+        self._shared: set[Line] = set()
+        self._boarding: Line | None = None
         self._revive = revive
         self._closing = closing
         self._idle: list[AbstractConnection] = []
@@ -71,29 +81,36 @@ class PoolDriver:
     async def execute(self, command: Command) -> Reply:
         """Run *command* once."""
         packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
-        connection = await self._acquire()
+        line = await self._board(packed, alone=command.then is not None)
         try:
             command.written = True
-            reply = await self._ask(connection, packed)
+            reply = await line.ask(packed)
             if command.then is not None:
-                command.confirmation = await confirm(connection, command.then)
+                command.confirmation = await confirm(line.connection, command.then)
         except driver_errors.ResponseError as error:
-            if isinstance(error, driver_errors.ReadOnlyError) or "READONLY" in str(error):
-                # It became a replica; whoever answers to its address next may be the primary.
-                await self._discard(connection)
-            else:
-                await self._put_back(connection)
+            # It became a replica; whoever answers to its address next may be the primary.
+            line.spoilt |= isinstance(error, driver_errors.ReadOnlyError) or "READONLY" in str(
+                error
+            )
             explain(error)
         except BaseException as error:
-            await self._discard(connection)
+            # Whoever else waits for replies on it learns of the end at once.
+            line.spoilt = True
+            await _cut(line.connection)
             if not isinstance(error, Exception):
                 # Given up for its silence; the connections that wait lead to the same peer.
                 await self._distrust()
                 raise
             # redis-py lets AttributeError and the like escape from a connection that dies.
             raise ReplyLost(sentence(error)) from error
-        await self._put_back(connection)
+        finally:
+            await self._leave(line)
         return reply
+
+    @property
+    def calls_per_connection(self) -> int:
+        """How many calls it pays to make at a time, for each connection."""
+        return 1 if self._wires is None else _JOINED
 
     def listener(self) -> ConnectionListener:
         """Return a listener on a connection of its own; the pool's are for calls."""
@@ -109,17 +126,64 @@ class PoolDriver:
         if self._closing is not None:
             await self._closing()
 
-    async def _ask(self, connection: AbstractConnection, packed: bytes) -> Reply:
+    async def _board(self, packed: bytes, *, alone: bool) -> Line:
+        """Return a connection for one call: that of others in this tick, a free one, a new one.
+
+        If all are in use, one with few calls.
+        """
+        line = None if alone else self._boarding
+        if line is None or not line.takes(packed):
+            joined = [] if alone or not self._free.locked() else self._shared
+            line = min(
+                (line for line in joined if line.takes(packed)),
+                key=lambda line: line.users,
+                default=None,
+            )
+        if line is None:
+            line = await self._take_line()
+            if not alone and self._wires is not None:
+                self._shared.add(line)
+                self._boarding = line
+                asyncio.get_running_loop().call_soon(self._depart)
+        line.users += 1
+        return line
+
+    def _depart(self) -> None:
+        self._boarding = None
+
+    async def _take_line(self) -> Line:
+        await self._free.acquire()
+        try:
+            connection = await self._acquire()
+        except BaseException:
+            self._free.release()
+            raise
         if self._wires is None:
-            await connection.send_packed_command(packed, check_health=False)
-            return await connection.read_response(disable_decoding=True)
+            return Line(connection)
         wire = self._wires.get(connection)
         if wire is None or not wire.is_of(connection):
             wire = self._wires[connection] = Wire(connection)
-        reply = await wire.ask(packed)
-        # It has shown that it is alive.
-        connection.next_health_check = asyncio.get_running_loop().time() + HEALTH_S
-        return reply
+        return wire
+
+    async def _leave(self, line: Line) -> None:
+        line.users -= 1
+        if line.spoilt and line is self._boarding:
+            self._boarding = None
+        if line.users:
+            return
+        self._shared.discard(line)
+        if line is self._boarding:
+            self._boarding = None
+        try:
+            if line.spoilt:
+                await self._discard(line.connection)
+            else:
+                # It has shown that it is alive.
+                now = asyncio.get_running_loop().time()
+                line.connection.next_health_check = now + HEALTH_S
+                await self._put_back(line.connection)
+        finally:
+            self._free.release()
 
     async def _acquire(self) -> AbstractConnection:
         while self._idle:
@@ -164,10 +228,10 @@ class PoolDriver:
     async def _discard(self, connection: AbstractConnection) -> None:
         if self._wires is not None:
             self._wires.pop(connection, None)
-        with anyio.CancelScope(shield=True):
-            try:
-                await connection.disconnect(nowait=True)
-            finally:
+        try:
+            await _cut(connection)
+        finally:
+            with anyio.CancelScope(shield=True):
                 await self._pool.release(connection)
 
 
@@ -276,6 +340,10 @@ def explain(error: Exception) -> NoReturn:
     raise Unavailable(f"redis refused the command: {text.split(', with args', 1)[0]}") from None
 
 
+def _is_of_replica(error: Exception) -> bool:
+    return isinstance(error, driver_errors.ReadOnlyError) or "READONLY" in str(error)
+
+
 def _denied(error: Exception, word: str, text: str) -> bool:
     return (
         isinstance(error, driver_errors.AuthenticationError | driver_errors.NoPermissionError)
@@ -307,6 +375,11 @@ async def confirm(connection: AbstractConnection, words: Sequence[Argument]) -> 
         return await connection.read_response(disable_decoding=True)
     except driver_errors.ResponseError as error:
         return str(error)
+
+
+async def _cut(connection: AbstractConnection) -> None:
+    with anyio.CancelScope(shield=True):
+        await connection.disconnect(nowait=True)
 
 
 async def usable(connection: AbstractConnection) -> bool:

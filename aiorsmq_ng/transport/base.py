@@ -68,8 +68,13 @@ class Driver(Protocol):
     a reply that is for one operation, is what became of it, also if it was asked for again.
     """
 
+    @property
+    def calls_per_connection(self) -> int:
+        """How many calls it pays to make at a time, for each connection."""
+        ...
+
     async def execute(self, command: Command) -> Reply:
-        """Run *command* on a connection of its own and return the undecoded reply."""
+        """Run *command* and return the undecoded reply."""
 
     def listener(self) -> Listener:
         """Return a listener that is not connected yet."""

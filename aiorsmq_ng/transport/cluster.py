@@ -39,6 +39,8 @@ _ASKING = pack_command(("ASKING",))
 class ClusterDriver:
     """Runs commands on a Redis Cluster and follows its redirections."""
 
+    calls_per_connection = 1
+
     def __init__(
         self,
         client: RedisCluster,

@@ -60,7 +60,9 @@ class Transport:
         self._attempts = Attempts(self.driver, deadline_s=deadline_s)
         self._conductor = Conductor(self._attempts, self, deadline_s=deadline_s)
         self._give_backs = 0
-        self._spare = connections
+        self._connections = self._spare = connections
+        #: Tasks that make calls, one at a time each, the spare ones included.
+        self._runners = connections
         self._due: deque[Lane] = deque()
         self._resting: list[asyncio.Future[None]] = []
         self._driver: Driver | None = None
@@ -213,7 +215,10 @@ class Transport:
             assert self._connecting is not None  # noqa: S101 - start() came first
             async with self._connecting:
                 if self._driver is None:
-                    self._driver = await self._connect()
+                    self._driver = driver = await self._connect()
+                    runners = self._connections * driver.calls_per_connection
+                    self._spare += runners - self._runners
+                    self._runners = runners
 
     async def _disconnect(self) -> None:
         driver, self._driver, self._checked = self._driver, None, False
@@ -285,7 +290,7 @@ class Transport:
             self._tasks.start_soon(self._serve_lanes)
 
     async def _serve_lanes(self) -> None:
-        """Run calls, one at a time, for whichever lane is due. As many runners as connections."""
+        """Run calls, one at a time, for whichever lane is due."""
         loop = asyncio.get_running_loop()
         while True:
             while self._due:

@@ -100,7 +100,7 @@ def _own_pool(address: Address, options: Options, **extra: Any) -> PoolDriver:
         timeout=None,
         **settings,
     )
-    return PoolDriver(pool, keep=True, direct=True, **extra)
+    return PoolDriver(pool, keep=True, direct=options.max_connections, **extra)
 
 
 async def _embedded(path: str, options: Options) -> PoolDriver:
@@ -175,7 +175,9 @@ def _sentinel(address: Address, options: Options) -> PoolDriver:
         for node in sentinel.sentinels:
             await node.aclose()
 
-    return PoolDriver(client.connection_pool, keep=True, direct=True, closing=closing)
+    return PoolDriver(
+        client.connection_pool, keep=True, direct=options.max_connections, closing=closing
+    )
 
 
 def _cluster(address: Address, options: Options) -> ClusterDriver:

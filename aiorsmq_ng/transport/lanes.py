@@ -14,7 +14,8 @@ Key = tuple[str, tuple[str, ...], tuple[Argument, ...]]
 
 #: A call with this many messages keeps the server busy for about a millisecond.
 MAX_WEIGHT = 256
-MAX_SIZE = 1 << 20
+#: What a socket takes at once; more would be copied again and again while it is written.
+MAX_SIZE = 1 << 18
 
 
 @dataclass(slots=True, eq=False)

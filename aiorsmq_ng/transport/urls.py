@@ -209,8 +209,7 @@ def _login(parts: SplitResult, query: Mapping[str, str]) -> Settings:
 def _path(kind: str, scheme: str, path: str, query: Mapping[str, str]) -> tuple[str, int]:
     """Return the service and the database that a URL names."""
     if kind != "sentinel":
-        number = path.replace("/", "")
-        return "", _db(query.get("db") or (number if number.isdecimal() else None))
+        return "", _db(query.get("db") or path.strip("/"))
     service, _, db = path.lstrip("/").partition("/")
     if not service:
         raise InvalidValue(f"a {scheme}:// url names the service after the hosts: /mymaster")

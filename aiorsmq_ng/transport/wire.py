@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Awaitable
 from typing import Any, cast
 
 from hiredis import Reader
@@ -12,10 +14,34 @@ from redis.asyncio.connection import AbstractConnection
 from ..protocol.operation import Reply
 
 _MORE = object()
+#: Commands that may be under way on one wire, and bytes of one that goes along with others.
+MOST, LARGEST = 64, 1 << 16
 
 
-class Wire(asyncio.Protocol):
-    """Asks on a connection, one command at a time.
+class Line:
+    """A connection in use, by redis-py's own stream: one command at a time."""
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        self.connection = connection
+        #: How many callers use it, and whether it must not be used again after them.
+        self.users = 0
+        self.spoilt = False
+
+    def takes(self, _packed: bytes) -> bool:
+        """Tell whether a command may go along with those that are under way."""
+        return False
+
+    def ask(self, packed: bytes) -> Awaitable[Reply]:
+        """Send a command; wait for the reply, or raise the error in its place."""
+        return self._ask(packed)
+
+    async def _ask(self, packed: bytes) -> Reply:
+        await self.connection.send_packed_command(packed, check_health=False)
+        return await self.connection.read_response(disable_decoding=True)
+
+
+class Wire(Line, asyncio.Protocol):
+    """Asks on a connection; commands of the same moment go together, and are answered in turn.
 
     While a command is under way, what arrives goes to the parser and the reply to whoever waits,
     past the stream and the coroutines that redis-py has in between. Before and after, the
@@ -24,6 +50,7 @@ class Wire(asyncio.Protocol):
     """
 
     def __init__(self, connection: AbstractConnection) -> None:
+        super().__init__(connection)
         self._transport = _transport_of(connection)
         self._stream = cast(asyncio.StreamReaderProtocol, self._transport.get_protocol())
         self._parser = Reader(
@@ -31,44 +58,57 @@ class Wire(asyncio.Protocol):
             replyError=connection._parser.parse_error,  # noqa: SLF001
             notEnoughData=_MORE,
         )
-        self._reply: asyncio.Future[Reply] | None = None
+        self._replies: deque[asyncio.Future[Reply]] = deque()
+        self._unwritten: list[bytes] = []
 
     def is_of(self, connection: AbstractConnection) -> bool:
         """Tell whether it is still the one of *connection*, which may have been opened anew."""
         return self._transport is _transport_of(connection)
 
+    def takes(self, packed: bytes) -> bool:
+        """Tell whether a command may go along with those that are under way."""
+        return not self.spoilt and self.users < MOST and len(packed) <= LARGEST
+
     def ask(self, packed: bytes) -> asyncio.Future[Reply]:
         """Send a command; the future is the reply, or an error in its place.
 
-        Whoever cancels it must close the connection.
+        The first is written at once; what follows while it is under way is written together, when
+        everybody in this tick of the event loop has asked. Whoever cancels the future must close
+        the connection.
         """
-        self._reply = reply = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        reply: asyncio.Future[Reply] = loop.create_future()
         if self._transport.is_closing():
             # It would take the command and never say a word.
             reply.set_exception(driver_errors.ConnectionError("Connection closed."))
             return reply
-        self._transport.set_protocol(self)
-        self._transport.write(packed)
+        if not self._replies:
+            self._transport.set_protocol(self)
+            self._transport.write(packed)
+        else:
+            if not self._unwritten:
+                loop.call_soon(self._write)
+            self._unwritten.append(packed)
+        self._replies.append(reply)
         return reply
 
     def data_received(self, data: bytes) -> None:
-        """Answer as soon as the reply is complete."""
+        """Answer whoever's reply is complete."""
+        replies, parser = self._replies, self._parser
         try:
-            self._parser.feed(data)
-            reply = self._parser.gets()
+            parser.feed(data)
+            while replies:
+                reply = parser.gets()
+                if reply is _MORE:
+                    return
+                _answer(replies.popleft(), reply)
         except driver_errors.InvalidResponse as error:
             self._fail(error)
             return
-        if reply is _MORE:
-            return
         self._transport.set_protocol(self._stream)
-        if self._parser.has_data():
+        if parser.has_data():
             # More than was asked for: let the connection count as out of step.
             self._stream.data_received(data[-1:])
-        if isinstance(reply, Exception):
-            self._fail(reply)
-        elif self._reply is not None and not self._reply.done():
-            self._reply.set_result(reply)
 
     def eof_received(self) -> bool | None:
         """Take note that the server says no more."""
@@ -88,9 +128,23 @@ class Wire(asyncio.Protocol):
         """Keep the stream's count of what is not written yet."""
         self._stream.resume_writing()
 
+    def _write(self) -> None:
+        unwritten, self._unwritten = self._unwritten, []
+        if not self._transport.is_closing():
+            self._transport.write(b"".join(unwritten))
+
     def _fail(self, error: Exception) -> None:
-        if self._reply is not None and not self._reply.done():
-            self._reply.set_exception(error)
+        while self._replies:
+            _answer(self._replies.popleft(), error)
+
+
+def _answer(future: asyncio.Future[Reply], reply: Reply | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(reply, Exception):
+        future.set_exception(reply)
+    else:
+        future.set_result(reply)
 
 
 def _transport_of(connection: AbstractConnection) -> asyncio.Transport:

@@ -28,7 +28,7 @@ from aiorsmq_ng.transport.tickets import Ticket
 
 KEYS = Namespace("bench").queue("jobs")
 #: Messages of one call, and bytes of bodies that it carries at most; the same as the package's.
-BATCH, BATCH_BYTES = 100, 1 << 20
+BATCH, BATCH_BYTES = 100, 1 << 18
 #: Calls in flight while a queue is emptied, and bytes written ahead of the replies.
 IN_FLIGHT, AHEAD = 8, 1 << 18
 

@@ -21,7 +21,7 @@ OPERATIONS = ("send", "receive", "ack")
 #: A waiting message with a body of 100 bytes takes less than this on the server.
 MESSAGE_BYTES = 500
 #: A queue that would take longer to fill is left out.
-FILL_LIMIT_S = 60
+FILL_LIMIT_S = 180
 
 
 async def measure(seconds: float) -> dict[str, Any]:

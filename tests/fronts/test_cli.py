@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -18,7 +19,7 @@ from aiorsmq_ng.cli.demo import PROGRAM
 from aiorsmq_ng.cli.output import as_json, printable, without_secrets
 from aiorsmq_ng.cli.session import seconds
 
-from .ctl import ABSENT, MODULE, NOWHERE, Ctl, Outcome, python, shell
+from .ctl import ABSENT, MODULE, NOWHERE, Ctl, Outcome, process, python, shell
 
 # queue
 
@@ -278,8 +279,8 @@ def test_ping_prints_measured_times(call: Ctl, server_url: str) -> None:
 
     assert pong.status == 0
     assert found["url"] == server_url
-    assert 0 < found["ping_ms"] < 5000
-    assert 0 < found["connect_ms"] < 5000
+    assert found["ping_ms"] > 0
+    assert found["connect_ms"] > 0
 
 
 def test_version_prints_the_version_of_the_package(call: Ctl) -> None:
@@ -400,6 +401,24 @@ def test_an_error_that_nobody_foresaw_is_one_sentence(
     assert failed.sentence == (
         r"rsmqctl: unexpected ZeroDivisionError: oh\u001b[2J; run it again with -v to see where"
     )
+    shown = call("-v", "queue", "list").err
+    assert "Traceback" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_missing_module_that_no_extra_brings_is_one_sentence(
+    call: Ctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken installation is told like any other error."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("No module named 'redis'", name="redis")
+
+    monkeypatch.setattr(aiorsmq_ng, "RSMQ", broken)
+    failed = call("queue", "list")
+
+    assert failed.status == 1
+    assert "ModuleNotFoundError: No module named 'redis'" in failed.sentence
 
 
 def test_exit_status_of_every_error_of_the_library_is_decided() -> None:
@@ -449,6 +468,34 @@ def test_a_closed_pipe_is_no_traceback(server_url: str) -> None:
     os.close(writer)
 
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_as_good_as_empty_ones(
+    jobs: Ctl, server_url: str, ns: str, closed: str
+) -> None:
+    """Started by something that gives it no stdin or stdout, it does its work all the same."""
+    line = shlex.join([*MODULE, "-r", server_url, "--ns", ns])
+    verbs = ("message import -n jobs", "message send -n jobs -m x", "queue list")
+    done = process("sh", "-c", " && ".join(f"{line} {verb} {closed}" for verb in verbs))
+
+    assert (done.status, done.err) == (0, "")
+    assert json.loads(jobs("queue", "describe", "-n", "jobs").out)["msgs"] == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
+@pytest.mark.parametrize("where", [">/dev/full", "-f /dev/full"])
+def test_a_full_disk_is_one_sentence(jobs: Ctl, server_url: str, ns: str, where: str) -> None:
+    """I am told what happened, and not to look for a bug."""
+    jobs("message", "send", "-n", "jobs", "-m", "x")
+    line = shlex.join([*MODULE, "-r", server_url, "--ns", ns])
+    failed = process("sh", "-c", f"{line} message export -n jobs {where}")
+
+    assert failed.status == 1
+    assert failed.sentence == (
+        "rsmqctl: the output cannot be written: No space left on device; make room, or write "
+        "elsewhere"
+    )
 
 
 # demo

@@ -218,3 +218,12 @@ def test_redrive_with_a_bad_filter_exits_with_2(jobs: Ctl) -> None:
 
     assert (refused.status, refused.out) == (2, "")
     assert "a filter cannot hold 'open(3)'; write it like: " in refused.sentence
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_redrive_of_less_than_one_exits_with_2(jobs: Ctl, more: tuple[str, ...]) -> None:
+    """A count that cannot be meant is refused, also where there is nothing to move."""
+    refused = jobs("dlq", "redrive", "-n", "jobs", "-c", "-1", *more)
+
+    assert (refused.status, refused.out) == (2, "")
+    assert "-1 is not in the range" in refused.sentence

@@ -17,12 +17,15 @@ from pathlib import Path
 import click
 import pytest
 from redis import Redis
+from rich.console import Console
 
-from aiorsmq_ng import RSMQ, QueueAttributes, QueueStats
+import aiorsmq_ng
+from aiorsmq_ng import RSMQ, Options, QueueAttributes, QueueStats, Unavailable
 from aiorsmq_ng.cli.app import cli
+from aiorsmq_ng.cli.pipeline import with_settings
 from aiorsmq_ng.cli.sampling import Sampler
-from aiorsmq_ng.cli.screen import View, age, sparkline
-from aiorsmq_ng.cli.session import with_password
+from aiorsmq_ng.cli.screen import View, age, picture, sparkline
+from aiorsmq_ng.cli.session import Settings, with_password
 from aiorsmq_ng.embedded import status, stop
 
 from .ctl import MODULE, Ctl, Outcome, python, shell
@@ -255,6 +258,27 @@ def test_password_is_put_where_the_url_has_room_for_it(url: str, full: str) -> N
     assert with_password(url, "p/w") == full
 
 
+@pytest.mark.parametrize(
+    ("url", "full"),
+    [(None, "redis://:s%2F@localhost:6379"), ("redis://me@h", "redis://me:s%2F@h")],
+)
+def test_password_reaches_pipelines_too(url: str | None, full: str, tmp_path: Path) -> None:
+    """What opens the server to one command opens it to all."""
+    (tmp_path / "secret").write_text("s/\n")
+    settings = Settings(redis_url=url, password_file=str(tmp_path / "secret"), plain_password=True)
+
+    assert with_settings({}, settings) == {"url": full, "plainPassword": "true"}
+
+
+def test_options_of_a_pipeline_go_before_the_global_ones() -> None:
+    """What stands closer to the queue counts."""
+    settings = Settings(redis_url="redis://h", namespace="shop")
+
+    assert with_settings({"urlEnv": "OTHER", "namespace": "x"}, settings) == {
+        "urlEnv": "OTHER", "namespace": "x",
+    }  # fmt: skip
+
+
 # completion
 
 
@@ -269,7 +293,18 @@ def test_completion_prints_the_script_of_the_shell(call: Ctl, kind: str) -> None
 
 def test_completion_of_an_unknown_shell_exits_with_2(call: Ctl) -> None:
     """With those there are."""
-    assert call("completion", "cmd").status == 2
+    refused = call("completion", "cmd")
+
+    assert (refused.status, refused.out) == (2, "")
+    assert "is not one of 'bash', 'zsh', 'fish'" in refused.sentence
+
+
+def test_completion_without_a_shell_names_those_there_are(call: Ctl) -> None:
+    """In one sentence, like every error."""
+    refused = call("completion")
+
+    assert refused.status == 2
+    assert "one of bash, zsh, fish; see: rsmqctl completion --help" in refused.sentence
 
 
 def test_tab_completes_commands_and_queues(
@@ -356,6 +391,38 @@ def test_server_status_follows_the_url_of_an_embedded_server(call: Ctl, tmp_path
     shown = call("-r", f"embedded://{tmp_path / 'new'}", "server", "status")
 
     assert json.loads(shown.out)["folder"] == str(tmp_path / "new")
+
+
+# patience
+
+
+@pytest.mark.parametrize(
+    ("line", "patient"),
+    [
+        ("queue list", False),
+        ("message receive -n q", False),
+        ("message import -n q -f /dev/null", True),
+        ("message export -n q", True),
+        ("message send -n q -f /dev/null", True),
+        ("queue move -n q --to r", True),
+        ("dlq redrive -n q --yes", True),
+        ("topic publish -n t -f /dev/null", True),
+    ],
+)
+def test_long_work_outlasts_a_stall_of_the_server(
+    call: Ctl, monkeypatch: pytest.MonkeyPatch, line: str, patient: bool
+) -> None:
+    """A failover does not end an import of an hour; a look at the queues answers soon."""
+    given: list[float] = []
+
+    def made(*_: object, options: Options, **__: object) -> None:
+        given.append(options.deadline)
+        raise Unavailable("it is away")
+
+    monkeypatch.setattr(aiorsmq_ng, "RSMQ", made)
+    call(*line.split())
+
+    assert [seconds > 30 for seconds in given] == [patient]
 
 
 # bench
@@ -508,6 +575,29 @@ def test_keys_sort_and_the_same_key_turns_round() -> None:
     assert order() == "cba"
     assert view.press("?")
     assert not view.press("q")
+
+
+@pytest.mark.parametrize(
+    ("width", "missing"),
+    [
+        (104, set()),
+        (80, set()),
+        (60, {"DELAYED", "IN/s", "RETRY/s"}),
+        (24, {"LEASED", "DELAYED", "OLDEST", "IN/s", "OUT/s", "RETRY/s"}),
+    ],
+)
+def test_a_narrow_screen_shows_names_and_leaves_out_numbers(width: int, missing: set[str]) -> None:
+    """I can tell which queue a line is about; what I sort by stays."""
+    sampler = Sampler()
+    sampler.take({"thumbnails": snapshot(), "webhooks": snapshot()}, 1.0)
+    console = Console(width=width, file=io.StringIO())
+    console.print(picture(View("", "dead", backwards=True), sampler.traces, "02:14:07", (width, 9)))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+
+    titles = {"READY", "LEASED", "DELAYED", "OLDEST", "IN/s", "OUT/s", "RETRY/s", "DEAD"}
+    assert {title for title in titles if title not in shown} == missing
+    assert "\nthumbnails " in shown
+    assert "\nwebhooks " in shown
 
 
 def test_sparkline_is_scaled_to_its_highest() -> None:

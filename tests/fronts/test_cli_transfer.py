@@ -239,6 +239,27 @@ def test_send_file_of_many_lines_keeps_their_order(
     assert bodies(redis, ns) == [str(n).encode() for n in range(3001)]
 
 
+def test_send_file_goes_on_where_it_was_told_to(
+    jobs: Ctl, redis: Redis, ns: str, tmp_path: Path
+) -> None:
+    """What a failure tells me to do, can be done."""
+    lines = [*map(str, range(1500)), "x" * 70000, "last"]
+    file = str(tmp_path / "in")
+    Path(file).write_text("\n".join(lines))
+    failed = jobs("message", "send", "-n", "jobs", "-f", file)
+    assert "the first 1000 lines are done; to go on: --skip 1000" in failed.err
+    jobs("queue", "set", "-n", "jobs", "-m", "-1")
+    went_on = jobs("message", "send", "-n", "jobs", "-f", file, "--skip", "1000")
+
+    assert (went_on.status, len(went_on.out.split())) == (0, 502)
+    assert bodies(redis, ns) == [line.encode() for line in lines]
+
+
+def test_send_of_one_message_skips_nothing(jobs: Ctl) -> None:
+    """An option that means nothing is refused."""
+    assert jobs("message", "send", "-n", "jobs", "-m", "x", "--skip", "1").status == 2
+
+
 def test_send_file_of_large_bodies_pages_by_bytes(
     jobs: Ctl, redis: Redis, ns: str, tmp_path: Path
 ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import time
 
 import pytest
 from redis import Redis
@@ -168,7 +170,10 @@ def test_stats_of_all_passes_over_what_is_not_a_queue(jobs: Ctl, redis: Redis, n
     """One bad entry does not hide the others."""
     redis.sadd(f"{ns}:QUEUES", "a b", "gone")
 
-    assert [row["queue"] for row in json.loads(jobs("queue", "stats").out)] == ["jobs"]
+    shown = jobs("queue", "stats")
+
+    assert [row["queue"] for row in json.loads(shown.out)] == ["jobs"]
+    assert "left out, being no sound queues: a b; look with: rsmqctl --ns " in shown.sentence
 
 
 def test_move_takes_ready_messages_to_another_queue(jobs: Ctl) -> None:
@@ -191,7 +196,8 @@ def test_move_takes_ready_messages_to_another_queue(jobs: Ctl) -> None:
         (("--to", "other", "--rate", "fast"), "'fast' is not a rate"),
         (("--to", "other", "--rate", "0/s"), "more than 0"),
         (("--to", "other", "--rate", "1/y"), "not a rate"),
-        (("--to", "other", "-c", "0"), "count must be"),
+        (("--to", "other", "-c", "0"), "0 is not in the range"),
+        (("--to", "other", "-c", "-1"), "-1 is not in the range"),
         ((), "missing option '--to'"),
     ],
 )
@@ -204,7 +210,77 @@ def test_move_with_a_bad_value_exits_with_2(jobs: Ctl, args: tuple[str, ...], wo
     assert words in refused.sentence
 
 
+@pytest.mark.parametrize("verb", [("queue", "move"), ("message", "move", "-i", ABSENT)])
+def test_move_to_a_missing_queue_fails_though_nothing_is_to_be_moved(
+    jobs: Ctl, verb: tuple[str, ...]
+) -> None:
+    """A typing error in the target is told before there is something to lose."""
+    failed = jobs(*verb, "-n", "jobs", "--to", "jobz")
+
+    assert (failed.status, failed.out) == (1, "")
+    assert "queue 'jobz' does not exist" in failed.sentence
+
+
 # message
+
+
+def test_receive_with_a_wait_takes_what_comes_meanwhile(jobs: Ctl) -> None:
+    """I need not ask again and again."""
+    sent(jobs, "due", delay="0.5")
+    waited = jobs("message", "receive", "-n", "jobs", "--wait", "60")
+
+    assert json.loads(waited.out)["message"] == "due"
+
+
+def test_receive_with_a_wait_in_vain_is_as_one_without(jobs: Ctl) -> None:
+    """Nothing came: a note, and 3 for scripts that ask for it."""
+    waited = jobs("message", "receive", "-n", "jobs", "-w", "0.1", "--fail-empty")
+
+    assert (waited.status, waited.out) == (3, "")
+    assert waited.sentence == "rsmqctl: no message is ready in queue 'jobs'"
+
+
+@pytest.mark.parametrize("wait", ["-1", "nan", "soon"])
+def test_receive_with_a_bad_wait_exits_with_2(jobs: Ctl, wait: str) -> None:
+    """A time that cannot be meant is not waited."""
+    assert jobs("message", "receive", "-n", "jobs", "--wait", wait).status == 2
+
+
+def test_receive_interrupted_while_it_waits_takes_nothing(
+    jobs: Ctl, redis: Redis, server_url: str, ns: str
+) -> None:
+    """Ctrl-C in the middle of a wait: 130, a word, and what comes later is for others."""
+    command = [*MODULE, "-r", server_url, "--ns", ns, "-v", "message", "receive", "-n", "jobs"]
+    with subprocess.Popen(
+        [*command, "--wait", "600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as waiting:
+        channels = (f"{ns}:rt:jobs", f"{ns}:jobs:ng:wake")
+        while waiting.poll() is None and not any(n for _, n in redis.pubsub_numsub(*channels)):
+            time.sleep(0.02)  # it waits once it listens for wake-ups
+        waiting.send_signal(signal.SIGINT)
+        out, err = waiting.communicate(timeout=60)
+    sent(jobs, "later")
+
+    assert (waiting.returncode, out) == (130, b"")
+    assert b"rsmqctl: interrupted" in err
+    left = json.loads(jobs("queue", "describe", "-n", "jobs").out)
+    assert (left["ready"], left["totalrecv"]) == (1, 0)
+
+
+def test_receive_that_cannot_print_gives_the_message_back(
+    jobs: Ctl, server_url: str, ns: str
+) -> None:
+    """A reader that has gone does not hide a message for the whole of its lease."""
+    sent(jobs, "a")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [*MODULE, "-r", server_url, "--ns", ns, "message", "receive", "-n", "jobs"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+
+    assert (done.returncode, done.stderr) == (1, b"")
+    left = json.loads(jobs("queue", "describe", "-n", "jobs").out)
+    assert (left["ready"], left["leased"]) == (1, 0)
 
 
 def test_peek_shows_the_next_messages_and_takes_none(jobs: Ctl) -> None:

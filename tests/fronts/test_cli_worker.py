@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from .ctl import NOWHERE
+
 MODULE = """
 import asyncio
 from aiorsmq_ng import RSMQ, Worker
@@ -24,10 +26,13 @@ async def handle(body: str) -> None:
 """
 
 
-async def start(tmp_path, server_url, ns, *, grace=30, sleep=0.5, target="jobs_module:worker"):
-    (tmp_path / "jobs_module.py").write_text(MODULE.format(ns=ns, grace=grace, sleep=sleep))
+async def start(
+    tmp_path, server_url, ns, *, grace=30, sleep=0.5, target="jobs_module:worker", then="", more=()
+):
+    code = MODULE.format(ns=ns, grace=grace, sleep=sleep)
+    (tmp_path / "jobs_module.py").write_text(f"{code}    {then}\n")
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "aiorsmq_ng.cli", "-r", server_url, "worker", "run", target,
+        sys.executable, "-m", "aiorsmq_ng.cli", "-r", server_url, *more, "worker", "run", target,
         cwd=tmp_path, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "RSMQ_URL": ""},
     )  # fmt: skip
@@ -99,6 +104,7 @@ async def test_handler_that_ignores_cancellation_does_not_keep_the_process(
         ("no_such_module:worker", "no module 'no_such_module'"),
         ("jobs_module:nothing", "no Worker called 'nothing'"),
         ("jobs_module:asyncio", "no Worker called 'asyncio'"),
+        (".jobs_module:worker", "not of the form MODULE:NAME"),
     ],
 )
 async def test_target_that_is_no_worker_is_said_in_one_sentence(
@@ -109,4 +115,58 @@ async def test_target_that_is_no_worker_is_said_in_one_sentence(
 
     assert process.returncode == 2
     assert sentence in err.decode()
+    assert "Traceback" not in err.decode()
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("worker = (", "SyntaxError: '(' was never closed"),
+        ("raise RuntimeError('no settings')", "RuntimeError: no settings"),
+    ],
+)
+async def test_module_that_cannot_be_imported_is_said_in_one_sentence(
+    tmp_path, server_url, ns, code, what
+):
+    (tmp_path / "broken_module.py").write_text(code)
+    process = await start(tmp_path, server_url, ns, target="broken_module:worker")
+    _, err = await process.communicate()
+
+    assert process.returncode == 1
+    (sentence,) = err.decode().splitlines()
+    assert sentence.startswith(f"rsmqctl: module 'broken_module' cannot be imported: {what}")
+
+
+async def test_namespace_that_the_program_does_not_use_is_refused(tmp_path, server_url, ns):
+    process = await start(tmp_path, server_url, ns, more=("--ns", "another"))
+    _, err = await process.communicate()
+
+    assert process.returncode == 2
+    assert f"works in namespace {ns!r}, whatever --ns says" in err.decode()
+
+
+async def test_error_that_quotes_a_message_does_not_steer_the_terminal(
+    tmp_path, server_url, ns, queue
+):
+    await queue.send("\x1b[2Jgone")
+    process = await start(tmp_path, server_url, ns, then="raise ValueError(body)")
+    assert process.stderr is not None
+    async with asyncio.timeout(60):
+        while b"ValueError: " not in (line := await process.stderr.readline()):
+            pass
+    process.send_signal(signal.SIGTERM)
+    await process.communicate()
+
+    assert line == b"ValueError: \\u001b[2Jgone\n"
+
+
+async def test_worker_without_a_server_exits_with_4_and_one_sentence(tmp_path, ns):
+    process = await start(tmp_path, NOWHERE, ns)
+    _, err = await process.communicate()
+
+    assert process.returncode == 4
+    sentence = err.decode().splitlines()[-1]
+    assert sentence.startswith("rsmqctl: redis cannot be reached: ")
+    assert sentence.endswith("check that the server runs and that -r or RSMQ_URL names it")
     assert "Traceback" not in err.decode()

@@ -35,7 +35,7 @@ async def inner(server_url: str, ns: str) -> AsyncIterator[RSMQ]:
 async def broker(inner: RSMQ) -> AsyncIterator[Broker]:
     """A broker with the defaults, on any free port."""
     limits = Limits(batch=10_000, message_bytes=1 << 26)
-    options = BrokerOptions(listen=("127.0.0.1:0",), grace=1.0, limits=limits)
+    options = BrokerOptions(listen=("127.0.0.1:0",), grace=0.2, limits=limits)
     async with Broker(inner, options) as broker:
         yield broker
 

@@ -52,7 +52,9 @@ async def test_tokens_open_what_they_are_for(guarded, ns):
         # The dead-letter queue belongs to the queue.
         await message.reject("no use")
 
-        with pytest.raises(Unavailable, match=r"refused Receive: .*'maker' is not of a consumer"):
+        with pytest.raises(
+            Unavailable, match=r"refused Receive: .*'maker' lacks the role consumer"
+        ):
             await maker.queue("jobs").receive()
         with pytest.raises(Unavailable, match=r"refused Send: .*'maker' is not for queue 'other'"):
             await maker.queue("other").send("x")
@@ -212,6 +214,25 @@ class TestTls:
             receiving = asyncio.create_task(queue.receive(wait=30))
             await queue.send("x")
             await (await receiving).ack()
+
+    async def test_broker_that_asks_for_a_certificate(self, inner, authority, ns):
+        issued = authority._ca.issue_cert("localhost")
+        tls = Tls(
+            certificate=issued.cert_chain_pems[0].bytes(),
+            key=issued.private_key_pem.bytes(),
+            client_ca=authority.file.read_bytes(),
+        )
+        options = BrokerOptions(listen=("localhost:0",), grace=0.5, tls=tls)
+        async with Broker(inner, options) as broker:
+            url = f"grpcs://{broker.addresses[0]}?ssl_ca_certs={authority.file}"
+            rsmq = RSMQ(url, ns=ns)
+            with pytest.raises(Unavailable):
+                await rsmq.open()
+            await rsmq.aclose()
+            certificate, key = authority.client_files()
+            url += f"&ssl_certfile={certificate}&ssl_keyfile={key}"
+            async with RSMQ(url, ns=ns) as rsmq:
+                assert await rsmq.list_queues() == []
 
     @pytest.mark.parametrize(
         ("host", "trusts", "words"),

@@ -60,6 +60,15 @@ async def test_refusals_are_one_sentence_without_the_token(ctl, tmp_path):
     assert "token file" in missing.err
 
 
+async def test_a_handshake_that_fails_is_one_sentence(broker_url, ns):
+    """The library below would add lines of its own."""
+    url = broker_url.replace("grpc://", "grpcs://")
+    refused = await asyncio.to_thread(shell, "-r", url, "--ns", ns, "queue", "list")
+
+    assert refused.status == 4
+    assert "does not speak TLS" in refused.sentence
+
+
 async def test_what_a_broker_does_not_offer(ctl):
     refused = await ctl("doctor")
 

@@ -271,6 +271,35 @@ async def test_broker_that_is_started_anew_knows_receipts_by_its_key_only(relay,
     assert (await stored.attributes()).leased == 1
 
 
+async def test_worker_settles_what_it_works_on_while_its_broker_stops(relay, ns, inner):
+    stored = await inner.create_queue("jobs")
+    await stored.send_many(["a", "b", "c"])
+    begun, go_on = asyncio.Semaphore(0), asyncio.Event()
+    async with await client(relay, ns) as rsmq:
+        worker = Worker(rsmq, concurrency=3)
+
+        @worker.handler("jobs", vt=600)
+        async def handle(_: str) -> None:
+            begun.release()
+            await go_on.wait()
+
+        patient = BrokerOptions(listen=("127.0.0.1:0",), grace=600)
+        async with asyncio.TaskGroup() as tasks, Broker(inner, patient) as broker:
+            relay.lead_to(broker)
+            running = tasks.create_task(worker.run())
+            for _ in range(3):
+                await begun.acquire()
+            stopping = tasks.create_task(broker.stop())
+            await until(lambda: asyncio.sleep(0, broker.stopping))
+            go_on.set()
+            await stopping
+            worker.stop()
+            await running
+
+    attributes = await stored.attributes()
+    assert (attributes.msgs, attributes.totalrecv) == (0, 3)
+
+
 async def test_worker_goes_on_while_brokers_come_and_go(relay, ns, inner):
     stored = await inner.create_queue("jobs")
     done = set()

@@ -15,13 +15,15 @@ from aiorsmq_ng.embedded import find_binary
 from aiorsmq_ng.testing import FaultProxy, PrivateServer, Verdict
 
 from ..interop import drivers
-from . import clock, faults, herd, losses, report, topologies, volume
+from . import clock, fanout, faults, herd, losses, report, topologies, volume
 from .scene import Fault, Load, Scene
 from .soak import Soak
 
 #: What a scene returns: its figures, and the verdict on it if there is one.
 Figures = tuple[dict[str, Any], Verdict | None]
 
+#: Messages published, by 4 publishers to 3 subscriptions with 2 peers each that share them.
+FANOUT = 100_000
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -117,15 +119,32 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
             "1 000 000 messages waiting": volume.backlog(seconds),
             "three kinds of clients on one queue": volume.neighbours(seconds),
         },
+        "Topics and the broker": {
+            "topic, nothing killed": fanout.by_topic(FANOUT, 0),
+            "topic, peers killed": fanout.by_topic(FANOUT, 60),
+            "broker, nothing killed": fanout.by_broker(FANOUT, kill=False),
+            "broker, peers and broker killed": fanout.by_broker(FANOUT, kill=True),
+            "broker, 2 000 streams at once": fanout.many_streams(2000),
+        },
+        "Clients of the broker": {
+            "of GOMQ, nothing killed": fanout.by_gomq(FANOUT // 2, kill=False),
+            "of GOMQ, peers and broker killed": fanout.by_gomq(FANOUT // 2, kill=True),
+            "60 that do not read": fanout.slow(60),
+        },
     }
 
 
-def play_scenes(seconds: float) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """Play them all; return the tables, and what went against the rules."""
+def play_scenes(
+    seconds: float, only: list[str] | None
+) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
+    """Play them all, or some tables only; return these, and what went against the rules."""
     tables: dict[str, list[dict[str, Any]]] = {}
     wrong: list[str] = []
     for title, rows in scenes(seconds).items():
         for name, scene in rows.items():
+            if only and title not in only:
+                scene.close()
+                continue
             print(f"{title}: {name}", flush=True)
             try:
                 figures, verdict = asyncio.run(_awaited(scene))
@@ -160,6 +179,19 @@ def machine() -> str:
     )
 
 
+def play_tables(
+    titles: list[str], folder: Path, figures: dict[str, Any], seconds: float
+) -> list[str]:
+    """Play some tables and put them into the report that is there; return what went wrong."""
+    figures.setdefault("machine", machine())
+    tables, wrong = play_scenes(min(seconds, 20), titles)
+    if missing := set(titles) - set(tables):
+        return [f"there is no table {title!r}" for title in sorted(missing)]
+    figures["tables"] = {**figures.get("tables", {}), **tables}
+    report.write(folder, figures, pictures=False)
+    return wrong
+
+
 def main() -> None:
     """Run what was asked for and write the report; 1 if a rule was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.storms", description=__doc__)
@@ -167,9 +199,16 @@ def main() -> None:
     parser.add_argument("--soak", type=float, default=30, help="minutes of the soak, 0 for none")
     parser.add_argument("--only", action="append", help="play this storm only")
     parser.add_argument("--out", type=Path, default=DOCS, help="folder of the report")
+    parser.add_argument(
+        "--table", action="append", metavar="TITLE",
+        help="play the scenes of this table only; the rest of the report stays as it is",
+    )  # fmt: skip
     options = parser.parse_args()
     kept = options.out / "fault-report.json"
     figures: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    if options.table:
+        wrong = play_tables(options.table, options.out, figures, options.seconds)
+        raise SystemExit("\n".join(wrong) if wrong else 0)
     figures["machine"] = machine()
     played = []
     for name in options.only or storms(PrivateServer(), FaultProxy("redis://localhost")):
@@ -182,7 +221,7 @@ def main() -> None:
     report.write(options.out, figures)
     wrong = [violation for storm in played for violation in storm["violations"]]
     if not options.only:
-        figures["tables"], more = play_scenes(min(options.seconds, 20))
+        figures["tables"], more = play_scenes(min(options.seconds, 20), None)
         wrong += more
         report.write(options.out, figures)
     if options.soak:

@@ -19,6 +19,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import grpc
@@ -55,10 +56,10 @@ class Report:
 class Peer:
     """A process that consumes; what it received is in a file, one number per line."""
 
-    def __init__(self, address: str, consumer: str, folder: Path) -> None:
+    def __init__(self, program: list[str], address: str, consumer: str, folder: Path) -> None:
         self.consumer = consumer
         self.file = folder / f"{consumer}-{uuid4().hex[:8]}"
-        self._words = [sys.executable, __file__, "--peer", address, consumer, str(self.file)]
+        self._words = [sys.executable, *program, address, consumer, str(self.file)]
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -109,6 +110,11 @@ async def _consume(queues: QueuesStub, request: pb.ConsumeRequest, notes) -> Non
 class Storm:
     """One run."""
 
+    #: What a peer runs, and what else the broker is told.
+    peer: ClassVar[list[str]] = [__file__, "--peer"]
+    settings: ClassVar[tuple[str, ...]] = ()
+    stub: ClassVar[Any] = TopicsStub
+
     def __init__(self, messages: int, folder: Path, url: str, seed: int) -> None:
         self._messages = messages
         self._folder = folder
@@ -126,7 +132,8 @@ class Storm:
     async def run(self, *, kill: bool) -> Report:
         await self._start_broker()
         async with self._channel() as channel:
-            await self._subscribe(TopicsStub(channel))
+            for consumer in SUBSCRIPTIONS:
+                await self._subscribe(self.stub(channel), consumer)
         for consumer in SUBSCRIPTIONS * PEERS:
             await self._start_peer(consumer)
         started = time.monotonic()
@@ -156,7 +163,7 @@ class Storm:
             self._broker = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "aiorsmq_ng.cli", "-r", self._url, "serve", "grpc"),
                 *("--listen", self.address, "--receipt-key", str(self._folder / "receipts")),
-                *("--grace", "3"),
+                *("--grace", "3", *self.settings),
                 stderr=log,
             )
 
@@ -166,13 +173,12 @@ class Storm:
         await self._broker.wait()
         self.report.broker_stops.append(f"{how.name} -> {self._broker.returncode}")
 
-    async def _subscribe(self, topics: TopicsStub) -> None:
-        for consumer in SUBSCRIPTIONS:
-            who = pb.Subscriber(topic="storm", consumer=consumer)
-            await topics.Subscribe(pb.SubscribeRequest(subscriber=who), wait_for_ready=True)
+    async def _subscribe(self, topics: Any, consumer: str) -> None:
+        who = pb.Subscriber(topic="storm", consumer=consumer)
+        await topics.Subscribe(pb.SubscribeRequest(subscriber=who), wait_for_ready=True)
 
     async def _start_peer(self, consumer: str) -> None:
-        peer = Peer(self.address, consumer, self._folder)
+        peer = Peer(self.peer, self.address, consumer, self._folder)
         await peer.start()
         self._peers.append(peer)
         self._files.append(peer)
@@ -181,24 +187,27 @@ class Storm:
         """Publish this publisher's share, each message under a request id until it is answered."""
         numbers = iter(range(publisher, self._messages, PUBLISHERS))
         async with self._channel() as channel:
-            topics = TopicsStub(channel)
+            topics = self.stub(channel)
 
             async def lane() -> None:
                 for number in numbers:
                     await self._publish_one(topics, number)
+                    self._published += 1
 
             await asyncio.gather(*(lane() for _ in range(WINDOW)))
 
-    async def _publish_one(self, topics: TopicsStub, number: int) -> None:
+    async def _publish_one(self, topics: Any, number: int) -> None:
         request = pb.PublishRequest(
             topic="storm",
             bodies=[b"%d" % number],
             request=pb.RequestId(id=uuid4().hex, durable=True),
         )
+        await self._until_answered(topics, request)
+
+    async def _until_answered(self, topics: Any, request: Any) -> None:
         while True:
             try:
                 await topics.Publish(request, timeout=20, wait_for_ready=True)
-                self._published += 1
                 return
             except grpc.RpcError:
                 self.report.publishes_repeated += 1
@@ -254,11 +263,11 @@ def _rss_mb(pid: int) -> int:
     return int(next(line for line in status if line.startswith("VmRSS")).split()[1]) // 1024
 
 
-async def storm(messages: int, *, kill: bool, seed: int = 1) -> Report:
+async def storm(messages: int, *, kill: bool, seed: int = 1, kind: type[Storm] = Storm) -> Report:
     """Run one storm on a server of its own."""
     with tempfile.TemporaryDirectory() as folder:
         async with PrivateServer() as server:
-            return await Storm(messages, Path(folder), server.url, seed).run(kill=kill)
+            return await kind(messages, Path(folder), server.url, seed).run(kill=kill)
 
 
 def main() -> None:

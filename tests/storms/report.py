@@ -14,15 +14,16 @@ COLUMNS = (
 _COLOURS = {"sends": "#1f77b4", "receives": "#2ca02c", "faults": "#d62728", "memory": "#9467bd"}
 
 
-def write(folder: Path, figures: dict[str, Any]) -> None:
-    """Write the page, its pictures, and the figures they are made of."""
-    pictures = folder / "pictures"
-    pictures.mkdir(exist_ok=True)
-    (folder / "fault-report.json").write_text(json.dumps(_rounded(figures)) + "\n")
-    if figures.get("storms"):
-        draw_storms(figures["storms"], pictures / "storms.svg")
-    if figures.get("soak"):
-        draw_soak(figures["soak"], pictures / "soak.svg")
+def write(folder: Path, figures: dict[str, Any], *, pictures: bool = True) -> None:
+    """Write the page, its pictures unless they are to stay, and the figures they are made of."""
+    drawn = folder / "pictures"
+    drawn.mkdir(exist_ok=True)
+    figures = _rounded(figures)  # so that the page made again of what is kept is the same
+    (folder / "fault-report.json").write_text(json.dumps(figures) + "\n")
+    if pictures and figures.get("storms"):
+        draw_storms(figures["storms"], drawn / "storms.svg")
+    if pictures and figures.get("soak"):
+        draw_soak(figures["soak"], drawn / "soak.svg")
     (folder / "fault-report.md").write_text("\n".join(page(figures)) + "\n")
 
 

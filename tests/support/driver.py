@@ -13,6 +13,8 @@ from aiorsmq_ng.transport.coalescing import Transport
 class ScriptedDriver:
     """Answers every command by *answer*, which may raise or return a future to wait for."""
 
+    calls_per_connection = 1
+
     def __init__(self, answer: Callable[[Command], Any]) -> None:
         self.answer = answer
         self.commands: list[Command] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import figures, report, table
+from benchmarks import figures, pages, report, table
 from benchmarks.arena import arena
 from benchmarks.contenders import Contender
 from benchmarks.workloads import Workload
@@ -92,3 +92,18 @@ def test_the_report_is_that_of_the_kept_result():
     kept = json.loads((DOCS / "performance.json").read_text())
 
     assert report.markdown(kept) == (DOCS / "performance.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("page", "script"),
+    [("topics.md", "benchmarks/topics.py"), ("grpc.md", "benchmarks/grpc_broker.py")],
+)
+def test_a_page_has_one_place_for_its_table_and_the_rest_of_it_stays(page, script):
+    text = (DOCS / page).read_text()
+    once = pages.replaced(text, script, ["| new |"])
+
+    assert "\n\n| new |\n\n<!-- end -->" in once
+    assert pages.replaced(once, script, ["| new |"]) == once
+    before, after = text.split(f"<!-- by {script} -->")
+    assert once.startswith(before)
+    assert once.endswith(after.partition("<!-- end -->")[2])

@@ -29,12 +29,12 @@ def test_side_keys_cannot_be_the_keys_of_a_queue():
         assert key.startswith("rsmq:jobs:ng:")
 
 
-def test_send_carries_suffix_and_body_in_order():
+def test_send_carries_suffixes_and_bodies_in_order():
     operation = messages.send(
         KEYS, [b"one", b"two"], delay_ms=-1, entropy=bytes(44), channel="wake"
     )
 
-    assert operation.args == ("-1 0 2", b"A" * 22, b"one", b"A" * 22, b"two")
+    assert operation.args == ("-1 0 2", b"A" * 44, b"one", b"two")
     assert (operation.head, operation.weight, operation.size) == (("wake",), 2, 6)
     assert operation.lost is SendUnknown
     assert not operation.repeatable

@@ -152,6 +152,8 @@ def test_loopback_is_known_by_name_and_number():
         ("redis://h?hunter2=1", "does not take"),
         ("redis://a,b", "has one host"),
         ("redis://h?db=x", "is a number"),
+        ("redis://h/jobs", "is a number"),
+        ("redis://h/1/2", "is a number"),
         ("redis+sentinel://h/s/one", "is a number"),
         ("rediss+sentinel://h", "names the service"),
         ("redis://:hunter2#x@h", "cannot be read"),

@@ -9,7 +9,7 @@ import pytest
 from hiredis import Reader
 
 from aiorsmq_ng import Options, QueueFull
-from aiorsmq_ng.transport.base import Command, ReplyLost, ScriptMissing
+from aiorsmq_ng.transport.base import Command, NotExecuted, ReplyLost, ScriptMissing
 from aiorsmq_ng.transport.connect import connect
 
 GREETINGS = {b"CLIENT": b"+OK\r\n", b"SELECT": b"+OK\r\n", b"PING": b"+PONG\r\n"}
@@ -31,10 +31,13 @@ class Server:
     def __init__(self, script):
         self.script = iter(script)
         self.connections = 0
+        #: What came, and on which connection.
         self.commands = []
+        self.lines = []
 
     async def __call__(self, reader, writer):
         self.connections += 1
+        line = self.connections
         parser = Reader(notEnoughData=None)
         try:
             while data := await reader.read(65536):
@@ -44,9 +47,13 @@ class Server:
                         writer.write(GREETINGS[command[0]])
                         continue
                     self.commands.append(command)
+                    self.lines.append(line)
                     for piece in next(self.script):
                         if piece is None:
                             return
+                        if isinstance(piece, asyncio.Event):
+                            await piece.wait()
+                            continue
                         if piece is RESET:
                             reset(writer)
                             return
@@ -58,12 +65,15 @@ class Server:
 
 
 @asynccontextmanager
-async def talking(*script):
-    """Run a server of *script*: per command the pieces of the answer, ``None`` for a hang-up."""
+async def talking(*script, **options):
+    """Run a server of *script*: per command the pieces of the answer, ``None`` for a hang-up.
+
+    An event among the pieces is waited for.
+    """
     server = Server(script)
     listening = await asyncio.start_server(server, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    driver = await connect(f"redis://127.0.0.1:{port}", Options())
+    driver = await connect(f"redis://127.0.0.1:{port}", Options(**options))
     try:
         yield driver, server
     finally:
@@ -164,3 +174,96 @@ async def test_call_given_up_closes_its_connection():
         assert await ask(driver) == 3
 
     assert server.connections == 2
+
+
+async def test_commands_of_one_tick_share_a_connection_and_are_answered_in_turn():
+    script = ([b"$%d\r\n%d\r\n" % (len(b"%d" % i), i)] for i in range(40))
+    async with talking(*script) as (driver, server):
+        await ask(driver, "PING")
+        replies = await asyncio.gather(*(ask(driver, "GET", f"k{i}") for i in range(40)))
+
+    asked = [command[1].decode() for command in server.commands]
+    assert dict(zip(asked, replies, strict=True)) == {f"k{i}": b"%d" % i for i in range(40)}
+    assert server.connections == 1
+
+
+async def test_refusal_of_one_command_leaves_those_beside_it_alone():
+    script = ([b":1\r\n"], [b"-OOM command not allowed\r\n"], [b":3\r\n"], [b":4\r\n"])
+    async with talking(*script) as (driver, server):
+        await ask(driver, "PING")
+        first, refused, third = await asyncio.gather(
+            ask(driver), ask(driver), ask(driver), return_exceptions=True
+        )
+        assert (first, third) == (1, 3)
+        assert isinstance(refused, QueueFull)
+        assert await ask(driver) == 4
+
+    assert server.connections == 1
+
+
+async def test_connection_that_ends_loses_every_reply_that_did_not_come():
+    async with talking([b":1\r\n"], [b"*2\r\n:2\r\n", None], [b":4\r\n"]) as (driver, server):
+        await ask(driver, "PING")
+        outcomes = await asyncio.gather(*(ask(driver) for _ in range(4)), return_exceptions=True)
+        assert outcomes[0] == 1
+        assert [type(outcome) for outcome in outcomes[1:]] == [ReplyLost] * 3
+        assert await ask(driver) == 4
+
+    assert server.connections == 2
+
+
+async def test_call_given_up_leaves_its_neighbours_without_reply_and_no_connection_behind():
+    held = asyncio.Event()
+    async with talking([held, None], [b":3\r\n"]) as (driver, server):
+        await ask(driver, "PING")
+        given_up, neighbour = (asyncio.create_task(ask(driver)) for _ in range(2))
+        while not server.commands:
+            await asyncio.sleep(0.001)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        with pytest.raises(ReplyLost):
+            await neighbour
+        assert await ask(driver) == 3
+        held.set()
+
+    assert server.connections == 2
+
+
+async def test_replica_answers_all_that_wait_and_is_not_asked_again():
+    refusal = b"-READONLY You can't write against a read only replica.\r\n"
+    async with talking([refusal], [b":2\r\n"], [b":3\r\n"]) as (driver, server):
+        await ask(driver, "PING")
+        refused, neighbour = await asyncio.gather(ask(driver), ask(driver), return_exceptions=True)
+        assert isinstance(refused, NotExecuted)
+        assert neighbour == 2
+        assert await ask(driver) == 3
+
+    assert server.connections == 2
+
+
+async def test_more_calls_than_connections_join_those_in_use():
+    held = asyncio.Event()
+    script = ([b":1\r\n"], *([held, b":1\r\n"] for _ in range(5)))
+    async with talking(*script, max_connections=2) as (driver, server):
+        await ask(driver)
+        calls = []
+        for _ in range(5):
+            calls.append(asyncio.create_task(ask(driver)))
+            await asyncio.sleep(0.01)
+        held.set()
+        assert await asyncio.gather(*calls) == [1] * 5
+
+    assert server.connections == 2
+
+
+async def test_call_that_waits_for_a_confirmation_shares_its_connection_with_nobody():
+    async with talking(*[[b":1\r\n"]] * 3) as (driver, server):
+        await ask(driver, "PING")
+        waiting = Command(("SET", "x", "1"), then=("WAIT", 1, 100))
+        await asyncio.gather(driver.execute(waiting), ask(driver))
+
+    line_of = {
+        command[0]: line for line, command in zip(server.lines, server.commands, strict=True)
+    }
+    assert line_of[b"SET"] == line_of[b"WAIT"] != line_of[b"GET"]

@@ -1,9 +1,9 @@
 -- Message ids: the send time in microseconds as ten base36 digits, then a suffix of the caller's.
 -- Messages of one call get consecutive microseconds, so ids sort in send order.
--- Reads: seconds, micros. Defines: id_prefix() -> the next ten digits.
+-- Reads: seconds, micros. Defines: next_us; id_of(suffix) -> the next id.
 local DIGITS = '0123456789abcdefghijklmnopqrstuvwxyz'
 local next_us, upper, upper_text = seconds * 1000000 + micros, -1, ''
-local function id_prefix()
+local function id_of(suffix)
   local last = next_us % 36
   local high = (next_us - last) / 36
   next_us = next_us + 1
@@ -16,5 +16,6 @@ local function id_prefix()
       high = (high - digit) / 36
     end
   end
-  return upper_text .. string.sub(DIGITS, last + 1, last + 1)
+  -- In one step, because every text in between would be kept by the server's Lua, too.
+  return upper_text .. string.sub(DIGITS, last + 1, last + 1) .. suffix
 end

@@ -45,7 +45,7 @@ if ARGV[2] ~= '1' then
         next_us = next_us + 1
       elseif not reply then
         reply = {}
-        for i = first, upto, 2 do reply[#reply + 1] = id_prefix() .. ARGV[i] end
+        for i = first, upto, 2 do reply[#reply + 1] = id_of(ARGV[i]) end
       end
       replies[#replies + 1] = reply
       at = upto + 1
@@ -122,7 +122,7 @@ while at <= #ARGV do
   elseif not reply then
     reply = {}
     for i = first, last, 2 do
-      local id = id_prefix() .. ARGV[i]
+      local id = id_of(ARGV[i])
       reply[#reply + 1] = id
       ids[#ids + 1], bodies[#bodies + 1], delays[#delays + 1] = id, ARGV[i + 1], delay_ms
     end

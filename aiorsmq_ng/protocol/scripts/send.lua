@@ -3,7 +3,7 @@
 --   series.
 -- ARGV: call number, attempt (1 = first), wake-up channel, then per part:
 --   a text of three numbers: delay (ms, -1 = the queue's), window (ms in which its marker allows no
---   second copy; 0 = no marker), n; then n times: random id suffix, body.
+--   second copy; 0 = no marker), n; then the random suffixes of its n ids in one text, and n bodies.
 -- Returns: per part the n ids, or {messageTooLong, bytes, maxsize}; to a repeated call what the first
 --   attempt returned, and to a part whose marker is there the id that it was stored under.
 -- Errors: queueNotFound, queueCorrupt. Cost: O(messages * log n).
@@ -20,9 +20,12 @@ local function open_part(text)
 end
 local function too_long(first, last, limit)
   if limit < 0 then return nil end
-  for i = first + 1, last, 2 do
+  for i = first, last do
     if #ARGV[i] > limit then return {'messageTooLong', #ARGV[i], limit} end
   end
+end
+local function id_at(suffixes, place)
+  return id_of(count == 1 and suffixes or string.sub(suffixes, 22 * place - 21, 22 * place))
 end
 
 -- The memory: number of the call, then all that its reply depends on besides the arguments: the time, the
@@ -40,7 +43,7 @@ if ARGV[2] ~= '1' then
     next_us, limit = s * 1000000 + us, tonumber(limit)
     while at <= #ARGV do
       open_part(ARGV[at])
-      local first, upto = at + 1, at + 2 * count
+      local first, upto = at + 2, at + 1 + count
       local reply = too_long(first, upto, limit)
       local hit = not reply and window > 0 and hits() or '-'
       if hit ~= '-' then
@@ -48,7 +51,7 @@ if ARGV[2] ~= '1' then
         next_us = next_us + 1
       elseif not reply then
         reply = {}
-        for i = first, upto, 2 do reply[#reply + 1] = id_prefix() .. ARGV[i] end
+        for i = 1, count do reply[i] = id_at(ARGV[at + 1], i) end
       end
       replies[#replies + 1] = reply
       at = upto + 1
@@ -75,7 +78,7 @@ local scores, bodies, size = {}, {}, 0
 local replies, stored_now, at, marker, hits, met, delayed, score = {}, 0, 4, 2, {}, false, nil, nil
 while at <= #ARGV do
   open_part(ARGV[at])
-  local first, last = at + 1, at + 2 * count
+  local suffixes, first, last = ARGV[at + 1], at + 2, at + 1 + count
   local reply, copy = too_long(first, last, maxsize), false
   if window > 0 then
     marker = marker + 1
@@ -93,11 +96,11 @@ while at <= #ARGV do
       delayed = delay_ms
       score = string.format('%.0f', now + (delay_ms < 0 and queue_delay_ms or delay_ms))
     end
-    for i = first, last, 2 do
-      local id = id_prefix() .. ARGV[i]
-      reply[(i - first) / 2 + 1] = id
+    for i = 1, count do
+      local id = id_at(suffixes, i)
+      reply[i] = id
       scores[size + 1], scores[size + 2] = score, id
-      bodies[size + 1], bodies[size + 2] = id, ARGV[i + 1]
+      bodies[size + 1], bodies[size + 2] = id, ARGV[first + i - 1]
       size = size + 2
       -- unpack() has room for some 7900 values.
       if size == 4000 then

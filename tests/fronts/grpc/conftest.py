@@ -22,7 +22,7 @@ def serve(rsmq: RSMQ) -> Serve:
     @asynccontextmanager
     async def serve(*, tokens: str | None = None, **options) -> AsyncIterator[Broker]:
         known = Tokens.read(tokens) if tokens else None
-        settings = BrokerOptions(**{"listen": ("127.0.0.1:0",), "grace": 2.0, **options})
+        settings = BrokerOptions(**{"listen": ("127.0.0.1:0",), "grace": 0.3, **options})
         async with Broker(rsmq, settings, known) as broker:
             yield broker
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import grpc.aio
@@ -13,17 +14,19 @@ from aiorsmq_ng import Delivery
 from aiorsmq_ng.broker import Limits
 from aiorsmq_ng.broker.base import Shared
 from aiorsmq_ng.broker.door import Room
-from aiorsmq_ng.broker.gomq import RouteGuideService
+from aiorsmq_ng.broker.gomq import RouteGuideService, address
 from aiorsmq_ng.broker.held import Held
 from aiorsmq_ng.broker.messages import Taking
 from aiorsmq_ng.broker.receipts import Receipts
 from aiorsmq_ng.broker.records import LIMIT, record_size, timestamp
 from aiorsmq_ng.broker.requests import Requests
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
+from aiorsmq_ng.rpc import v1_pb2 as v1
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
+from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
 
 from .gomq_client import PUBLISHERS, TOTAL
-from .support import until
+from .support import connected, until
 
 CLIENT = Path(__file__).with_name("gomq_client.py")
 NEWS = pb.Subscription(key="news", consumerID="c")
@@ -112,6 +115,37 @@ async def test_what_a_stopped_broker_had_handed_out_comes_again(serve, rsmq):
     assert subscription.attributes.ready == 1
 
 
+async def test_an_observe_while_the_broker_stops_acknowledges_and_brings_nothing(serve, rsmq):
+    await rsmq.create_queue("jobs")
+    await rsmq.queue("jobs").send("x")
+    async with serve(grace=600) as broker, connected(broker) as channel:
+        guide, queues = RouteGuideStub(channel), QueuesStub(channel)
+        await guide.Subscribe(NEWS)
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"a"))
+        await observed(guide, 1)
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"b"))
+        stream = queues.Consume(v1.ConsumeRequest(sources=[v1.Source(queue="jobs")]))
+        (held,) = (await stream.read()).deliveries  # so the stop waits
+        stopping = asyncio.ensure_future(broker.stop())
+        await until(lambda: asyncio.sleep(0, broker.stopping))
+
+        assert not (await guide.Observe(WHO)).records
+        (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+        assert (subscription.attributes.ready, subscription.attributes.leased) == (1, 0)
+        await queues.Ack(v1.AckRequest(receipts=[held.receipt]))
+        await stopping
+
+
+async def test_an_observe_without_room_is_answered_with_nothing(serve, rsmq):
+    await rsmq.create_queue("jobs")
+    async with serve(limits=Limits(streams=1)) as broker, connected(broker) as channel:
+        watch = QueuesStub(channel).Watch(v1.WatchRequest(queues=["jobs"]))
+        await watch.read()
+
+        assert not (await RouteGuideStub(channel).Observe(WHO)).records
+        watch.cancel()
+
+
 async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve, rsmq):
     async with serve() as broker:
         async with grpc.aio.insecure_channel(broker.addresses[0]) as first:
@@ -129,6 +163,30 @@ async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve,
             await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
 
             assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
+
+
+async def test_clients_that_cannot_be_told_apart_are_not_served(serve, tmp_path):
+    async with (
+        serve(listen=(f"unix:{tmp_path}/socket",)) as broker,
+        grpc.aio.insecure_channel(broker.addresses[0]) as channel,
+    ):
+        guide = RouteGuideStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            await guide.Subscribe(NEWS)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+        assert not (await guide.Observe(WHO)).records
+
+
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("ipv4:127.0.0.1:34150", "127.0.0.1:34150"),
+        ("ipv6:%5B::1%5D:34150", "[::1]:34150"),
+    ],
+)
+def test_a_peer_is_named_as_gomq_does(told, name):
+    assert address(SimpleNamespace(peer=lambda: told)) == name
 
 
 async def test_peers_of_a_consumer_have_its_keys_whoever_subscribed(serve):

@@ -16,7 +16,7 @@ from aiorsmq_ng.testing import PrivateServer
 from .support import connected, until
 
 JOBS = [pb.Source(queue="jobs")]
-LOCAL = BrokerOptions(listen=("127.0.0.1:0",), grace=1.0)
+LOCAL = BrokerOptions(listen=("127.0.0.1:0",), grace=0.3)
 
 
 @pytest.fixture

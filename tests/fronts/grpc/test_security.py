@@ -165,6 +165,19 @@ async def test_a_token_opens_only_the_queues_and_topics_it_names(open_channel, r
     assert len((await sent).ids) == 1
 
 
+async def test_every_refusal_is_logged_with_the_name_of_the_token(open_channel, caplog):
+    caplog.set_level(logging.INFO)
+    queues = QueuesStub(open_channel)
+    for queue, metadata in (("jobs", bearer(CONSUMER)), ("other", bearer(PRODUCER))):
+        await status(queues.Send(pb.SendRequest(queue=queue, bodies=[b"x"]), metadata=metadata))
+
+    refused = [r.getMessage() for r in caplog.records if "refused" in r.getMessage()]
+    assert [text.partition(": ")[2] for text in refused] == [
+        "token 'worker' lacks the role producer",
+        "token 'shop' is not for queue 'other'",
+    ]
+
+
 async def test_a_consumer_moves_messages_to_the_queues_own_dead_letters_only(open_channel, rsmq):
     queues, denied = QueuesStub(open_channel), grpc.StatusCode.PERMISSION_DENIED
     await rsmq.queue("jobs").send("x")
@@ -317,6 +330,7 @@ async def test_tls_is_spoken_and_nothing_else(rsmq, tmp_path):
         ({"listen": ("example.org:1",)}, None, "both are missing"),
         ({"listen": ("10001",)}, None, "not of the form host:port"),
         ({"listen": ("localhost:x",)}, None, "not of the form host:port"),
+        ({"listen": ("unix:",)}, None, "not of the form host:port"),
         ({"listen": ()}, None, "needs an address"),
         ({"receipt_key": b"short"}, None, "less than 16 bytes"),
     ],
@@ -336,6 +350,11 @@ async def test_an_address_in_use_is_said_in_one_sentence(rsmq):
         port = taken.getsockname()[1]
         with pytest.raises(InvalidValue, match="cannot be listened on"):
             await Broker(rsmq, BrokerOptions(listen=(f"127.0.0.1:{port}",))).start()
+
+
+async def test_a_socket_that_cannot_be_made_is_said_in_one_sentence(rsmq, tmp_path):
+    with pytest.raises(InvalidValue, match="cannot be listened on"):
+        await Broker(rsmq, BrokerOptions(listen=(f"unix:{tmp_path}/missing/socket",))).start()
 
 
 @pytest.mark.parametrize(

@@ -315,6 +315,27 @@ async def test_a_stop_waits_for_what_is_in_the_clients_hands(serve, jobs, state)
     assert await state(ready=1, leased=0)()
 
 
+async def test_a_stop_waits_for_what_a_receive_has_handed_out(serve, jobs, state):
+    async with serve(grace=600) as broker, connected(broker) as channel:
+        queues = QueuesStub(channel)
+        await jobs.send_many(["a", "b", "c"])
+        request = pb.ReceiveRequest(sources=JOBS, count=2, vt_ms=600_000)
+        first, second = (await queues.Receive(request)).deliveries
+        short = pb.ReceiveRequest(sources=JOBS, vt_ms=300)
+        await queues.Receive(short)  # and it is never heard of again
+        stopping = asyncio.ensure_future(broker.stop())
+        await until(lambda: asyncio.sleep(0, broker.stopping))
+
+        for delivery in (first, second):
+            await queues.Extend(pb.ExtendRequest(receipts=[delivery.receipt], vt_ms=500_000))
+            assert not stopping.done()
+            done = await queues.Ack(pb.AckRequest(receipts=[delivery.receipt]))
+            assert list(done.outcomes) == [pb.OUTCOME_DONE]
+        await asyncio.wait_for(stopping, 30)
+
+    await until(state(ready=1))
+
+
 async def test_a_stop_gives_back_what_is_not_settled_in_time(serve, jobs, state):
     async with serve(grace=0.5) as broker, connected(broker) as channel:
         await jobs.send("a")
@@ -376,6 +397,34 @@ class Written:
 
     async def write(self, response):
         await self.responses.put(response)
+
+
+class Stuck:
+    """Stands for a client that reads one response and no more."""
+
+    def __init__(self):
+        self.stuck = asyncio.Event()
+        self._read = 0
+
+    async def write(self, response):
+        if self._read:
+            self.stuck.set()
+            await asyncio.Event().wait()
+        self._read += len(response.deliveries)
+
+
+async def test_large_bodies_are_leased_by_their_size_for_a_client_that_does_not_read(rsmq):
+    big = await rsmq.create_queue("big", maxsize=-1)
+    await big.send_many([bytes(100_000)] * 40)
+    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    request = pb.ConsumeRequest(sources=[pb.Source(queue="big")])
+    stream, client = Stream(shared, [big], 1000, request), Stuck()
+    running = asyncio.ensure_future(stream.run(client))
+
+    await asyncio.wait_for(client.stuck.wait(), 30)
+    assert (await big.attributes()).leased == 6  # one that was read, and a step of 500 kB
+    running.cancel()
+    stream.close()
 
 
 async def test_a_lost_lease_is_told_with_the_receipt_of_whom_the_stream_is(rsmq, jobs):
