@@ -55,7 +55,8 @@ def clients(request, bench):
 
 @pytest.fixture
 def claimant(bench):
-    made = Claimant(parse(StreamReadOptions, {**bench.options, "claimAhead": "false"}))
+    given = {**bench.options, "claimAhead": "false", "ackOn": "commit"}
+    made = Claimant(parse(StreamReadOptions, given))
     yield made
     made.close()
 

@@ -36,13 +36,24 @@ elseif upto > first then
   redis.call('ZRANGESTORE', page, zset, first, upto - 1)
 end
 -- A message that moves to a later place is one that was received or hidden, so that its time is past the
--- first call, or that was given back, and that is within a few ms of where it was. Most pages have
--- neither in common with most others, and are not compared with them.
+-- first call, or that was given back, and that is within a few ms of where it was. So most pages have
+-- at most their first messages in common with the page before.
 local lowest, highest = time_at(page, 0), time_at(page, -1)
 local compared = {page}
 for i = 4, #KEYS do
-  if lowest and (highest >= now or (time_at(KEYS[i], -1) or -1) >= lowest - 10) then
-    compared[#compared + 1] = KEYS[i]
+  local top = time_at(KEYS[i], -1)
+  if lowest and top and (highest >= now or top >= lowest - 10) then
+    local near = highest < now and redis.call('ZCOUNT', page, '-inf', string.format('%.17g', top + 10))
+    if near and near <= 1000 then
+      local ids = redis.call('ZRANGE', page, 0, near - 1)
+      if near == 0 then ids = {''} end
+      local known = redis.call('ZMSCORE', KEYS[i], unpack(ids))
+      for n = 1, #known do
+        if known[n] then redis.call('ZREM', page, ids[n]) end
+      end
+    else
+      compared[#compared + 1] = KEYS[i]
+    end
   end
 end
 if #compared > 1 then redis.call('ZDIFFSTORE', page, #compared, unpack(compared)) end
