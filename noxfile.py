@@ -24,6 +24,12 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 #: for a second can fail such a test, and Spark waits ten seconds for a Python process and no more.
 #: It gets one more try; the summary counts and names it.
 AGAIN = ("--reruns", "1", "--reruns-delay", "3", "-rR")
+# What the long forms look at; some two hours.
+NIGHT = {
+    "RSMQ_MODEL_EXAMPLES": "5000",
+    "RSMQ_FUZZ_EXAMPLES": "20000",
+    "RSMQ_TEST_SEEDS": "20000",
+}
 
 
 def _java() -> int:
@@ -92,9 +98,17 @@ def seeds(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Play the long storms and the soak (an hour and a half), and write docs/fault-report.md."""
+    """Play the long storms and the soak (an hour and a half), and write docs/fault-report.md.
+
+    Then, unless arguments chose something, the long forms of model, fuzz and simulation.
+    """
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test", "faults"))
     session.run("python", "-m", "tests.storms", *session.posargs)
+    if not session.posargs:
+        session.run(
+            "pytest", "-n", "2", "--timeout", "0", "tests/property",
+            "tests/testing/test_simulation.py", env=NIGHT,
+        )  # fmt: skip
 
 
 @nox.session

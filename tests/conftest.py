@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Queue
@@ -16,6 +17,12 @@ from .support.servers import running_server
 
 # Half a gigabyte: these tests have a nox session of their own.
 collect_ignore = [] if find_spec("pyspark") else ["spark"]
+
+# How long an example takes says something about the machine, not about us.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 _used = pytest.StashKey[str]()
 

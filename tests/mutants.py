@@ -162,6 +162,27 @@ MUTANTS = (
         ("tests/faults/test_durability.py",),
     ),
     Mutant(
+        "durability: a repetition writes, so that WAIT speaks of it",
+        "aiorsmq_ng/transport/calls.py",
+        "attempt = -self.attempt if asks and self.attempt > 1 else self.attempt",
+        "attempt = self.attempt",
+        ("tests/faults/test_durability.py",),
+    ),
+    Mutant(
+        "failover: a master that was replaced delivers nothing",
+        "aiorsmq_ng/transport/adapter.py",
+        "if self._has_sentinels and await",
+        "if False and await",
+        ("tests/faults/test_superseded.py",),
+    ),
+    Mutant(
+        "failover: a node that was replaced delivers nothing",
+        "aiorsmq_ng/transport/cluster.py",
+        "if command.witnesses and not asking:",
+        "if False:",
+        ("tests/unit/test_cluster_driver.py",),
+    ),
+    Mutant(
         "eviction: allkeys-* is refused",
         "aiorsmq_ng/transport/probe.py",
         'if policy.startswith("allkeys-"):',

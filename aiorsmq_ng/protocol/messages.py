@@ -110,6 +110,7 @@ def receive(intake: Intake, count: int, *, vt_ms: int) -> Operation[Received]:
         memory=keys.memory,
         dated=Received.at,
         undo=give_back,
+        took=lambda reply: any(len(part) > 2 for part in reply),
     )
 
 
@@ -141,6 +142,7 @@ def receive_first(intakes: Sequence[Intake], count: int, *, vt_ms: int) -> Opera
         memory=intakes[0].keys.memory,
         dated=Received.at,
         undo=give_back,
+        took=lambda reply: len(reply) > 2,
     )
 
 
@@ -195,6 +197,7 @@ def pop(keys: QueueKeys, count: int) -> Operation[Popped]:
         fail=keys.failure,
         merge=True,
         weight=count,
+        took=lambda reply: any(len(part) > 1 for part in reply),
     )
 
 

@@ -57,6 +57,9 @@ class Operation(NamedTuple, Generic[R]):
     dated: Callable[[R, float], R] | None = None
     #: Build what undoes it, for a caller that was cancelled while it ran.
     undo: Callable[[R], list[Operation[Any]]] | None = None
+    #: Tell whether a reply, all parts of it, holds messages; they count only if the server is the
+    #: primary still.
+    took: Callable[[Reply], bool] | None = None
 
     def maker(self) -> Maker[R]:
         """Return what makes operations like this one, in a third of the time of a new one.

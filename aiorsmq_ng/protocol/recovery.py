@@ -54,6 +54,7 @@ def recover(
         memory=keys.memory,
         dated=lambda page, asked_at: page._replace(received=page.received.at(asked_at)),
         undo=lambda page: give_back(page.received),
+        took=lambda reply: len(reply) > 3,
     )
 
 

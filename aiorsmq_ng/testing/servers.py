@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -134,6 +135,11 @@ class PrivateServer:
     def pause(self) -> None:
         """Let it stand still (SIGSTOP): connections stay, nobody answers."""
         self._signal(signal.SIGSTOP)
+        # It may serve for another moment; where the system can tell, wait until it does not.
+        for _ in range(5000):
+            if _state(self._pid) in ("T", None):
+                break
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """Let it go on after ``pause``."""
@@ -253,6 +259,14 @@ class PrivateServer:
         if self._guardian is None:
             raise Unavailable(f"the server on port {self.port} does not run")
         os.kill(self._pid, number)
+
+
+def _state(pid: int) -> str | None:
+    """Return the letter for what a process does, if the system tells: T for standing still."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
 
 
 def _lives(pid: int) -> bool:

@@ -167,6 +167,28 @@ class SentinelGroup(Replication):
         self.replicas = [s for s in (*self.replicas, before) if s is not self.master]
         return self.master
 
+    async def settled(self, within_s: float = 2 * READY_S) -> PrivateServer:
+        """Wait until all others that run follow the master that the sentinels name, and return it.
+
+        From then on it is ``master``. A machine that stalls can make sentinels promote another one
+        at any time.
+        """
+        members = [self.master, *self.replicas]
+
+        async def agreed() -> bool:
+            ports = {await self._named_by(s) for s in self.sentinels if s.running}
+            masters = [s for s in members if {s.port} == ports]
+            if not masters or (await masters[0].info("replication"))["role"] != "master":
+                return False
+            others = [s for s in members if s is not masters[0] and s.running]
+            return all([await other.is_synchronized() for other in others])
+
+        await eventually(agreed, "all follow the master that the sentinels name", within_s)
+        ports = {await self._named_by(s) for s in self.sentinels if s.running}
+        (self.master,) = (s for s in members if s.port in ports)
+        self.replicas = [s for s in members if s is not self.master]
+        return self.master
+
     async def _named_by(self, sentinel: PrivateServer) -> int:
         words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
         return int((await sentinel.command(*words))[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn
+from functools import partial
 
 import anyio
 from hiredis import pack_command
@@ -12,32 +12,20 @@ from redis import exceptions as driver_errors
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
 
-from ..errors import QueueFull, RSMQError, Unavailable
+from ..errors import RSMQError
 from ..protocol.operation import Argument, Reply
-from . import tls
-from .base import Command, NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+from .answers import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
+from .base import Command, NotExecuted, ReplyLost
 from .wire import Line, Wire
+from .witnesses import is_witnessed, masters_named
 
-# What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
-# some of these and takes the code word off their text.
-_TRY_LATER = (
-    driver_errors.BusyLoadingError,
-    driver_errors.ReadOnlyError,
-    driver_errors.MasterDownError,
-    driver_errors.ClusterDownError,
-    driver_errors.TryAgainError,
-)
-_TRY_LATER_WORDS = (
-    "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN", "TRYAGAIN"
-)  # fmt: skip
-# Words of servers, and of the cluster client, for keys that lie on different nodes.
-_ACROSS_SLOTS = ("CROSSSLOT", "same slot", "same key slot", "non local")
-_NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
 #: A connection that has rested so many seconds is asked for a sign of life before it is used.
 HEALTH_S = 15
 #: Seconds of silence after which a wake-up connection is pinged, and then given up.
 _SILENCE_S = 10.0
 
+#: A reply that takes so many seconds may be that of a master that was replaced meanwhile.
+_LATE_S = 0.5
 #: Calls that it pays to make at a time, for each connection that they can share.
 _JOINED = 8
 #: More than anybody's pool has.
@@ -77,21 +65,28 @@ class PoolDriver:
         self._revive = revive
         self._closing = closing
         self._idle: list[AbstractConnection] = []
+        self._has_sentinels = hasattr(pool, "sentinel_manager")
 
     async def execute(self, command: Command) -> Reply:
         """Run *command* once."""
         packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
-        line = await self._board(packed, alone=command.then is not None)
+        # What is said about the last write of a connection must be about this one.
+        asks = command.then or (command.witnesses and command.matters and self._has_sentinels)
+        line = await self._board(packed, alone=bool(asks))
+        began_at = asyncio.get_running_loop().time()
         try:
             command.written = True
             reply = await line.ask(packed)
             if command.then is not None:
                 command.confirmation = await confirm(line.connection, command.then)
-        except driver_errors.ResponseError as error:
-            # It became a replica; whoever answers to its address next may be the primary.
-            line.spoilt |= isinstance(error, driver_errors.ReadOnlyError) or "READONLY" in str(
-                error
-            )
+            if self._has_sentinels and await self._is_replaced(line, command, reply, began_at):
+                line.spoilt = True
+                await self._distrust()
+        except ANSWERS as error:
+            if has_stepped_down(error):
+                # Whoever answers to its address next, or is named by sentinels, may be the primary.
+                line.spoilt = True
+                await self._distrust()
             explain(error)
         except BaseException as error:
             # Whoever else waits for replies on it learns of the end at once.
@@ -221,6 +216,31 @@ class PoolDriver:
             getattr(connection, "port", None),
         )
 
+    async def _is_replaced(
+        self, line: Line, command: Command, reply: Reply, began_at: float
+    ) -> bool:
+        """Tell whether sentinels name another master; they are asked if it is doubtful.
+
+        A master that was silent for a while may have a successor without knowing it. What it does
+        then is forgotten soon. ``ReplyLost`` if the reply matters and they do not vouch for it.
+        """
+        connection = line.connection
+        late = asyncio.get_running_loop().time() - began_at > _LATE_S
+        if command.witnesses and not await is_witnessed(
+            partial(confirm, connection), command, reply
+        ):
+            late = False
+        elif not late:
+            return False
+        named = await masters_named(self._pool)
+        if named == {(getattr(connection, "host", None), getattr(connection, "port", None))}:
+            return False
+        # Whoever sends learns anyway that nobody has confirmed it.
+        if late or (command.then is not None and not named):
+            return bool(named)
+        await self._distrust()
+        raise ReplyLost("the sentinels do not vouch for the master")
+
     async def _distrust(self) -> None:
         while self._idle:
             await self._discard(self._idle.pop())
@@ -307,66 +327,6 @@ class mapped_errors:  # noqa: N801 - reads as a statement
             raise NotExecuted(sentence(error)) from error
 
 
-def explain(error: Exception) -> NoReturn:
-    """Raise what an error that the server answered with means. Nothing was written."""
-    text = str(error)
-    word = text.split(" ", 1)[0]
-    if isinstance(error, driver_errors.NoScriptError) or word == "NOSCRIPT":
-        raise ScriptMissing from None
-    if "WRONGTYPE" in text:
-        raise WrongLayout("wrongType") from None
-    if isinstance(error, driver_errors.OutOfMemoryError) or "OOM command not allowed" in text:
-        raise QueueFull(
-            "redis is out of memory and stores nothing more; "
-            "consume messages or raise its maxmemory"
-        ) from None
-    if _denied(error, word, text):
-        raise Unavailable(f"redis refused access: {text}; check user, password and ACL") from None
-    if isinstance(error, _TRY_LATER) or any(word in text for word in _TRY_LATER_WORDS):
-        raise NotExecuted(text) from error
-    if word in ("MOVED", "ASK") or isinstance(error, driver_errors.MovedError):
-        raise Unavailable(
-            "the server is part of a cluster; connect with redis+cluster:// "
-            "and a namespace in braces such as '{rsmq}'"
-        ) from None
-    if any(words in text for words in _ACROSS_SLOTS):
-        raise Unavailable(
-            "a cluster keeps the keys of a queue on one node only if the namespace is in braces, "
-            "such as ns='{rsmq}'"
-        ) from None
-    if "user_script" in text or "Lua" in text:
-        raise WrongLayout("scriptFailed") from error
-    # An unknown command is answered with its arguments, which may hold bodies.
-    raise Unavailable(f"redis refused the command: {text.split(', with args', 1)[0]}") from None
-
-
-def _is_of_replica(error: Exception) -> bool:
-    return isinstance(error, driver_errors.ReadOnlyError) or "READONLY" in str(error)
-
-
-def _denied(error: Exception, word: str, text: str) -> bool:
-    return (
-        isinstance(error, driver_errors.AuthenticationError | driver_errors.NoPermissionError)
-        or word in _NO_ACCESS
-        or "can't run this command" in text
-        or "No permissions" in text
-        or "no permissions" in text
-        or "invalid username-password" in text
-        or "invalid password" in text
-    )
-
-
-def refused_at_connect(error: Exception) -> None:
-    """Raise if the server answered, but with a refusal; redis-py wraps that as an outage."""
-    if isinstance(error, RSMQError):
-        raise error
-    if (sentence := tls.fault(error)) is not None:
-        raise Unavailable(sentence) from None
-    for cause in tls.chain(error):
-        if isinstance(cause, driver_errors.ResponseError | driver_errors.AuthenticationError):
-            explain(cause)
-
-
 async def confirm(connection: AbstractConnection, words: Sequence[Argument]) -> Reply:
     """Ask what WAIT and WAITAOF tell: how far the last write of this connection has got."""
     packed = pack_command(tuple(words))  # type: ignore[arg-type]
@@ -391,9 +351,3 @@ async def usable(connection: AbstractConnection) -> bool:
     except Exception:
         return False
     return True
-
-
-def sentence(error: Exception) -> str:
-    """Return a driver's error as text for ours; its repr would not say anything."""
-    # After a colon in spaces the sentinel client lists its connections.
-    return str(error).split(" : ", 1)[0].rstrip(".") or type(error).__name__

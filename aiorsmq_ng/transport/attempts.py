@@ -120,9 +120,12 @@ class Attempts:
             left_s = deadline - call.began_at
             if call.may_repeat:
                 left_s = min(left_s, self._patience_s)
-            command = Command((*how, *call.words(recall=recall)))
+            then = None
             if call.first.graded is not None:
-                command.then = self.durability.question(max(1, int(left_s * CONFIRM * 1000)))
+                then = self.durability.question(max(1, int(left_s * CONFIRM * 1000)))
+            words = call.words(recall=recall, asks=then is not None)
+            command = Command((*how, *words), then=then)
+            command.witnesses, command.matters = self.durability.replicas, call.first.took
             try:
                 reply = await self.attempt(command, left_s)
                 if self._confirmed(call, command):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,6 +42,11 @@ class Command:
     #: reply (an error in place of one is told as text).
     then: Sequence[Argument] | None = None
     confirmation: Reply = None
+    #: How many replicas shall know of what the command did. If they do not, and the driver can ask
+    #: which server is the primary and learns that it is another, the reply counts as lost. Which
+    #: replies it matters for, where there is no second command.
+    witnesses: int = 0
+    matters: Callable[[Reply], bool] | None = None
 
 
 class Listener(Protocol):

@@ -21,7 +21,7 @@ from ..embedded import EmbeddedServer
 from ..errors import InvalidValue, RSMQError, Unavailable
 from ..options import Options
 from ..protocol.operation import Argument, Operation, Reply
-from .adapter import explain
+from .answers import ANSWERS, explain, has_stepped_down
 from .base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from .calls import Call
 from .tickets import TicketBook
@@ -159,8 +159,8 @@ class BlockingRunner:
             reply = connection.read_response(
                 disable_decoding=True, timeout=max(1.0, deadline - time.monotonic())
             )
-        except driver_errors.ResponseError as error:
-            if "READONLY" in str(error) or isinstance(error, driver_errors.ReadOnlyError):
+        except ANSWERS as error:
+            if has_stepped_down(error):
                 self._disconnect()
             explain(error)
         except Exception as error:

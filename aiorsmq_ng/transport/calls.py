@@ -50,13 +50,18 @@ class Call:
         self.in_doubt = True
         self.attempt += 1
 
-    def words(self, *, recall: bool = False) -> list[Argument]:
-        """Return what follows the script in the command: number of keys, keys, arguments."""
+    def words(self, *, recall: bool = False, asks: bool = False) -> list[Argument]:
+        """Return what follows the script in the command: number of keys, keys, arguments.
+
+        With *asks* the attempt is followed by a question about its connection's last write. A
+        repetition finds all done and would write nothing, and the answer would say nothing.
+        """
         first = self.first
         keys = list(first.keys)
         args: list[Argument] = []
         if self.ticket is not None:
-            args += (self.ticket.number, 0 if recall else self.attempt)
+            attempt = -self.attempt if asks and self.attempt > 1 else self.attempt
+            args += (self.ticket.number, 0 if recall else attempt)
         args += first.head
         for operation in self.operations:
             keys += operation.own_keys

@@ -10,24 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import anyio
 from hiredis import pack_command
 from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import Connection
-from redis.exceptions import AskError, ClusterDownError, MovedError, ReadOnlyError, ResponseError
+from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError
 
 from ..protocol.operation import Argument, Reply
-from .adapter import (
-    ConnectionListener,
-    confirm,
-    explain,
-    refused_at_connect,
-    sentence,
-    usable,
-)
+from .adapter import ConnectionListener, confirm, usable
+from .answers import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
 from .base import Command, NotExecuted, ReplyLost
+from .witnesses import is_witnessed
 
 # Commands without a key: any node will do.
 _WITHOUT_KEY = ("PING", "INFO", "CONFIG", "WAITAOF")
@@ -67,9 +63,9 @@ class ClusterDriver:
             except AskError as ask:
                 command.written = False
                 node, asking = self._node_at(ask), True
-            except ResponseError as error:
+            except ANSWERS as error:
                 # Slots without a master, or a master that became a replica.
-                self._outdated |= isinstance(error, ClusterDownError | ReadOnlyError)
+                self._outdated |= isinstance(error, ClusterDownError) or has_stepped_down(error)
                 explain(error)
         raise NotExecuted("the keys are being moved between nodes")
 
@@ -131,7 +127,9 @@ class ClusterDriver:
             reply = await connection.read_response(disable_decoding=True)
             if command.then is not None:
                 command.confirmation = await confirm(connection, command.then)
-        except ResponseError:
+            if command.witnesses and not asking:
+                await self._see_owner(node, connection, command, reply)
+        except ANSWERS:
             raise
         except BaseException as error:
             self._outdated = True
@@ -142,6 +140,27 @@ class ClusterDriver:
         finally:
             node.release(connection)
         return reply
+
+    async def _see_owner(
+        self, node: ClusterNode, connection: Connection, command: Command, reply: Reply
+    ) -> None:
+        """Raise ``ReplyLost`` if the others say that *node* was replaced; asked if it is doubtful.
+
+        It may have been silent, and not know. What it does then is forgotten soon.
+        """
+        if await is_witnessed(partial(confirm, connection), command, reply):
+            return
+        nodes = self._client.nodes_manager
+        try:
+            # What the node itself says about this counts least.
+            await nodes.initialize(last_failed_node_name=node.name)
+            owner = nodes.get_node_from_slot(self._client.keyslot(_key(command.words)))
+        except Exception as error:
+            if command.then is not None:
+                return  # the caller learns anyway that nobody has confirmed it
+            raise ReplyLost("neither a replica nor another node vouches for the node") from error
+        if owner.name != node.name:
+            raise ReplyLost("another node has the keys now")
 
     async def _connection(self, node: ClusterNode) -> Connection:
         """Return a connection to *node* that stands and is in step."""

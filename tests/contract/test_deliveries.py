@@ -275,9 +275,9 @@ async def test_error_inside_a_block_is_not_hidden_by_a_lost_lease(queue):
 
 
 async def test_block_longer_than_its_lease_keeps_the_message(queue):
-    async with await leased(queue, vt=0.3) as message:
+    async with await leased(queue, vt=4) as message:
         for _ in range(10):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.5)
             assert await queue.receive() is None
         assert not message.lease_lost
 
@@ -286,11 +286,11 @@ async def test_block_longer_than_its_lease_keeps_the_message(queue):
 
 async def test_renewals_of_many_messages_share_calls(rsmq, queue, raw):
     await queue.send_many(["x"] * 100)
-    held = await queue.receive_many(100, vt=1)
+    held = await queue.receive_many(100, vt=4)
     for message in held:
         await message.__aenter__()
     before = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(4.5)
     after = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
 
     assert await queue.receive() is None
@@ -364,10 +364,10 @@ async def test_iteration_keeps_the_leases_of_prefetched_messages(queue):
     await queue.send_many(["a", "b", "c"])
     seen = []
 
-    async for message in queue.consume(prefetch=3, vt=1):
+    async for message in queue.consume(prefetch=3, vt=4):
         async with message:
             seen.append((message.text, message.rc))
-            await asyncio.sleep(1.3)
+            await asyncio.sleep(2)
         if len(seen) == 3:
             break
 

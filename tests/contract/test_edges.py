@@ -243,10 +243,10 @@ async def test_burst_reaches_more_waiters_than_one_look_serves(patient, raw, ns)
 
 async def test_prefetched_messages_are_out_of_reach_for_others_beyond_their_lease(queue):
     await queue.send_many(["a", "b", "c"])
-    async with queue.consume(prefetch=3, vt=1) as consumer:
+    async with queue.consume(prefetch=3, vt=4) as consumer:
         await (await anext(consumer)).ack()
 
-        assert await queue.receive(vt=0, wait=2.5) is None
+        assert await queue.receive(vt=0, wait=5) is None
 
 
 @pytest.mark.parametrize("prefetch", [1, 5])

@@ -109,9 +109,10 @@ async def test_url_that_cannot_be_meant_is_refused_without_showing_it(url):
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
 async def test_nobody_at_the_address_is_one_sentence_for_every_scheme(scheme):
     (port,) = free_ports(1)
+    path = "mymaster" if scheme == "redis+sentinel" else ""
     options = Options(deadline=0.3, connect_timeout=0.3)
     with pytest.raises(Unavailable, match="redis cannot be reached") as caught:
-        await RSMQ(f"{scheme}://127.0.0.1:{port}/mymaster", options=options).open()
+        await RSMQ(f"{scheme}://127.0.0.1:{port}/{path}", options=options).open()
 
     assert "object at" not in str(caught.value)
     assert "<" not in str(caught.value)

@@ -15,6 +15,7 @@ from aiorsmq_ng.protocol.messages import Intake
 from aiorsmq_ng.protocol.scripts import load
 from aiorsmq_ng.testing import FaultProxy, operation
 
+from ..support.deadlines import hurrying
 from ..support.driver import ScriptedDriver, transport_on
 
 KEYS = Namespace("rsmq").queue("jobs")
@@ -23,7 +24,7 @@ ID = b"g73zkl38qz" + b"x" * 22
 
 @pytest.fixture
 async def proxied(server_url, ns):
-    options = Options(deadline=0.5, connect_timeout=0.3, max_connections=2)
+    options = Options(deadline=30, connect_timeout=5, max_connections=2)
     async with (
         FaultProxy(server_url) as proxy,
         RSMQ(proxy.url, ns=ns, options=options) as rsmq,
@@ -68,7 +69,7 @@ async def test_kept_connection_whose_health_check_hangs_does_not_leak(proxied):
         for connection in driver._idle:
             connection.next_health_check = 0
         proxy.half_open()
-        with pytest.raises(Unavailable):
+        with hurrying(rsmq), pytest.raises(Unavailable):
             await queue.attributes()
         await proxy.resume()
         await proxy.cut()

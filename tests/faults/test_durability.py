@@ -1,17 +1,39 @@
 """How safe a message is: the level asked for, the level reached, and what is said below it."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ, DurabilityUnmet, InvalidValue, Options, Unavailable
+from aiorsmq_ng import (
+    RSMQ,
+    DurabilityUnmet,
+    InvalidValue,
+    Options,
+    Queue,
+    SendUnknown,
+    Unavailable,
+)
 from aiorsmq_ng.durability import Durability
-from aiorsmq_ng.testing import FaultProxy, Replication
+from aiorsmq_ng.testing import FaultProxy, Replication, operation
 
 
 def options(durability, deadline=5.0):
     return Options(durability=durability, deadline=deadline)
+
+
+async def known(target, body):
+    """Send or publish, and ask until the outcome is known: a machine may stall past a deadline."""
+    try:
+        return await (target.send(body) if isinstance(target, Queue) else target.publish(body))
+    except SendUnknown as error:
+        unknown = error
+    while True:
+        try:
+            return await target.resend(unknown.token)
+        except SendUnknown as error:
+            unknown = error
 
 
 @pytest.fixture
@@ -38,7 +60,7 @@ async def test_send_below_its_level_says_so_and_names_what_is_stored(pair):
         replica.pause()
         try:
             with pytest.raises(DurabilityUnmet, match="only 'memory'") as caught:
-                await queue.send("a")
+                await known(queue, "a")
         finally:
             replica.resume()
 
@@ -51,7 +73,7 @@ async def test_more_replicas_than_there_are_cannot_be_reached(pair):
     async with RSMQ(url, options=options("replicated:2", 2)) as rsmq:
         queue = await rsmq.create_queue("jobs")
         with pytest.raises(DurabilityUnmet) as caught:
-            await queue.send("a")
+            await known(queue, "a")
 
     assert (caught.value.wanted, caught.value.reached) == ("replicated:2", "replicated:1")
 
@@ -104,6 +126,27 @@ async def test_silent_connection_does_not_use_up_the_time_of_a_replicated_send(p
 
         assert (await queue.send("a")).durability == "replicated:1"
         assert (await queue.attributes()).totalsent == 1
+
+
+@pytest.mark.parametrize("verb", ["send", "publish"])
+async def test_repeated_send_is_not_taken_for_confirmed_by_a_replica_that_lacks_it(pair, verb):
+    """WAIT speaks of the connection's own last write; a repetition has to make one."""
+    url, replica, _ = pair
+    async with (
+        FaultProxy(url) as proxy,
+        RSMQ(proxy.url, options=options("replicated:1", 3)) as rsmq,
+    ):
+        queue = await rsmq.create_queue("jobs")
+        target = queue if verb == "send" else rsmq.topic("news")
+        with suppress(DurabilityUnmet):
+            await known(target, "the server knows the script from now on")
+        replica.pause()
+        try:
+            proxy.drop_reply(operation(verb))
+            with pytest.raises(DurabilityUnmet):
+                await known(target, "a")
+        finally:
+            replica.resume()
 
 
 async def test_fsynced_send_is_on_disk(private_server):

@@ -7,12 +7,13 @@ import pytest
 from aiorsmq_ng import RSMQ, InvalidValue, Options, SendUnknown, Unavailable
 from aiorsmq_ng.testing import FaultProxy
 
+from ..support.deadlines import hurrying
 from ..support.keys import lasting_keys
 
 
 @pytest.fixture
 async def proxied(server_url, ns):
-    options = Options(deadline=5.0, connect_timeout=1.0)
+    options = Options(deadline=30.0, connect_timeout=5.0)
     async with (
         FaultProxy(server_url) as proxy,
         RSMQ(proxy.url, ns=ns, options=options) as rsmq,
@@ -141,8 +142,8 @@ async def test_pop_says_that_its_outcome_is_not_known(proxied):
 
 
 @pytest.fixture
-async def hasty(server_url, ns):
-    options = Options(deadline=0.4, connect_timeout=0.3)
+async def patient(server_url, ns):
+    options = Options(deadline=30, connect_timeout=5)
     async with (
         FaultProxy(server_url) as proxy,
         RSMQ(proxy.url, ns=ns, options=options) as rsmq,
@@ -150,14 +151,15 @@ async def hasty(server_url, ns):
         yield proxy, await rsmq.create_queue("jobs"), rsmq
 
 
-async def test_send_unknown_at_the_deadline_can_be_resumed_without_a_second_copy(hasty):
-    proxy, queue, _ = hasty
+async def test_send_unknown_at_the_deadline_can_be_resumed_without_a_second_copy(patient):
+    proxy, queue, rsmq = patient
     await queue.send("warm up")
     proxy.half_open()
-    with pytest.raises(SendUnknown) as caught:
-        await queue.send("precious")
-    with pytest.raises(SendUnknown) as still:
-        await queue.resend(caught.value.token)
+    with hurrying(rsmq):
+        with pytest.raises(SendUnknown) as caught:
+            await queue.send("precious")
+        with pytest.raises(SendUnknown) as still:
+            await queue.resend(caught.value.token)
     assert still.value.token is caught.value.token
     await proxy.resume()
     await proxy.cut()
@@ -169,11 +171,11 @@ async def test_send_unknown_at_the_deadline_can_be_resumed_without_a_second_copy
     assert (await queue.attributes()).totalsent == 3
 
 
-async def test_send_that_never_reached_the_server_is_stored_when_it_is_resumed(hasty, server_url):
-    proxy, queue, rsmq = hasty
+async def test_send_that_never_reached_the_server_is_stored_when_it_is_resumed(patient, server_url):
+    proxy, queue, rsmq = patient
     await queue.send("warm up")
     proxy.black_hole()
-    with pytest.raises(SendUnknown) as caught:
+    with hurrying(rsmq), pytest.raises(SendUnknown) as caught:
         await asyncio.gather(queue.send("a"), queue.send("b"))
     await proxy.cut()
     await proxy.resume()
@@ -183,11 +185,11 @@ async def test_send_that_never_reached_the_server_is_stored_when_it_is_resumed(h
     assert [m.text for m in await queue.receive_many(5)] == ["warm up", "a", "b"]
 
 
-async def test_token_of_another_client_is_refused(hasty, server_url, ns):
-    proxy, queue, _ = hasty
+async def test_token_of_another_client_is_refused(patient, server_url, ns):
+    proxy, queue, rsmq = patient
     await queue.send("warm up")
     proxy.half_open()
-    with pytest.raises(SendUnknown) as caught:
+    with hurrying(rsmq), pytest.raises(SendUnknown) as caught:
         await queue.send("x")
 
     async with RSMQ(server_url, ns=ns) as other:
@@ -196,12 +198,12 @@ async def test_token_of_another_client_is_refused(hasty, server_url, ns):
 
 
 async def test_receive_unknown_at_the_deadline_is_given_back_when_the_server_answers(
-    hasty, server_url, ns
+    patient, server_url, ns
 ):
-    proxy, queue, _ = hasty
+    proxy, queue, rsmq = patient
     await queue.send("a")
     proxy.half_open()
-    with pytest.raises(Unavailable) as caught:
+    with hurrying(rsmq, resumes=False), pytest.raises(Unavailable) as caught:
         await queue.receive(vt=600)
     assert caught.value.executed is None
     await proxy.resume()

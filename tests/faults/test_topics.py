@@ -22,6 +22,7 @@ from aiorsmq_ng.testing import Cluster, FaultProxy
 
 from ..contract.test_repeated_calls import Line
 from ..contract.test_topics import texts
+from ..support.deadlines import hurrying
 
 
 @pytest.fixture
@@ -60,23 +61,24 @@ async def test_subscribe_and_unsubscribe_whose_replies_are_lost_happen_once(prox
 
 
 @pytest.fixture
-async def hasty(server_url, ns):
+async def patient(server_url, ns):
     async with (
         FaultProxy(server_url) as proxy,
-        RSMQ(proxy.url, ns=ns, options=Options(deadline=0.4, connect_timeout=0.3)) as rsmq,
+        RSMQ(proxy.url, ns=ns, options=Options(deadline=30, connect_timeout=5)) as rsmq,
     ):
-        yield proxy, rsmq.topic("news")
+        yield proxy, rsmq.topic("news"), rsmq
 
 
-async def test_publish_unknown_at_the_deadline_can_be_resumed_without_a_second_copy(hasty):
-    proxy, topic = hasty
+async def test_publish_unknown_at_the_deadline_can_be_resumed_without_a_second_copy(patient):
+    proxy, topic, client = patient
     subscription = await topic.subscribe("a")
     await topic.publish("warm up")
     proxy.half_open()
-    with pytest.raises(SendUnknown) as caught:
-        await topic.publish("precious")
-    with pytest.raises(SendUnknown) as still:
-        await topic.resend(caught.value.token)
+    with hurrying(client):
+        with pytest.raises(SendUnknown) as caught:
+            await topic.publish("precious")
+        with pytest.raises(SendUnknown) as still:
+            await topic.resend(caught.value.token)
     assert still.value.token is caught.value.token
     await proxy.resume()
     await proxy.cut()
@@ -86,12 +88,12 @@ async def test_publish_unknown_at_the_deadline_can_be_resumed_without_a_second_c
     assert await texts(subscription) == ["warm up", "precious"]
 
 
-async def test_publish_that_never_arrived_is_resumed_among_new_subscriptions(hasty, rsmq):
-    proxy, topic = hasty
+async def test_publish_that_never_arrived_is_resumed_among_new_subscriptions(patient, rsmq):
+    proxy, topic, client = patient
     first = await topic.subscribe("a")
     await topic.publish("warm up")
     proxy.black_hole()
-    with pytest.raises(SendUnknown) as caught:
+    with hurrying(client), pytest.raises(SendUnknown) as caught:
         await topic.publish("precious")
     second = await rsmq.topic("news").subscribe("b")
     await proxy.cut()

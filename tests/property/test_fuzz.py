@@ -20,7 +20,7 @@ from aiorsmq_ng.embedded import EmbeddedServer
 
 ID = "g73zkl38qz" + "x" * 22
 EXAMPLES = settings(
-    max_examples=int(os.environ.get("RSMQ_FUZZ_EXAMPLES", "200")),
+    max_examples=int(os.environ.get("RSMQ_FUZZ_EXAMPLES", "400")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 
 import pytest
@@ -20,6 +21,10 @@ from redis.asyncio import Redis
 from aiorsmq_ng import RSMQ, LeaseLost, MessageTooLong
 
 from ..support.clock import pass_time
+
+#: How many examples a long run looks at, of 100 steps each; none: a short run.
+LONG = int(os.environ.get("RSMQ_MODEL_EXAMPLES", "0"))
+EXAMPLES, STEPS = (LONG, 100) if LONG else (150, 40)
 
 LONG_S = 10_000  # longer than any example lasts
 STEP_S = 100
@@ -197,15 +202,15 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
     return Machine
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300 if not LONG else 0)
 async def test_operations_agree_with_the_model(server_url):
     state_machine = machine(server_url, asyncio.get_running_loop())
     await asyncio.to_thread(
         run_state_machine_as_test,
         state_machine,
         settings=settings(
-            max_examples=60,
-            stateful_step_count=40,
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

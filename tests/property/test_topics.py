@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 
 import pytest
@@ -12,6 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, QueueNotFound
+
+#: How many examples a long run looks at, of 100 steps each; none: a short run.
+LONG = int(os.environ.get("RSMQ_MODEL_EXAMPLES", "0"))
+EXAMPLES, STEPS = (LONG, 100) if LONG else (25, 40)
 
 NAMES = st.sampled_from(["a", "b", "c_d"])
 PEERS = st.sampled_from(["p1", "p2", "p3", "p4"])
@@ -195,15 +200,15 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
     return Machine
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300 if not LONG else 0)
 async def test_topics_agree_with_the_model(server_url):
     state_machine = machine(server_url, asyncio.get_running_loop())
     await asyncio.to_thread(
         run_state_machine_as_test,
         state_machine,
         settings=settings(
-            max_examples=25,
-            stateful_step_count=40,
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

@@ -100,6 +100,7 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
         "Cluster": {
             "live migration of the slot": topologies.cluster_migration(seconds),
             "kill -9 of a master": topologies.cluster_failover(seconds),
+            "pause of a master": topologies.cluster_failover(seconds, "pause"),
         },
         "Clock of the server": {
             "60 s ahead": clock.clock_forward(seconds),

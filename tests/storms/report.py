@@ -11,6 +11,19 @@ COLUMNS = (
     "storm", "s", "sends/s", "of calm", "faults", "acked", "unknown", "delivered", "again",
     "refused", "lost", "second copies", "overlaps", "drift", "drained in s",
 )  # fmt: skip
+#: What is to be known before a table is read.
+NOTES = {
+    "Sentinel failover": (
+        "One replica, which takes over after 2 s of silence. *copies*: second copies of a message "
+        "that consumers saw. "
+        "*gap*: the longest time without a confirmed send. At `replicated:1` that includes the "
+        "time without any replica: a master that was stopped or cut off is made one by the "
+        "sentinels some ten seconds after it speaks again. *left unknown*, *below their level*: "
+        "sends of clients that were cut off with the old master and got `DurabilityUnmet`. At "
+        "`memory` what these were told is lost, and only counted. *refused*: acks that were made "
+        "again after the failover, when the message was gone."
+    ),
+}
 _COLOURS = {"sends": "#1f77b4", "receives": "#2ca02c", "faults": "#d62728", "memory": "#9467bd"}
 
 
@@ -52,6 +65,9 @@ def page(figures: dict[str, Any]) -> Iterable[str]:
     for title, rows in figures.get("tables", {}).items():
         yield f"## {title}"
         yield ""
+        if title in NOTES:
+            yield NOTES[title]
+            yield ""
         yield from table(tuple(rows[0]), [[_text(v) for v in r.values()] for r in rows])
         yield ""
     if soak := figures.get("soak"):

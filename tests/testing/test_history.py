@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aiorsmq_ng import RSMQ, Options
+from aiorsmq_ng import RSMQ
 from aiorsmq_ng.testing import (
     Census,
     FaultProxy,
@@ -16,6 +16,8 @@ from aiorsmq_ng.testing import (
     operation,
     temporary_client,
 )
+
+from ..support.deadlines import hurrying
 
 
 class Clock:
@@ -464,15 +466,15 @@ async def test_lost_replies_are_recorded_as_what_they_are(server_url, ns):
 
 async def test_send_that_certainly_did_not_run_is_recorded_as_failed(server_url, ns):
     history = History()
-    quick = Options(deadline=0.3)
-    async with FaultProxy(server_url) as proxy, RSMQ(proxy.url, ns=ns, options=quick) as rsmq:
+    async with FaultProxy(server_url) as proxy, RSMQ(proxy.url, ns=ns) as rsmq:
         queue = await rsmq.create_queue("jobs", maxsize=1024)
         await proxy.refuse()
         await asyncio.sleep(0.05)  # until the client sees that its connection is closed
         recorded = RecordedQueue(queue, history)
-        assert await recorded.send("a") is None
-        assert await recorded.receive() is None
-        assert await recorded.pop() is None
+        with hurrying(rsmq):
+            assert await recorded.send("a") is None
+            assert await recorded.receive() is None
+            assert await recorded.pop() is None
         await proxy.resume()
         assert await recorded.send("x" * 2000) is None
 

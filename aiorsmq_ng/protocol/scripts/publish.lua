@@ -2,7 +2,7 @@
 -- one caller's publish: stored everywhere or refused as a whole.
 -- KEYS: topic, heard, topics, index, own zset, own hash, per subscription zset and hash, then the marker of
 --   every part that has a window, last the memory of the caller's series.
--- ARGV: call number, attempt (1 = first), name of the topic, its own queue, wake-up channel of that,
+-- ARGV: call number, attempt (as in send.lua), name of the topic, its own queue, wake-up channel of that,
 --   version that the caller knows, number of subscriptions, for each of them: queue, wake-up channel, group
 --   (peers with copies of their own: the consumer; else empty), silence allowed (ms);
 --   then per part: delay (ms, -1 = each queue's), window (ms; 0 = no marker), n, then n times: random id
@@ -34,6 +34,7 @@ if ARGV[2] ~= '1' then
   if last > call_number then return {} end
   local s, us, limit, held = string.match(known, '^%d+ (%d+) (%d+) (%S+) ?(.*)$')
   if last == call_number and s then
+    if tonumber(ARGV[2]) < 0 then redis.call('SET', memory, known, 'PX', 3600000) end
     local replies, at, hits = {}, parts_at, string.gmatch(held, '%S+')
     next_us, limit = s * 1000000 + us, tonumber(limit)
     while at <= #ARGV do

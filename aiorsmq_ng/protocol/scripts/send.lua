@@ -1,7 +1,8 @@
 -- Store messages. Each part is one caller's send: stored as a whole or refused as a whole.
 -- KEYS: zset, hash, then the marker of every part that has a window, last the memory of the caller's
 --   series.
--- ARGV: call number, attempt (1 = first), wake-up channel, then per part:
+-- ARGV: call number, attempt (1 = first, negative = a repetition after which the caller asks how far its
+--   connection's last write has got, so that it must write), wake-up channel, then per part:
 --   a text of three numbers: delay (ms, -1 = the queue's), window (ms in which its marker allows no
 --   second copy; 0 = no marker), n; then the random suffixes of its n ids in one text, and n bodies.
 -- Returns: per part the n ids, or {messageTooLong, bytes, maxsize}; to a repeated call what the first
@@ -39,6 +40,7 @@ if ARGV[2] ~= '1' then
   if last > call_number then return {} end
   local s, us, limit, held = string.match(known, '^%d+ (%d+) (%d+) (%S+) ?(.*)$')
   if last == call_number and s then
+    if tonumber(ARGV[2]) < 0 then redis.call('SET', memory, known, 'PX', 3600000) end
     local replies, at, hits = {}, 4, string.gmatch(held, '%S+')
     next_us, limit = s * 1000000 + us, tonumber(limit)
     while at <= #ARGV do

@@ -1,0 +1,29 @@
+"""Short deadlines where a fault lasts, and time enough before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiorsmq_ng import RSMQ
+from aiorsmq_ng.transport.attempts import PATIENCE
+
+
+@contextmanager
+def hurrying(rsmq: RSMQ, deadline_s: float = 0.4, *, resumes: bool = True) -> Iterator[None]:
+    """Let calls that are made meanwhile end after *deadline_s*.
+
+    A client with so short a deadline would fail wherever the machine stalls. Without *resumes*,
+    what is asked for again or called back afterwards has as much time as ever.
+    """
+    transport = rsmq._transport
+    conductor, attempts = transport._conductor, transport._attempts
+    long_s, patience_s = transport._deadline_s, attempts._patience_s
+    transport._deadline_s, attempts._patience_s = deadline_s, deadline_s * PATIENCE
+    if resumes:
+        conductor._deadline_s = deadline_s
+    try:
+        yield
+    finally:
+        transport._deadline_s = conductor._deadline_s = long_s
+        attempts._patience_s = patience_s
