@@ -148,6 +148,6 @@ def bench_grpc(session: nox.Session) -> None:
 
 @nox.session
 def bench_spark(session: nox.Session) -> None:
-    """Benchmark source and sink of Spark, on a server of their own."""
+    """Benchmark source and sink of Spark; ``-- --full`` writes the tables of docs/spark.md."""
     session.install("-e", ".[all,spark]")
-    session.run("python", "benchmarks/spark.py", *session.posargs)
+    session.run("python", "-m", "benchmarks.spark", *session.posargs)

@@ -5,21 +5,23 @@ what Spark needs for a few messages, after one round to warm up. Processor time 
 server, of this process (redis-py, or Spark's client), of Spark's Java and of its Python processes.
 Usage:
 
-    python benchmarks/spark.py [--messages 1000000] [--rounds 3] [--json FILE]
-    python benchmarks/spark.py --growth 10000 100000 1000000 5000000 [--json FILE]
+    python -m benchmarks.spark [--messages 200000] [--rounds 1] [--growth 10000 100000] [--write]
+    python -m benchmarks.spark --full [--minutes 10]
+
+--write keeps the measurements in docs/spark.json and their tables in docs/spark.md. --full is a
+million messages, two rounds, growth from 10 000 to 5 000 000, and --write; what would take longer
+than --minutes allow is left out. ``python -m benchmarks.spark_tables`` writes the tables once more.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import statistics
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,12 +35,15 @@ from aiorsmq_ng.protocol import queues
 from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.transport.blocking import BlockingRunner
 
+from . import spark_tables
+from .__main__ import machine, server_name
+
 PAGE = 1000
 #: Work on so few messages is start-up.
 FEW = 5000
-
-
-WORKS = ("write", "read", "drain")
+LATE = "Python worker failed to connect back"
+FULL_GROWTH = [10_000, 100_000, 1_000_000, 5_000_000]
+WORKS = spark_tables.WORKS
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,10 +55,19 @@ class Watch:
 
     def measure(self, work: Callable[[], object]) -> dict[str, float]:
         """Return seconds by the clock, and of processor time."""
-        before, started = self._seconds(), time.perf_counter()
-        work()
+        while True:
+            before, started = self._seconds(), time.perf_counter()
+            try:
+                work()
+                break
+            except Exception as error:
+                if LATE not in str(error):
+                    raise
+                tell("once more: python took longer to start than Spark waits")
         wall, after = time.perf_counter() - started, self._seconds()
         spent = {name: round(after[name] - before[name], 3) for name in after}
+        # What everybody took, without those who take part.
+        spent["foreign"] = round(2 * spent["foreign"] - sum(spent.values()), 3)
         return {"wall": round(wall, 3), **spent}
 
     def measure_memory(self, work: Callable[[], object]) -> dict[str, float]:
@@ -77,6 +91,7 @@ class Watch:
             "client": time.thread_time(),
             "java": table[self._jvm][1],
             "python": sum(own + ended for _, own, ended in workers) + table[self._jvm][2],
+            "foreign": _busy(),
         }
 
     def _sample(self, over: threading.Event, peaks: dict[str, int]) -> None:
@@ -96,6 +111,12 @@ def _processes() -> dict[int, tuple[int, float, float]]:
                 own, ended = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
                 table[int(folder.name)] = (int(fields[1]), own / TICKS, ended / TICKS)
     return table
+
+
+def _busy() -> float:
+    """Return the processor time that all processes together have used."""
+    user, nice, system = Path("/proc/stat").read_text().split()[1:4]
+    return (int(user) + int(nice) + int(system)) / TICKS
 
 
 def _below(parent: int, table: dict[int, tuple[int, float, float]]) -> list[int]:
@@ -164,6 +185,8 @@ class Sparkling:
     def __init__(self, spark: SparkSession, url: str, name: str, count: int, body: bytes) -> None:
         self.spark, self.count, self.size = spark, count, len(body)
         self.options = {"url": url, "namespace": "bench", "queue": name}
+        #: Where the time of the last drain went, as Spark tells: milliseconds per step.
+        self.steps: dict[str, int] = {}
 
     def write(self) -> None:
         """Send."""
@@ -181,7 +204,12 @@ class Sparkling:
         frame = self.spark.readStream.format("rsmq").options(**self.options).load()
         writer = frame.writeStream.format("noop").trigger(availableNow=True)
         with tempfile.TemporaryDirectory() as folder:
-            writer.option("checkpointLocation", folder).start().awaitTermination()
+            query = writer.option("checkpointLocation", folder).start()
+            query.awaitTermination()
+            self.steps = {"batches": len(query.recentProgress)}
+            for progress in query.recentProgress:
+                for step, ms in progress.durationMs.items():
+                    self.steps[step] = self.steps.get(step, 0) + ms
 
 
 def _base36(number: int) -> str:
@@ -199,6 +227,8 @@ class Stage:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
         builder = builder.config("spark.log.level", "ERROR").config("spark.driver.memory", "1g")
+        # One line of progress per batch, so that none is forgotten.
+        builder = builder.config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         self.spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
         self.server = EmbeddedServer.ephemeral()
         self.size = size
@@ -206,6 +236,8 @@ class Stage:
     def __enter__(self) -> Stage:
         self.server.__enter__()
         self.redis = Redis.from_url(self.server.url)
+        # It would do so now and then, and take the second processor from whoever works then.
+        self.redis.config_set("auto-aof-rewrite-percentage", 0)
         run = BlockingRunner(self.server.url, deadline_s=60).run
         for name in ("warm", "plain", "spark"):
             run(queues.create(Namespace("bench").queue(name), vt=30, delay=0, maxsize=-1))
@@ -230,17 +262,12 @@ class Stage:
         """Return the other side."""
         return Sparkling(self.spark, self.server.url, name, count, b"x" * self.size)
 
-    def settle(self) -> Watch:
-        """Wait until the server does nothing else."""
-        while self.redis.info("persistence")["aof_rewrite_in_progress"]:
-            time.sleep(0.1)
-        return self.watch
-
 
 def compare(given: argparse.Namespace) -> dict[str, Any]:
     """Measure both sides in turn, round by round."""
     count = given.messages - given.messages % PAGE
     results: dict[str, Any] = {work: {"few": [], "plain": [], "spark": []} for work in WORKS}
+    steps = []
     with Stage(given.master, given.size) as stage:
         sides = {
             "few": stage.sparkling("warm", FEW),
@@ -250,92 +277,86 @@ def compare(given: argparse.Namespace) -> dict[str, Any]:
         for _ in range(given.rounds):
             for work in WORKS:
                 for side, worker in sides.items():
-                    results[work][side].append(stage.settle().measure(getattr(worker, work)))
-                    print(work, side, results[work][side][-1], file=sys.stderr, flush=True)
+                    results[work][side].append(stage.watch.measure(getattr(worker, work)))
+                    tell(work, side, results[work][side][-1])
             left = [stage.redis.zcard(f"bench:{name}") for name in ("plain", "spark")]
             assert left == [0, 0], left
-        engine = stage.server.binary.engine
-    about = {"size": given.size, "master": given.master, "engine": engine, "few": FEW}
-    return {"messages": count, **about, "works": results}
+            steps.append(sides["spark"].steps)
+        server = server_name(stage.redis.info("server"))
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": machine(),
+        "server": server,
+        "messages": count,
+        "rounds": given.rounds,
+        "size": given.size,
+        "master": given.master,
+        "few": FEW,
+        "works": results,
+        "steps": steps,
+    }
 
 
-def grow(given: argparse.Namespace) -> list[dict[str, Any]]:
+def grow(given: argparse.Namespace, deadline: float) -> list[dict[str, Any]]:
     """Measure Spark's side with more and more messages, each in a session of its own."""
-    rows = []
-    for count in given.growth:
+    rows: list[dict[str, Any]] = []
+    took = 0.0
+    for count in sorted(given.growth):
+        if rows and time.monotonic() + took * count / rows[-1]["messages"] > deadline:
+            tell(f"{count} messages are left out: they would take too long")
+            break
+        started = time.monotonic()
         with Stage(given.master, given.size) as stage:
             worker, row = stage.sparkling("spark", count), {"messages": count}
             for work in WORKS:
-                row[work] = stage.settle().measure_memory(getattr(worker, work))
-                print(count, work, row[work], file=sys.stderr, flush=True)
+                row[work] = stage.watch.measure_memory(getattr(worker, work))
+                tell(count, work, row[work])
+            assert stage.redis.zcard("bench:spark") == 0
+        took = time.monotonic() - started
         rows.append(row)
     return rows
 
 
-def ratios(result: dict[str, Any]) -> Iterator[str]:
-    """Say how the two sides compare."""
-    yield "| work | redis-py, rows/s | Spark, rows/s | ratio | start-up | ratio after it |"
-    yield "|---|---|---|---|---|---|"
-    for work, sides in result["works"].items():
-        count, few = result["messages"], result["few"]
-        plain, spark, start = (_median(sides[side], "wall") for side in ("plain", "spark", "few"))
-        after = (plain / count) / ((spark - start) / (count - few))
-        yield (
-            f"| {work} | {count / plain:,.0f} | {count / spark:,.0f} | {plain / spark:.2f} "
-            f"| {start:.1f} s | {after:.2f} |"
-        )
+def tell(*what: object) -> None:
+    print(*what, file=sys.stderr, flush=True)
 
 
-def costs(result: dict[str, Any]) -> Iterator[str]:
-    """Say what a message costs whom, after start-up, in microseconds of processor time."""
-    yield "| work | redis-py: server | client | Spark: server | Python | Java |"
-    yield "|---|---|---|---|---|---|"
-    for work, sides in result["works"].items():
-        count, few = result["messages"], result["few"]
-        cells = [_median(sides["plain"], part) / count for part in ("server", "client")]
-        cells += [
-            (_median(sides["spark"], part) - _median(sides["few"], part)) / (count - few)
-            for part in ("server", "python", "java")
-        ]
-        yield f"| {work} | " + " | ".join(f"{1e6 * cell:.1f}" for cell in cells) + " |"
-
-
-def growth(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Say how time and memory grow."""
-    yield (
-        "| messages | write, us each | read, us each | drain, us each | Java at most "
-        "| a Python process at most |"
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    yield "|---|---|---|---|---|---|"
-    for row in rows:
-        each = (f"{1e6 * row[work]['wall'] / row['messages']:.1f}" for work in WORKS)
-        memory = (max(row[work][f"{part}_mb"] for work in WORKS) for part in ("java", "python"))
-        cells = [f"{row['messages']:,}", *each, *(f"{mb} MB" for mb in memory)]
-        yield "| " + " | ".join(cells) + " |"
-
-
-def _median(runs: list[dict[str, float]], part: str) -> float:
-    return statistics.median(run[part] for run in runs)
+    add = parser.add_argument
+    add("--messages", type=int, default=200_000)
+    add("--rounds", type=int, default=1, help="0: compare nothing")
+    add("--size", type=int, default=200)
+    add("--master", default="local[2]")
+    add("--growth", type=int, nargs="*", default=[], help="measure Spark alone, so many each")
+    add("--write", action="store_true", help="write docs/spark.json and tables of docs/spark.md")
+    add("--full", action="store_true", help="everything that the documentation shows")
+    add("--minutes", type=float, default=60.0, help="leave out growth that would take longer")
+    given = parser.parse_args()
+    if given.full:
+        given.messages, given.rounds = 1_000_000, 2
+        given.growth, given.write = FULL_GROWTH, True
+    return given
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--size", type=int, default=200)
-    parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--growth", type=int, nargs="*", help="measure Spark alone, so many each")
-    parser.add_argument("--json", type=Path, help="keep the measurements in this file")
-    given = parser.parse_args()
-    known = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
+    given = options()
+    deadline = time.monotonic() + 60 * given.minutes
+    found: dict[str, Any] = {}
+    if given.rounds:
+        found["compared"] = compare(given)
+        print(spark_tables.comparison(found["compared"]))
+        if given.write:
+            spark_tables.keep(found)
     if given.growth:
-        known["growth"] = grow(given)
-        print(*growth(known["growth"]), sep="\n")
-    else:
-        known["compared"] = compare(given)
-        print(*ratios(known["compared"]), "", *costs(known["compared"]), sep="\n")
-    if given.json:
-        given.json.write_text(json.dumps(known, indent=1) + "\n")
+        found["growth"] = grow(given, deadline)
+        print(spark_tables.growth(found["growth"]))
+        if given.write:
+            spark_tables.keep(found)
 
 
 if __name__ == "__main__":

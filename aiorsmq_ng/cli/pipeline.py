@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Callback = TypeVar("Callback", bound=Callable[..., Any])
 
+#: What Spark says when Python took longer to start than it waits.
+_LATE = "Python worker failed to connect back"
 _MISSING = 'pipelines need the extra "spark": pip install "aiorsmq-ng[cli,spark]"'
 
 
@@ -192,9 +194,15 @@ def _running(
             raise
         raise click.ClickException(_MISSING) from None
     given = with_settings(_pairs(options), settings)
-    quiet = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    # What goes wrong is raised as well, and told in one sentence.
+    level = "WARN" if settings.verbose else "OFF"
+    quiet = {"spark.ui.enabled": "false", "spark.log.level": level}
     spark = jobs.session(master, {**quiet, **_pairs(conf)})
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    if not settings.verbose:
+        # PySpark writes errors about a query down in full before it raises them.
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         yield jobs, spark, given
     except aiorsmq_ng.InvalidValue as error:
@@ -226,7 +234,12 @@ def _sentence(error: Exception) -> str:
     ours = [
         line.split(": ", 1)[1] for line in lines if line.startswith("aiorsmq_ng.") and ": " in line
     ]
-    return ours[-1] if ours else lines[0] if lines else type(error).__name__
+    if ours:
+        return ours[-1]
+    # Java's errors come with a line about Python's bridge to it, then class and message.
+    rest = [line.rpartition("Exception: ")[2] for line in lines if line.startswith(": ")]
+    said = rest[0] if rest else lines[0] if lines else type(error).__name__
+    return f"{said}; the machine was too busy, run it again" if _LATE in said else said
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:

@@ -140,7 +140,9 @@ class Claimant:
         self._check(end)
         if end.ledger and self._attach(end.ledger).id == end.ledger:
             self._acknowledge(end.claim)
-            self._settle()
+            # Otherwise it was begun by latest(), and goes on while the next batch runs.
+            if self._options.ack_on == "commit":
+                self._settle()
 
     def close(self) -> None:
         """Stop renewing. Claims stay as they are: Spark may have them in its log.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ from .rows import ENCODERS
 if TYPE_CHECKING:
     from ..transport.blocking import BlockingRunner
 
+logger = logging.getLogger("aiorsmq_ng.spark")
+
 _TYPES: dict[str, tuple[Any, ...]] = {
     "body": (StringType, BinaryType),
     "queue": (StringType,),
@@ -56,6 +59,8 @@ class Outcome(WriterCommitMessage):
     job: str
     rows: dict[str, int] = field(default_factory=dict)
     staged: dict[str, str] = field(default_factory=dict)
+    #: Rows that were too long and left out, per queue.
+    dropped: dict[str, int] = field(default_factory=dict)
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -72,6 +77,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Turn what was set aside into messages; what was sent directly is there already."""
+        _tell_of_dropped(messages)
         if self._staged:
             # Nobody commits a batch twice, unless it has a name of its own.
             ttl_ms = self._options.commit_ttl_ms if self._options.job_id else 3_600_000
@@ -91,22 +97,27 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         _check(schema, overwrite)
+        if options.job_id:
+            # Under that name the epochs of a new checkpoint would be taken for those of the old.
+            raise InvalidValue(
+                "option 'jobId' is for batches; a stream is known by its checkpointLocation"
+            )
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Outcome:
         """Set the rows of one partition aside, or send them."""
         context = TaskContext.get()
-        query = context.getLocalProperty("sql.streaming.queryId")
+        job = context.getLocalProperty("sql.streaming.queryId")
         epoch = context.getLocalProperty("streaming.sql.batchId")
-        job = self._options.job_id or query
         if self._options.delivery == "direct":
             # A mark per epoch: partitions of the next one have the same numbers.
             outcome = _deliver(self._options, f"{job}.{epoch}", iterator, staged=False)
-            return Outcome(job, outcome.rows)
+            return Outcome(job, outcome.rows, dropped=outcome.dropped)
         return _deliver(self._options, job, iterator, staged=True)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Turn what an epoch set aside into messages, once however often this is called."""
+        _tell_of_dropped(messages)
         jobs = {m.job for m in messages if isinstance(m, Outcome)}
         if self._options.delivery != "direct" and jobs:
             _commit(self._options, jobs.pop(), batchId, messages, self._options.commit_ttl_ms)
@@ -153,20 +164,26 @@ def _deliver(
 ) -> Outcome:
     runner, outcome = options.runner(), Outcome(job)
     send = _stager(options, runner, outcome) if staged else _sender(options, runner, job)
+    counts = (outcome.rows, outcome.dropped)
     ready: set[str] = set()
     for lot in _lots(options, batches):
         queue = lot.keys.queue
         if options.create_queue and queue not in ready:
             runner.run(queues.create(lot.keys, vt=30, delay=0, maxsize=65536))
         ready.add(queue)
-        outcome.rows[queue] = outcome.rows.get(queue, 0) + send(lot)
+        for count, more in zip(counts, send(lot), strict=True):
+            count[queue] = count.get(queue, 0) + more
     return outcome
 
 
-def _sender(options: WriteOptions, runner: BlockingRunner, job: str) -> Callable[[_Lot], int]:
+#: Sends a lot; the result is how many rows were sent or set aside, and how many were left out.
+_Send = Callable[[_Lot], tuple[int, int]]
+
+
+def _sender(options: WriteOptions, runner: BlockingRunner, job: str) -> _Send:
     partition = str(TaskContext.get().partitionId())
 
-    def send(lot: _Lot) -> int:
+    def send(lot: _Lot) -> tuple[int, int]:
         sent = runner.run(
             bulk.send(
                 lot.keys,
@@ -176,18 +193,16 @@ def _sender(options: WriteOptions, runner: BlockingRunner, job: str) -> Callable
                 oversize=options.on_oversize,  # type: ignore[arg-type]
             )
         )
-        return sent.stored
+        return sent.stored, sent.dropped
 
     return send
 
 
-def _stager(
-    options: WriteOptions, runner: BlockingRunner, outcome: Outcome
-) -> Callable[[_Lot], int]:
+def _stager(options: WriteOptions, runner: BlockingRunner, outcome: Outcome) -> _Send:
     attempt = uuid.uuid4().hex
     rows: dict[str, int] = {}
 
-    def send(lot: _Lot) -> int:
+    def send(lot: _Lot) -> tuple[int, int]:
         queue = lot.keys.queue
         before = rows.get(queue, 0)
         staged = runner.run(
@@ -202,7 +217,7 @@ def _stager(
         )
         rows[queue] = staged.rows
         outcome.staged[queue] = attempt
-        return staged.rows - before
+        return staged.rows - before, staged.dropped
 
     return send
 
@@ -297,6 +312,18 @@ def _commit(
         runner.run(bulk.end_epoch(options.keys, job, epoch, ttl_s=ttl_s))
     if record != ours:
         _discard(options, messages)
+
+
+def _tell_of_dropped(messages: list[WriterCommitMessage | None]) -> None:
+    """Say what onOversize=drop left out, so that it is not lost in silence."""
+    dropped: dict[str, int] = {}
+    for message in messages:
+        if isinstance(message, Outcome):
+            for queue, rows in message.dropped.items():
+                dropped[queue] = dropped.get(queue, 0) + rows
+    for queue, rows in dropped.items():
+        if rows:
+            logger.warning("%d rows for queue %r exceed its maxsize and were dropped", rows, queue)
 
 
 def _discard(options: WriteOptions, messages: list[WriterCommitMessage | None]) -> None:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from redis import Redis
@@ -58,7 +59,8 @@ def environment() -> dict[str, str]:
     """
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     python = sys.executable
-    kept = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
+    left = ("PYTHONDONTWRITEBYTECODE", "SPARK_HOME")
+    kept = {n: v for n, v in os.environ.items() if n not in left}
     return {
         **kept,
         "PYTHONPATH": path,
@@ -68,11 +70,26 @@ def environment() -> dict[str, str]:
     }
 
 
+def quick_home(folder: Path) -> str:
+    """Return a home for Spark in which its Python processes start in a third of the time.
+
+    In its own one they find pyspark in an archive, and compile it anew every time; Spark waits ten
+    seconds for them and no more. In this one they find what is installed.
+    """
+    home = folder / "spark-home"
+    if not home.exists():
+        home.mkdir()
+        for name in ("bin", "jars"):
+            (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return str(home)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, server_url: str) -> Iterator[SparkSession]:
     """The session that the quick tests share; what names no server uses that of the tests."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.update(environment() | {"RSMQ_URL": server_url})
+    os.environ["SPARK_HOME"] = quick_home(tmp_path_factory.mktemp("home"))
     builder = SparkSession.builder
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)

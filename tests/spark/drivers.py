@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from aiorsmq_ng.spark import RSMQDataSource, jobs
 from aiorsmq_ng.spark.options import StreamReadOptions, WriteOptions, parse
-from aiorsmq_ng.spark.sink import StreamSink
+from aiorsmq_ng.spark.sink import BatchSink, StreamSink
 from aiorsmq_ng.spark.stream import ClaimReader
 from aiorsmq_ng.transport.blocking import BlockingRunner
 
@@ -96,6 +96,21 @@ class DoomedSink(StreamSink):
         self.doom.reached("after_commit")
 
 
+class DoomedBatchSink(BatchSink):
+    """The same for a batch."""
+
+    def write(self, iterator):
+        self.doom.after_call("stage", "stage_half")
+        self.doom.after_call("bulk_send", "send_half", times=2)
+        return super().write(iterator)
+
+    def commit(self, messages):
+        self.doom.reached("before_commit")
+        self.doom.after_call("stage_move", "commit_half")
+        super().commit(messages)
+        self.doom.reached("after_commit")
+
+
 class DoomedSource(RSMQDataSource):
     """The source with reader and writer that die where they are told to."""
 
@@ -109,6 +124,9 @@ class DoomedSource(RSMQDataSource):
     def streamWriter(self, schema, overwrite):
         return self._doomed(DoomedSink, WriteOptions, schema, overwrite)
 
+    def writer(self, schema, overwrite):
+        return self._doomed(DoomedBatchSink, WriteOptions, schema, overwrite)
+
     def _doomed(self, kind, options, *rest):
         given = dict(self.options)
         doom = Doom(given.pop("point"), int(given.pop("jvm")), given.pop("folder"))
@@ -118,12 +136,18 @@ class DoomedSource(RSMQDataSource):
 
 
 def crash() -> None:
-    """Run a query that dies where it is told to."""
+    """Run a query or a job that dies where it is told to."""
     spark = session()
     spark.dataSource.register(DoomedSource)
     pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     doom = {"point": GIVEN["point"], "jvm": str(pid), "folder": str(FOLDER)}
     options = GIVEN["options"]
+    if GIVEN["query"] in ("staged", "direct"):
+        rows = spark.range(0, GIVEN["count"], 1, 2).selectExpr("cast(id AS string) AS body")
+        sink = {"jobId": "nightly", "delivery": GIVEN["query"], "sendSize": "400"}
+        writer = rows.write.format("doomed").options(**options, **sink, **doom)
+        writer.mode("append").save()
+        return
     source = {"maxMessagesPerTrigger": "1200", "fetchSize": "300", "ledger": "etl"}
     source["claimChunk"] = "500"
     source["claimMode"] = "move" if GIVEN["query"] == "moved" else "lease"

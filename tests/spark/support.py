@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .conftest import SETTINGS, Bench, environment
+from .conftest import SETTINGS, Bench, environment, quick_home
 
 DRIVERS = Path(__file__).parent / "drivers.py"
 
@@ -30,6 +30,7 @@ def run_driver(
         [sys.executable, DRIVERS, name],
         env={
             **environment(),
+            "SPARK_HOME": quick_home(folder),
             "DRIVER": json.dumps(
                 {
                     "folder": str(folder),

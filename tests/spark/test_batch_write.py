@@ -176,6 +176,18 @@ def test_two_attempts_of_one_task_at_once_send_each_row_once(bench, monkeypatch)
     assert min(slow.rows["jobs"], fast.rows["jobs"]) > 0
 
 
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_rows_that_were_dropped_are_told_of(other, monkeypatch, caplog, delivery):
+    given = {**other.options, "onOversize": "drop", "sendSize": "2", "delivery": delivery}
+    attempts = Attempts(monkeypatch, given)
+    rows = pa.RecordBatch.from_pydict({"body": ["x" * n for n in (1, 2000, 3, 2000, 2000)]})
+
+    attempts.sink.commit([attempts.sink.write(iter([rows])), None])
+
+    assert sorted(map(len, other.bodies())) == [1, 3]
+    assert caplog.messages == ["3 rows for queue 'out' exceed its maxsize and were dropped"]
+
+
 def test_of_two_staged_attempts_the_one_that_spark_commits_is_sent(bench, monkeypatch):
     attempts = Attempts(monkeypatch, {**bench.options, "sendSize": "70", "delivery": "staged"})
 

@@ -10,6 +10,7 @@ import pytest
 from aiorsmq_ng import InvalidValue
 from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.spark import jobs
+from aiorsmq_ng.spark.jobs.archive import _run
 
 from .conftest import Bench
 
@@ -86,6 +87,30 @@ def test_archive_batch_that_runs_again_replaces_its_files(spark, bench, options,
     assert bench.size == 0
 
 
+def test_archive_starts_again_if_python_was_late_and_not_if_something_is_wrong():
+    class Writer:
+        def __init__(self, *outcomes):
+            self.outcomes = list(outcomes)
+
+        def start(self):
+            return self
+
+        def awaitTermination(self):
+            if outcome := self.outcomes.pop(0):
+                raise RuntimeError(outcome)
+
+    late = "terminated with exception: Python worker failed to connect back."
+    patient, wrong, hopeless = Writer(late, late, ""), Writer("no queue", ""), Writer(*[late] * 5)
+
+    _run(patient)
+    with pytest.raises(RuntimeError, match="no queue"):
+        _run(wrong)
+    with pytest.raises(RuntimeError, match="connect back"):
+        _run(hopeless)
+
+    assert (patient.outcomes, wrong.outcomes, len(hopeless.outcomes)) == ([], [""], 2)
+
+
 def test_replay_sends_chosen_messages_to_where_they_came_from(spark, bench, mails, options, lake):
     done = jobs.replay(spark, lake, where="cast(body AS int) >= 95", options=options)
 
@@ -149,19 +174,26 @@ def test_report_tells_of_waits_retries_and_poison(spark, bench, options, tmp_pat
                 bench.run(messages.ack(bench.keys, message.receipt))
             else:
                 bench.redis.zadd(bench.keys.zset, {message.id: 1})
+    bench.fill(b"nobody had a look at it")
     jobs.archive(spark, ["jobs"], str(tmp_path / "lake"), options=options)
 
     found = jobs.report(spark, str(tmp_path / "lake"), tmp_path / "page.html")
 
     (queue,) = found["queues"]
-    assert (queue["messages"], queue["received_again"], queue["most_receives"]) == (1, 1, 4)
-    assert queue["waited_p50"] >= 0
-    assert found["receives"] == [{"receive_count": 4, "messages": 1}]
-    assert [row["receive_count"] for row in found["poison"]] == [4]
-    assert sum(row["messages"] for row in found["arrivals"]) == 1
+    assert (queue["messages"], queue["received_again"], queue["most_receives"]) == (2, 1, 3)
+    assert queue["never_received"] == 1
+    assert queue["waited_p50"] == queue["waited_p99"] >= 0
+    assert found["receives"] == [{"receives": 0, "messages": 1}, {"receives": 3, "messages": 1}]
+    assert [row["receives"] for row in found["poison"]] == [3]
+    assert sum(row["messages"] for row in found["arrivals"]) == 2
     page = (tmp_path / "page.html").read_text()
     assert page.count("data:image/png;base64,") == 3
     assert found["poison"][0]["id"] in page
+
+
+def test_report_on_another_table_says_what_it_lacks(spark):
+    with pytest.raises(InvalidValue, match="no archive: it has no column id, queue"):
+        jobs.report(spark, spark.sql("SELECT 'x' AS body, 1 AS receive_count"))
 
 
 def test_triage_groups_dead_letters_and_moves_the_chosen_ones(
@@ -218,4 +250,11 @@ def test_pipeline_commands_run_the_jobs(spark, bench, tmp_path, monkeypatch, cap
 
     assert main([*common, "pipeline", "archive", "-n", "none", "--to", f"{tmp_path}/x"]) == 1
     assert "queue 'none' does not exist" in capsys.readouterr().err
+    wrong = ["pipeline", "replay", "--from", f"{tmp_path}/lake", "--where", "nonsense = 3"]
+    assert main([*common, *wrong]) == 1
+    told = capsys.readouterr().err
+    assert "nonsense" in told
+    assert "\tat " not in told
+    assert main([*common, *load[:4], "--format", "nosuch", "-n", "jobs"]) == 1
+    assert "Failed to find the data source: nosuch" in capsys.readouterr().err
     assert main([*common, "pipeline", "triage", "-n", "jobs", "--option", "wrong"]) == 2

@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from aiorsmq_ng import InvalidValue
 from aiorsmq_ng.protocol import bulk
 from aiorsmq_ng.spark.options import WriteOptions, parse
 from aiorsmq_ng.spark.sink import Outcome, StreamSink
@@ -95,6 +96,12 @@ def test_next_epoch_is_sent(sink, other):
     sink.commit([staged(other, "b", b"2")], 1)
 
     assert other.bodies() == [b"1", b"2"]
+
+
+def test_stream_takes_no_name_of_a_job(other):
+    """With a new checkpoint its epochs would be taken for those that were sent under that name."""
+    with pytest.raises(InvalidValue, match="'jobId' is for batches"):
+        StreamSink(parse(WriteOptions, {**other.options, "jobId": "x"}), SCHEMA, overwrite=False)
 
 
 def test_rows_for_several_queues_are_committed_together(spark, bench, other, tmp_path):

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
 
 #: Told of every batch: queue, number of the batch, rows.
 Progress = Callable[[str, int, int], None]
+#: What Spark says when a busy machine takes longer than ten seconds to start Python; and how often
+#: a query is started at most.
+_LATE = "Python worker failed to connect back"
+_STARTS = 3
 
 
 def archive(
@@ -31,18 +36,17 @@ def archive(
     Takes what is ready now and ends; with *every*, such as ``"1 minute"``, goes on for ever.
     """
     rows = dict.fromkeys(queues, 0)
-    running = []
     for queue in rows:
         reader = spark.readStream.format("rsmq").options(**(options or {}))
         frame = reader.option("queue", queue).load().drop("visible_at", "queue")
         writer = frame.writeStream.foreachBatch(_writer(queue, target, rows, progress))
         place = f"{checkpoint or f'{target}/_checkpoints'}/{queue}"
         writer = writer.option("checkpointLocation", place).queryName(f"archive {queue}")
-        pace = writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)
-        running.append(pace.start())
-        if not every:
+        if every:
+            writer.trigger(processingTime=every).start()
+        else:
             # One after the other: they would only take turns.
-            running[-1].awaitTermination()
+            _run(writer.trigger(availableNow=True))
     if every:
         spark.streams.awaitAnyTermination()
     return {"target": target, "rows": sum(rows.values()), "queues": rows}
@@ -51,6 +55,17 @@ def archive(
 def read_archive(spark: SparkSession, target: str) -> DataFrame:
     """Return what was archived under *target*."""
     return spark.read.option("basePath", target).parquet(f"{target}/queue=*")
+
+
+def _run(writer: DataStreamWriter) -> None:
+    """Run a query to its end; it goes on where it was if Python was late to start."""
+    for left in reversed(range(_STARTS)):
+        try:
+            writer.start().awaitTermination()
+            return
+        except Exception as error:
+            if not left or _LATE not in str(error):
+                raise
 
 
 def _writer(

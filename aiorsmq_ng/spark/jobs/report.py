@@ -10,9 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...errors import InvalidValue
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: What is read of an archive.
+_COLUMNS = (
+    "id", "queue", "body", "sent_at", "first_received_at", "receive_count", "archived_at",
+)  # fmt: skip
 #: Messages shown that were received most often.
 TOP = 20
 _COLOURS = ("#33658a", "#f26419", "#6a994e", "#86629c", "#bc4749", "#52796f")
@@ -24,18 +30,19 @@ def report(
     """Return what an archive tells about its queues; with *page*, write it as HTML there too.
 
     Times are seconds. *waited* is from sending to the first receive, *kept* from sending to
-    archiving. A message that nobody received before it was archived counts the archive as its
-    first receiver.
+    archiving. What the archive received itself is not counted: a message that no consumer received
+    before it was archived has no receives and did not wait.
     """
     frame = spark.read.parquet(source) if isinstance(source, str) else source
-    frame = frame.persist()
+    missing = [name for name in _COLUMNS if name not in frame.columns]
+    if missing:
+        raise InvalidValue(f"this is no archive: it has no column {', '.join(missing)}")
+    frame = frame.withColumn("receives", frame["receive_count"] - 1).persist()
     try:
         found = {
             "queues": _queues(frame),
             "arrivals": _arrivals(frame),
-            "receives": _rows(
-                frame.groupBy("receive_count").count().orderBy("receive_count"), "messages"
-            ),
+            "receives": _rows(frame.groupBy("receives").count().orderBy("receives"), "messages"),
             "poison": _poison(frame),
         }
     finally:
@@ -60,7 +67,8 @@ def render(found: dict[str, Any]) -> str:
 def _queues(frame: DataFrame) -> list[dict[str, Any]]:
     from pyspark.sql import functions as f  # noqa: PLC0415
 
-    waited = f.col("first_received_at").cast("double") - f.col("sent_at").cast("double")
+    first = f.when(f.col("receives") > 0, f.col("first_received_at").cast("double"))
+    waited = first - f.col("sent_at").cast("double")
     kept = f.col("archived_at").cast("double") - f.col("sent_at").cast("double")
 
     def percentile(of: Any, share: int, digits: int) -> Any:
@@ -76,8 +84,9 @@ def _queues(frame: DataFrame) -> list[dict[str, Any]]:
         minute(f.max("sent_at")).alias("last_sent"),
         *(percentile(waited, p, 3).alias(f"waited_p{p}") for p in (50, 95, 99)),
         *(percentile(kept, p, 1).alias(f"kept_p{p}") for p in (50, 95, 99)),
-        f.sum((f.col("receive_count") > 1).cast("int")).alias("received_again"),
-        f.max("receive_count").alias("most_receives"),
+        f.sum((f.col("receives") == 0).cast("int")).alias("never_received"),
+        f.sum((f.col("receives") > 1).cast("int")).alias("received_again"),
+        f.max("receives").alias("most_receives"),
     )
     return [row.asDict() for row in table.orderBy("queue").collect()]
 
@@ -93,8 +102,8 @@ def _arrivals(frame: DataFrame) -> list[dict[str, Any]]:
 def _poison(frame: DataFrame) -> list[dict[str, Any]]:
     from pyspark.sql import functions as f  # noqa: PLC0415
 
-    table = frame.where("receive_count > 1").orderBy(f.desc("receive_count"), "id").limit(TOP)
-    columns = ("id", "queue", "receive_count", f.col("sent_at").cast("string").alias("sent_at"))
+    table = frame.where("receives > 1").orderBy(f.desc("receives"), "id").limit(TOP)
+    columns = ("id", "queue", "receives", f.col("sent_at").cast("string").alias("sent_at"))
     return [row.asDict() for row in table.select(*columns).collect()]
 
 
@@ -142,13 +151,15 @@ def _plot_receives(rows: Sequence[dict[str, Any]]) -> str:
         return _NOTHING
     figure, axes = _figure()
     axes.bar(
-        [str(row["receive_count"]) for row in rows],
+        [str(row["receives"]) for row in rows],
         [row["messages"] for row in rows],
         color=_colour(0),
     )
-    axes.set_yscale("log")
+    # Not "log": a bar of one message would have no height.
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("receives")
+    axes.set_xlabel("receives, without that of the archive")
     axes.set_ylabel("messages")
     return _image(figure, "messages by number of receives")
 
@@ -204,10 +215,12 @@ div {{ overflow-x: auto; }} img {{ max-width: 100%; }}
 table {{ border-collapse: collapse; font-size: 12px; }}
 th, td {{ padding: .3rem .5rem; text-align: right; white-space: nowrap; }}
 th, td {{ border-bottom: 1px solid #ddd; }}
-th:first-child, td:first-child {{ text-align: left; }} th {{ background: #f4f4f4; }}
+th:first-child, td:first-child {{ text-align: left; }}
+th {{ background: #f4f4f4; white-space: normal; vertical-align: bottom; }}
 </style></head><body>
 <h1>Queue traffic</h1>
-<p>Times in seconds. Waited: from sending to the first receive. Kept: from sending to archiving.</p>
+<p>Times in seconds. Waited: from sending to the first receive, of messages that consumers received
+before they were archived. Kept: from sending to archiving.</p>
 {body}
 </body></html>
 """
