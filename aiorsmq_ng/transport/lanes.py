@@ -16,6 +16,10 @@ Key = tuple[str, tuple[str, ...], tuple[Argument, ...]]
 MAX_WEIGHT = 256
 #: What a socket takes at once; more would be copied again and again while it is written.
 MAX_SIZE = 1 << 18
+#: From so many operations on, a lane with nothing under way makes two calls of them: while the
+#: server works on one, the client packs the other or hands out the replies to the one before.
+#: Fewer are not enough work for another call.
+SPLIT_FROM = 48
 
 
 @dataclass(slots=True, eq=False)
@@ -49,11 +53,14 @@ class Lane:
     starting: bool = False
 
     def batch(self) -> list[Waiting]:
-        """Take what fits into one call, at least one operation; skip callers who left."""
+        """Take what goes into the call just begun, one operation at least; skip who has left."""
         batch: list[Waiting] = []
         waiting = self.waiting
+        most = len(waiting)
+        if self.calls == 1 and most >= SPLIT_FROM:
+            most = (most + 1) // 2
         weight = size = 0
-        while waiting:
+        while waiting and len(batch) < most:
             head = waiting[0]
             if head.firm or not head.future.cancelled():
                 operation = head.operation

@@ -174,7 +174,7 @@ PATHS = [
     (nothing, send, 1, 7),
     (nothing, send_with_key, 1, 9),
     (nothing, send_100, 1, 7),
-    (nothing, send_64_at_once, 1, 7),
+    (nothing, send_64_at_once, 2, 14),
     (ten, receive, 1, 10),
     (ten, receive_10, 1, 10),
     (ten, receive_10_at_once, 1, 10),

@@ -63,11 +63,25 @@ async def running(answer, **settings):
 async def test_operations_of_one_tick_share_one_call_in_order():
     async with running(echo) as (driver, transport):
         await transport.start()
-        ids = await asyncio.gather(*(transport.run(send(b"%d" % i)) for i in range(50)))
+        ids = await asyncio.gather(*(transport.run(send(b"%d" % i)) for i in range(40)))
 
     assert len(driver.commands) == 1
-    assert bodies(driver.commands[0]) == [b"%d" % i for i in range(50)]
-    assert ids == [[ID.decode()]] * 50
+    assert bodies(driver.commands[0]) == [b"%d" % i for i in range(40)]
+    assert ids == [[ID.decode()]] * 40
+
+
+async def test_many_operations_of_one_tick_make_two_calls_that_overlap():
+    replies = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    async with running(lambda _: replies[len(driver.commands) - 1]) as (driver, transport):
+        await transport.start()
+        sends = asyncio.gather(*(transport.run(send(b"%d" % i)) for i in range(65)))
+        while len(driver.commands) < 2:
+            await asyncio.sleep(0)
+        for reply, command in zip(replies, driver.commands, strict=True):
+            reply.set_result(echo(command))
+        await sends
+
+    assert [len(bodies(command)) for command in driver.commands] == [33, 32]
 
 
 async def test_operations_on_different_queues_never_share_a_call():
