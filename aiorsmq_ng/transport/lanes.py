@@ -19,7 +19,7 @@ MAX_SIZE = 1 << 18
 #: From so many operations on, a lane with nothing under way makes two calls of them: while the
 #: server works on one, the client packs the other or hands out the replies to the one before.
 #: Fewer are not enough work for another call.
-SPLIT_FROM = 48
+SPLIT_FROM = 64
 
 
 @dataclass(slots=True, eq=False)
