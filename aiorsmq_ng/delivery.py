@@ -117,7 +117,7 @@ class Delivery(Message):
     @property
     def receipt(self) -> Receipt:
         """The proof of this delivery."""
-        return Receipt(self.id, self.rc, self.fr)
+        return tuple.__new__(Receipt, (self.id, self.rc, self.fr))
 
     async def ack(self) -> None:
         """Delete the message: it is done."""

@@ -43,7 +43,8 @@ class Received(NamedTuple):
 
     def at(self, asked_at: float) -> Received:
         """Return the same with the moment at which it was asked for."""
-        return Received(self.messages, self.next_visible_ms, asked_at)
+        # In half the time of naming the fields; every receive pays for it.
+        return tuple.__new__(Received, (self.messages, self.next_visible_ms, asked_at))
 
 
 class Dedup(NamedTuple):
