@@ -295,10 +295,12 @@ async def test_silence_on_one_connection_is_not_met_again_on_the_others(server_u
         RSMQ(proxy.url, ns=ns, options=Options(deadline=6)) as rsmq,
     ):
         queues = [await rsmq.create_queue(f"jobs-{n}") for n in range(8)]
-        held = [proxy.hold_request(operation("send")) for _ in queues]
-        sends = [asyncio.create_task(queue.send("a")) for queue in queues]
-        for trap in held:
-            await trap.caught()
+        held, sends = [], []
+        # One after the other: calls of the same moment would share a connection.
+        for queue in queues:
+            held.append(proxy.hold_request(operation("send")))
+            sends.append(asyncio.create_task(queue.send("a")))
+            await held[-1].caught()
         for trap in held:
             await trap.release()
         await asyncio.gather(*sends)

@@ -41,15 +41,11 @@ SETTINGS = {
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give tests that start Java more time than others; leave out the long ones unless asked."""
+    """Give tests that start Java more time than others."""
     ours = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in ours:
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(600))
-    if not config.getoption("long"):
-        left_out = [item for item in ours if item.get_closest_marker("long")]
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
 
 
 def environment() -> dict[str, str]:
