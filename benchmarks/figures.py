@@ -15,6 +15,7 @@ LOOPS = ("ours", "uvloop")
 BOUNDED = {
     "send64": "64 senders",
     "send_many100": "send_many(100)",
+    "send_many100_4": "send_many(100), 4 tasks",
     "drain64": "64 workers, one message each",
     "consume": "consumer with prefetch",
 }
@@ -70,6 +71,7 @@ ALL = (
     Figure("64 senders", "the limit", 0.3, _rate("send64", "limit")),
     Figure("one sender, p50", "a bare EVALSHA by redis-py", 0.9, _lone),
     Figure("send_many(100)", "the limit", 0.7, _rate("send_many100", "limit")),
+    Figure("send_many(100), 4 tasks", "the limit", 0.7, _rate("send_many100_4", "limit")),
     Figure("64 workers, one message each", "aiorsmq's way", 15, _rate("drain64", "aiorsmq")),
     Figure("64 workers, one message each", "npm rsmq", 1.8, _rate("drain64", "npm-rsmq")),
     Figure("consumer with prefetch", "the limit", 0.8, _rate("consume", "limit")),

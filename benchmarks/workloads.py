@@ -50,6 +50,7 @@ ALL = (
     Workload("send512", "512 senders", "send", tasks=512),
     Workload("send_many10", "send_many(10)", "send_many", batch=10, group="send_many"),
     Workload("send_many100", "send_many(100)", "send_many", batch=100, group="send_many"),
+    Workload("send_many100_4", "4 tasks, send_many(100)", "send_many", 4, 100, group="send_many"),
     Workload("send_many1000", "send_many(1000)", "send_many", batch=1000, group="send_many"),
     Workload("cycle", "send, receive, ack by one task", "cycle"),
     Workload("drain64", "64 workers, one message each", "drain", tasks=64),
