@@ -127,6 +127,7 @@ class Storm:
         self._peers: list[Peer] = []
         self._files: list[Peer] = []
         self._published = 0
+        self._restarted = asyncio.Event()
         (folder / "receipts").write_bytes(os.urandom(32))
 
     async def run(self, *, kill: bool) -> Report:
@@ -142,6 +143,11 @@ class Storm:
         try:
             await asyncio.gather(*(self._publish(n) for n in range(PUBLISHERS)))
             if faults:
+                # However fast all was published: both restarts belong to the storm.
+                await asyncio.wait(
+                    [faults, asyncio.ensure_future(self._restarted.wait())],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
                 faults.cancel()
             await self._until_all_is_received()
         finally:
@@ -217,7 +223,9 @@ class Storm:
         """Kill a peer now and then; at one and at two thirds restart the broker."""
         restarts = [(1 / 3, signal.SIGTERM), (2 / 3, signal.SIGKILL)]
         while True:
-            await asyncio.sleep(self._chance.uniform(2.0, 8.0))
+            if not restarts:
+                self._restarted.set()
+            await asyncio.sleep(self._chance.uniform(2.0, 8.0) * min(1.0, self._messages / 10_000))
             if restarts and self._published >= restarts[0][0] * self._messages:
                 await self._stop_broker(restarts.pop(0)[1])
                 await self._start_broker()
