@@ -247,21 +247,25 @@ async def test_more_calls_than_connections_join_those_in_use():
     script = ([b":1\r\n"], *([held, b":1\r\n"] for _ in range(5)))
     async with talking(*script, max_connections=2) as (driver, server):
         await ask(driver)
+        commands = [Command(("GET", "x")) for _ in range(5)]
         calls = []
-        for _ in range(5):
-            calls.append(asyncio.create_task(ask(driver)))
-            await asyncio.sleep(0.01)
+        for command in commands:
+            calls.append(asyncio.create_task(driver.execute(command)))
+            while not command.written:
+                await asyncio.sleep(0)
         held.set()
         assert await asyncio.gather(*calls) == [1] * 5
 
     assert server.connections == 2
 
 
-async def test_call_that_waits_for_a_confirmation_shares_its_connection_with_nobody():
+@pytest.mark.parametrize("first", ["waiting", "other"])
+async def test_call_that_waits_for_a_confirmation_shares_its_connection_with_nobody(first):
     async with talking(*[[b":1\r\n"]] * 3) as (driver, server):
         await ask(driver, "PING")
-        waiting = Command(("SET", "x", "1"), then=("WAIT", 1, 100))
-        await asyncio.gather(driver.execute(waiting), ask(driver))
+        waiting = driver.execute(Command(("SET", "x", "1"), then=("WAIT", 1, 100)))
+        calls = [waiting, ask(driver)]
+        await asyncio.gather(*(calls if first == "waiting" else calls[::-1]))
 
     line_of = {
         command[0]: line for line, command in zip(server.lines, server.commands, strict=True)
