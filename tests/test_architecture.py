@@ -136,7 +136,7 @@ def test_module_and_its_functions_stay_small(module):
     tree = ast.parse(source)
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
 
-    assert source.count("\n") <= 400
+    assert source.count("\n") <= 600
     assert [f.name for f in functions if f.end_lineno - f.lineno >= 60] == []
 
 
