@@ -38,11 +38,12 @@ chooses the form:
 | `json` (default) | an object on one line | a list on one line |
 | `ndjson` | the same | an object per line |
 | `table` | a line per value | aligned columns; a cell has 60 characters at most |
-| `csv` | a header and a line | a header and lines; text that begins with `=`, `+`, `-`, `@`, tab or return gets a `'` in front, so that no spreadsheet takes it for a formula |
+| `csv` | a header and a line | a header and lines; text that begins with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break gets a `'` in front, so that no spreadsheet takes it for a formula |
 
 `queue create`, `queue delete` and `message delete` print nothing, `message send` the id, `message
 visibility` a sentence, whatever `-o` says. A control character in a message never reaches the terminal:
-it is shown as `\\u001b`. `NO_COLOR` is honoured.
+it is shown as `\\u001b`. Only CSV in a pipe or a file, which knows no such escapes, holds it as it is.
+`NO_COLOR` is honoured.
 
 **Exit status**: 0 done; 1 failed, for example a missing queue; 2 wrong usage, also a value that RSMQ does
 not allow; 3 nothing there, only with `--fail-empty`; 4 the server cannot be reached or refuses; 130

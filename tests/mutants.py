@@ -385,6 +385,20 @@ MUTANTS = (
         "stem = name",
         ("tests/unit/test_topic_names.py",),
     ),
+    Mutant(
+        "rsmqctl: a line break stays in its cell of CSV",
+        "aiorsmq_ng/cli/output.py",
+        "csv.writer(line, lineterminator=_CSV_END)",
+        'csv.writer(line, lineterminator="")',
+        ("tests/fronts/test_cli_hostile.py",),
+    ),
+    Mutant(
+        "rsmqctl: completion offers nothing that a shell would run",
+        "aiorsmq_ng/cli/options.py",
+        "if _is_plain(rsmq, name)",
+        "if name",
+        ("tests/fronts/test_cli_hostile.py",),
+    ),
 )
 
 

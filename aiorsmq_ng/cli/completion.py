@@ -19,7 +19,8 @@ from .session import examples, global_options
 def completion(shell: str) -> None:
     """Print the completion script of a shell.
 
-    Names of queues are completed by asking the server that RSMQ_URL (or -r) names.
+    Names of queues and topics are completed by asking the server that RSMQ_URL (or -r) names. Those
+    that hold anything but letters, digits, - and _ are not offered: a shell might run them.
     """
     from click.shell_completion import get_completion_class
 

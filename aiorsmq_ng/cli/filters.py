@@ -104,6 +104,8 @@ def _compare(values: list[Value], tests: list[Callable[[Any, Any], bool]]) -> Va
             return all(test(a, b) for test, a, b in zip(tests, found, found[1:], strict=False))
         except TypeError:
             return False  # a text is neither more nor less than a number
+        except RecursionError:
+            return False  # nested deeper than Python compares
 
     return holds
 
@@ -123,5 +125,5 @@ def _get(value: Value, key: Value) -> Value:
 def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
-    except ValueError:
-        return None
+    except (ValueError, RecursionError):
+        return None  # not JSON, or nested deeper than Python reads

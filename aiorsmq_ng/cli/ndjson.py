@@ -75,7 +75,7 @@ def decode(line: bytes, number: int, *, ready: bool) -> tuple[bytes, float | Non
         found = _decoder.decode(line)
         text, visible_at = found.body, found.visible_at
         body = _body(found) if text is None or found.body_base64 is not None else text.encode()
-    except (msgspec.DecodeError, binascii.Error, ValueError) as error:
+    except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError) as error:
         raise click.ClickException(f"line {number} cannot be read: {error}") from None
     if ready or visible_at is None or (left_ms := visible_at - time.time() * 1000) <= 0:
         return body, 0

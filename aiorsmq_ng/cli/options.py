@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 
 import click
+
+import aiorsmq_ng
 
 from .output import complain
 
@@ -18,14 +21,38 @@ def complete_queue(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Complete the name of a queue by asking the server; without an answer there is none."""
+    return complete(context, incomplete, lambda rsmq: rsmq.list_queues())
+
+
+def complete(
+    context: click.Context,
+    incomplete: str,
+    ask: Callable[[aiorsmq_ng.RSMQ], Awaitable[Sequence[str]]],
+) -> list[str]:
+    """Return the names that begin with *incomplete*, as far as a shell can take them as they are.
+
+    A shell puts a name unquoted into the line that it then runs, and whoever can write to the
+    server chooses names: only those in RSMQ's own letters are offered.
+    """
     from .session import run
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> list[str]:
+        return [name for name in await ask(rsmq) if _is_plain(rsmq, name)]
 
     try:
         with context.scope():
-            names = run(lambda rsmq: rsmq.list_queues())
+            names = run(work)
     except Exception:
         return []  # the shell shows what a completion prints, so it prints nothing
     return [name for name in names if name.startswith(incomplete)]
+
+
+def _is_plain(rsmq: aiorsmq_ng.RSMQ, name: str) -> bool:
+    try:
+        rsmq.queue(name)  # checks the name, and does nothing else
+    except aiorsmq_ng.InvalidValue:
+        return False
+    return True
 
 
 def rate(value: str | float) -> float:

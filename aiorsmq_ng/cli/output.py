@@ -21,7 +21,8 @@ from .session import current_settings
 Record = dict[str, Any]
 
 #: A cell that begins so may be taken for a formula by a spreadsheet.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are full-width signs
+_CSV_END = "\r\n"
 #: Columns that a cell of a table may have; the whole value is in the other formats.
 _CELL = 60
 
@@ -99,9 +100,11 @@ class Rows:
 
 def _csv_line(cells: Sequence[Any]) -> None:
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(cells)
-    text = line.getvalue()
-    click.echo(printable(text) if sys.stdout.isatty() else text)
+    # Python 3.11 puts quotes around a line break only if that stands in the line's own end.
+    csv.writer(line, lineterminator=_CSV_END).writerow(cells)
+    text = line.getvalue().removesuffix(_CSV_END)
+    # With colour, because click would else take what steers a terminal out of the bodies.
+    click.echo(printable(text) if sys.stdout.isatty() else text, color=True)
 
 
 def _csv_cell(value: object) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +80,8 @@ def sink(name: str) -> Iterator[BinaryIO]:
     """Open a file or stdout (``-``) to write to.
 
     A file is written under another name and renamed at the end, so that it is whole or as before.
+    That name is new and cannot be guessed, so nothing that lies there already is followed or
+    overwritten; only the user can read the file, for it holds bodies.
     """
     if name == "-":
         yield sys.stdout.buffer
@@ -86,9 +89,13 @@ def sink(name: str) -> Iterator[BinaryIO]:
         return
     target = Path(name)
     plain = target.exists() and not target.is_file()  # a device or a pipe
-    draft = target if plain else target.with_name(f"{target.name}.part")
+    draft = target
     try:
-        file = draft.open("wb")
+        if plain:
+            file = target.open("wb")
+        else:
+            fd, made = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
+            draft, file = Path(made), os.fdopen(fd, "wb")
     except OSError as error:
         raise click.UsageError(f"{name} cannot be written: {error.strerror}") from None
     try:

@@ -10,7 +10,7 @@ import aiorsmq_ng
 
 from .groups import LazyGroup
 from .looking import PEEK_COLUMNS, Printer, peek_record
-from .options import confirm, fail_empty_option, nothing, yes_option
+from .options import complete, confirm, fail_empty_option, nothing, yes_option
 from .output import Record, attributes_record, emit, show_record, show_rows
 from .session import current_settings, examples, global_options, program, run, seconds
 
@@ -23,12 +23,7 @@ def complete_topic(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
     """Complete the name of a topic by asking the server; without an answer there is none."""
-    try:
-        with context.scope():
-            names = run(lambda rsmq: rsmq.list_topics())
-    except Exception:
-        return []  # the shell shows what a completion prints, so it prints nothing
-    return [name for name in names if name.startswith(incomplete)]
+    return complete(context, incomplete, lambda rsmq: rsmq.list_topics())
 
 
 topic_option = click.option(

@@ -46,7 +46,7 @@ def export_messages(name: str, file: str) -> None:
     One JSON object per line: ready, delayed and leased messages, in the order in which they become
     visible. They are only looked at. A body that is not
     UTF-8 text is in body_base64 instead of body. sent, fr (first receive) and visible_at are epoch
-    milliseconds. A FILE is whole or as it was before.
+    milliseconds. A FILE is whole or as it was before, and only you can read it.
 
     The queue may be in use. A message that is received, given back or hidden anew meanwhile may be
     written twice, or left out if it was given back; one that stays as it is, is written once.

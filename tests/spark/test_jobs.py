@@ -1,5 +1,6 @@
 """The ready jobs."""
 
+import html
 import json
 import threading
 import uuid
@@ -11,6 +12,7 @@ from aiorsmq_ng import InvalidValue
 from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.spark import jobs
 from aiorsmq_ng.spark.jobs.archive import _run
+from aiorsmq_ng.spark.jobs.report import render
 
 from .conftest import Bench
 
@@ -258,3 +260,23 @@ def test_pipeline_commands_run_the_jobs(spark, bench, tmp_path, monkeypatch, cap
     assert main([*common, *load[:4], "--format", "nosuch", "-n", "jobs"]) == 1
     assert "Failed to find the data source: nosuch" in capsys.readouterr().err
     assert main([*common, "pipeline", "triage", "-n", "jobs", "--option", "wrong"]) == 2
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [r"$\frac{$", r"$\undefined$", r"\$a$", "$", "_hidden", "{0}%s", "<b>&", "a\nb", "日本"],
+)
+@pytest.mark.filterwarnings("ignore:Glyph .* missing:UserWarning")
+def test_report_page_is_drawn_whatever_the_queue_is_called(queue):
+    shares = {f"waited_p{share}": 0.5 for share in (50, 95, 99)}
+    page = render(
+        {
+            "queues": [{"queue": queue, "messages": 1, **shares}],
+            "arrivals": [{"queue": queue, "hour": "2026-11-16 10:00:00", "messages": 1}],
+            "receives": [{"receives": 1, "messages": 1}],
+            "poison": [],
+        }
+    )
+
+    assert page.count("data:image/png;base64,") == 3
+    assert html.escape(queue) in page

@@ -120,7 +120,7 @@ def _plot_arrivals(rows: Sequence[dict[str, Any]]) -> str:
     for number, queue in enumerate(sorted({row["queue"] for row in rows})):
         counts = {row["hour"]: row["messages"] for row in rows if row["queue"] == queue}
         heights = [counts.get(hour, 0) for hour in hours]
-        axes.bar(hours, heights, bottom=below, label=queue, color=_colour(number))
+        axes.bar(hours, heights, bottom=below, label=_label(queue), color=_colour(number))
         below = [low + height for low, height in zip(below, heights, strict=True)]
     step = -(-len(hours) // 12)
     axes.set_xticks(range(0, len(hours), step), [h[5:16] for h in hours[::step]], rotation=30)
@@ -138,7 +138,7 @@ def _plot_waits(rows: Sequence[dict[str, Any]]) -> str:
         places = [at + (number - 1) * 0.25 for at in range(len(rows))]
         heights = [max(row[f"waited_p{share}"], 0.0) for row in rows]
         axes.bar(places, heights, 0.22, label=f"p{share}", color=_colour(number))
-    axes.set_xticks(range(len(rows)), [row["queue"] for row in rows])
+    axes.set_xticks(range(len(rows)), [_label(row["queue"]) for row in rows])
     axes.set_yscale("symlog", linthresh=0.01)
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylabel("seconds")
@@ -178,6 +178,13 @@ def _image(figure: Any, text: str) -> str:
     figure.savefig(drawn, format="png", dpi=110)
     data = base64.b64encode(drawn.getvalue()).decode()
     return f'<img alt="{html.escape(text)}" src="data:image/png;base64,{data}">'
+
+
+def _label(name: str) -> str:
+    """Return *name* for a plot: no formula between ``$``, and not hidden because of a ``_``."""
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    plain = shown.replace("$", r"\$")
+    return f" {plain}" if plain.startswith("_") else plain
 
 
 def _colour(number: int) -> str:
