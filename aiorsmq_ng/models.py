@@ -54,17 +54,21 @@ class Message:
 
 
 class Sent(str):
-    """The id of a message that was sent by a client with a durability above ``memory``.
+    """The id of a message that was sent with a dedup key, or with a durability above ``memory``.
 
-    A ``str`` that also knows how safely the message is stored.
+    A ``str`` that also knows whether the message was stored before, and how safely it is.
     """
 
     #: The level of durability that was reached: ``memory``, ``replicated:n`` or ``fsynced``.
     durability: str = "memory"
+    #: Whether nothing was stored by this send, because a message with its dedup key was before: the
+    #: id is that one's, whatever its body is.
+    duplicate: bool = False
 
-    def at(self, durability: str) -> Sent:
+    def at(self: str, durability: str) -> Sent:
         """Return the same id with another level."""
         sent = Sent(self)
+        sent.duplicate = getattr(self, "duplicate", False)
         sent.durability = durability
         return sent
 

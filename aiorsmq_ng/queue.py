@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import overload
 
 from . import entropy
 from .codec import Codec, to_body
@@ -12,7 +13,7 @@ from .consumer import Consumer
 from .delivery import Delivery, Named, Origin
 from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
 from .ids import SUFFIX_LENGTH
-from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage
+from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage, Sent
 from .protocol import inspection, limits, messages, queues, recovery
 from .protocol.keys import QueueKeys
 from .protocol.limits import Seconds
@@ -52,6 +53,14 @@ class Queue:
         """What becomes of messages whose handling fails."""
         return self.origin.retry
 
+    @overload
+    async def send(
+        self, body: object, *, delay: Seconds | None = None, dedup_key: None = None
+    ) -> str: ...
+
+    @overload
+    async def send(self, body: object, *, delay: Seconds | None = None, dedup_key: str) -> Sent: ...
+
     async def send(
         self, body: object, *, delay: Seconds | None = None, dedup_key: str | None = None
     ) -> str:
@@ -63,9 +72,10 @@ class Queue:
         raised. Cancelled, the message may or may not be stored.
 
         With *dedup_key* no second message is stored under the same key within
-        ``Options.dedup_window``, even if the first is consumed already; the result is the first
-        one's id. With ``Options.durability`` above ``memory`` the id is a ``Sent``, which tells the
-        level that was reached.
+        ``Options.dedup_window``, even if the first is consumed already, until the queue is deleted.
+        The id is then a ``Sent``: with ``duplicate`` it is the first message's, and this body was
+        not stored. With ``Options.durability`` above ``memory`` a ``Sent`` also tells the level
+        that was reached.
         """
         dedup = None if dedup_key is None else self.origin.dedup(dedup_key)
         operation = self._sending((to_body(body, self._codec),), delay, dedup)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, overload
 
 from .codec import Codec, to_body
 from .delivery import Origin
 from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
-from .models import PeerInfo, QueueAttributes, SubscriptionInfo, TopicInfo
+from .models import PeerInfo, QueueAttributes, Sent, SubscriptionInfo, TopicInfo
 from .protocol import limits, queues, topics
 from .protocol.limits import Seconds
 from .protocol.operation import Operation
@@ -59,6 +59,16 @@ class Topic:
     def name(self) -> str:
         """The topic's name."""
         return self._keys.name
+
+    @overload
+    async def publish(
+        self, body: object, *, delay: Seconds | None = None, dedup_key: None = None
+    ) -> str: ...
+
+    @overload
+    async def publish(
+        self, body: object, *, delay: Seconds | None = None, dedup_key: str
+    ) -> Sent: ...
 
     async def publish(
         self, body: object, *, delay: Seconds | None = None, dedup_key: str | None = None

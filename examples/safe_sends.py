@@ -49,7 +49,7 @@ async def main() -> None:
                         break
             again = await queue.send("ship order 7", dedup_key="ship-7")
             left = (await queue.attributes()).msgs
-            print(f"sent again: the same id is {again == first}, {left} messages in the queue")
+            print(f"sent again: duplicate is {again.duplicate}, {left} messages in the queue")
         finally:
             await rsmq.delete_queue(name)
     print("done")

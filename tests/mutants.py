@@ -128,10 +128,17 @@ MUTANTS = (
     ),
     Mutant(
         "dedup key: a second copy is refused",
-        f"{SCRIPTS}/send.lua",
-        "if type(copy) ~= 'string' then copy = false end",
-        "copy = false",
+        f"{SCRIPTS}/_marker.lua",
+        "if type(found) ~= 'string' then return false end",
+        "return false",
         ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "dedup key: a marker counts in the queue that it was made for",
+        f"{SCRIPTS}/_marker.lua",
+        "return of == incarnation and id",
+        "return id",
+        ("tests/contract/test_dedup.py",),
     ),
     Mutant(
         "full server: consumers go on (allow-oom)",

@@ -42,15 +42,15 @@ class MessageCalls:
         async def work() -> pb.SendResponse:
             if len(request.bodies) == 1:
                 sent = await queue.send(request.bodies[0], delay=delay, dedup_key=dedup_key)
-                return pb.SendResponse(ids=[sent], durability=durability(sent))
+                return pb.SendResponse(ids=[sent], **told(sent, durable))
             ids = await queue.send_many(request.bodies, delay=delay)
-            return pb.SendResponse(ids=ids, durability=durability(ids[0]))
+            return pb.SendResponse(ids=ids, **told(ids[0]))
 
         async def again(error: SendUnknown) -> pb.SendResponse:
             if error.token is None:
                 raise error
             ids = await queue.resend(error.token)
-            return pb.SendResponse(ids=ids, durability=durability(ids[0]))
+            return pb.SendResponse(ids=ids, **told(ids[0]))
 
         return await (work() if durable else shared.once("Send", request, work, again=again))
 
@@ -231,6 +231,10 @@ def dedup(request: pb.SendRequest | pb.PublishRequest) -> tuple[str | None, bool
     return f"grpc:{CALLER.get().identity}:{request.request.id}", True
 
 
-def durability(id: str) -> str:
-    """Return how safely a message is stored."""
-    return getattr(id, "durability", "memory")
+def told(id: str, durable: bool = False) -> dict[str, Any]:
+    """Return what a response tells about a send: how safely it is stored, and if it was before.
+
+    The key of a *durable* request is its own: what it finds there is its own first attempt.
+    """
+    duplicate = getattr(id, "duplicate", False) and not durable
+    return {"durability": getattr(id, "durability", "memory"), "duplicate": duplicate}

@@ -8,7 +8,7 @@ from aiorsmq_ng import SendUnknown, SubscriptionInfo
 
 from ..rpc import v1_pb2 as pb
 from .base import Shared, seconds
-from .messages import dedup, durability
+from .messages import dedup, told
 from .queues import attributes
 from .tokens import CALLER
 
@@ -50,15 +50,15 @@ class TopicsService:
         async def work() -> pb.PublishResponse:
             if len(request.bodies) == 1:
                 sent = await topic.publish(request.bodies[0], delay=delay, dedup_key=dedup_key)
-                return pb.PublishResponse(ids=[sent], durability=durability(sent))
+                return pb.PublishResponse(ids=[sent], **told(sent, durable))
             ids = await topic.publish_many(request.bodies, delay=delay)
-            return pb.PublishResponse(ids=ids, durability=durability(ids[0]))
+            return pb.PublishResponse(ids=ids, **told(ids[0]))
 
         async def again(error: SendUnknown) -> pb.PublishResponse:
             if error.token is None:
                 raise error
             ids = await topic.resend(error.token)
-            return pb.PublishResponse(ids=ids, durability=durability(ids[0]))
+            return pb.PublishResponse(ids=ids, **told(ids[0]))
 
         return await (work() if durable else shared.once("Publish", request, work, again=again))
 

@@ -14,6 +14,8 @@ from .operation import Argument, Maker, Operation, Reply
 from .receipts import Dedup, Leased, Receipt, Received
 from .scripts import load
 
+#: What a script says after the id of a message that has a dedup key.
+OUTCOMES = STORED, DUPLICATE = b"stored", b"duplicate"
 #: How long the reason of a rejection is kept: 14 days.
 REASON_TTL_S = 14 * 86400
 
@@ -48,6 +50,8 @@ def _send_maker(keys: QueueKeys, channel: str) -> Maker[list[str]]:
     def parse(reply: Reply) -> list[str]:
         if len(reply) == 1:
             return [reply[0].decode()]
+        if reply[1] in OUTCOMES:
+            return [read_outcome(reply)]
         _check_size(keys, reply)
         return [id.decode() for id in reply]
 
@@ -61,7 +65,7 @@ def _send_maker(keys: QueueKeys, channel: str) -> Maker[list[str]]:
         merge=True,
         memory=keys.memory,
         lost=SendUnknown,
-        graded=lambda ids, level: [Sent(id).at(level) for id in ids],
+        graded=lambda ids, level: [Sent.at(id, level) for id in ids],
     )
     make = keys.makers[channel] = model.maker()
     return make
@@ -384,6 +388,13 @@ def _leased(keys: QueueKeys, reply: Reply) -> list[Leased]:
         Leased(read_id(id), body, rc, fr, keys, vt_ms)
         for id, body, rc, fr in zip(rows, rows, rows, rows, strict=True)
     ]
+
+
+def read_outcome(reply: Reply) -> Sent:
+    """Read an id that is followed by one of ``OUTCOMES``."""
+    sent = Sent(reply[0].decode())
+    sent.duplicate = reply[1] == DUPLICATE
+    return sent
 
 
 def read_id(raw: bytes) -> str:

@@ -10,6 +10,7 @@ from ..errors import MessageTooLong, QueueCorrupt, RSMQError, SendUnknown
 from ..ids import suffixes
 from ..models import Sent
 from .keys import Namespace, QueueKeys
+from .messages import OUTCOMES, read_outcome
 from .operation import Argument, Operation, Reply
 from .receipts import Dedup
 from .scripts import load
@@ -95,6 +96,8 @@ def publish(
     def parse(reply: Reply) -> list[str]:
         if reply[0] == b"messageTooLong":
             raise MessageTooLong(keys.name, reply[1], reply[2])
+        if reply[-1] in OUTCOMES:
+            return [read_outcome(reply)]
         return [id.decode() for id in reply]
 
     return Operation(
@@ -110,7 +113,7 @@ def publish(
         size=sum(map(len, bodies)) * plan.copies,
         memory=keys.own.memory,
         lost=SendUnknown,
-        graded=lambda ids, level: [Sent(id).at(level) for id in ids],
+        graded=lambda ids, level: [Sent.at(id, level) for id in ids],
     )
 
 

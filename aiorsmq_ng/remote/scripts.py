@@ -79,6 +79,8 @@ class ScriptCall:
         self._attempt = 1
         self._id = ""
         self._ids: set[str] = set()
+        #: Which broker was asked first; known to a repetition.
+        self._first = ""
         #: Whether a call to the broker has been answered, so that something may have been done.
         self.acted = False
 
@@ -106,8 +108,8 @@ class ScriptCall:
             return pb.RequestId(id=id)
         if self.recalls:
             return pb.RequestId(id=id, broker=NOBODY)
-        first = self._firsts.find(id)
-        return pb.RequestId(id=id, broker="" if anywhere else first)
+        self._first = self._firsts.find(id)
+        return pb.RequestId(id=id, broker="" if anywhere else self._first)
 
     def settled(self) -> None:
         """Take note that the outcome is known."""
@@ -118,6 +120,11 @@ class ScriptCall:
     def again(self) -> bool:
         """Whether an earlier attempt may have been made."""
         return self._attempt != 1
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether this attempt was answered by another broker than the one asked first."""
+        return self.again and self.link.broker != self._first
 
     def queue(self, place: int = 0) -> str:
         """Return the name of the queue whose sorted set is the key number *place*."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ..durability import FSYNCED
 from ..errors import DurabilityUnmet, MessageTooLong, RSMQError
+from ..protocol.messages import DUPLICATE, STORED
 from ..protocol.operation import Argument, Reply
 from ..rpc import v1_pb2 as pb
 from .scripts import ScriptCall, together
@@ -90,16 +91,19 @@ async def _store_once(
         if not isinstance(answered.error, DurabilityUnmet) or not answered.error.ids:
             raise
         # They are stored; the transport compares what was reached with what this client wants.
-        return _confirmed(call, parts, answered.error.ids, answered.error.reached)
-    return _confirmed(call, parts, response.ids, response.durability)
+        return _confirmed(call, parts, answered.error, answered.error.reached)
+    return _confirmed(call, parts, response, response.durability)
 
 
-def _confirmed(
-    call: ScriptCall, parts: list[Part], ids: Sequence[str], durability: str
-) -> list[Reply]:
+def _confirmed(call: ScriptCall, parts: list[Part], found: Any, durability: str) -> list[Reply]:
     if call.command.then is not None:
         call.command.confirmation = _confirmation(call.command.then, durability)
-    rest = iter(ids)
+    if parts[0].dedup:
+        # It is alone. Of a call that was repeated at another broker nobody can tell whether the
+        # message that was there is its own.
+        duplicate = getattr(found, "duplicate", False) and not call.elsewhere
+        return [[found.ids[0].encode(), DUPLICATE if duplicate else STORED]]
+    rest = iter(found.ids)
     return [[next(rest).encode() for _ in part.bodies] for part in parts]
 
 

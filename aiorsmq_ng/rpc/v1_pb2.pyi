@@ -258,12 +258,14 @@ class SendRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class SendResponse(_message.Message):
-    __slots__ = ("ids", "durability")
+    __slots__ = ("ids", "durability", "duplicate")
     IDS_FIELD_NUMBER: _ClassVar[int]
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     durability: str
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ...) -> None: ...
+    duplicate: bool
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: _Optional[bool] = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("queue", "max_receives", "dead_letter", "vt_ms", "subscriber")
@@ -668,12 +670,14 @@ class PublishRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
-    __slots__ = ("ids", "durability")
+    __slots__ = ("ids", "durability", "duplicate")
     IDS_FIELD_NUMBER: _ClassVar[int]
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     durability: str
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ...) -> None: ...
+    duplicate: bool
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: _Optional[bool] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("subscriber", "vt_ms", "delay_ms", "maxsize", "request")

@@ -14,7 +14,9 @@ from ..protocol.keys import QueueKeys
 from ..queue import Queue
 from ..transport.base import Command, Driver
 
-_ATTRIBUTES = frozenset({"vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified"})
+_ATTRIBUTES = frozenset(
+    ("vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified", "ng:incarnation")
+)
 _MARKS = (":rc", ":fr", ":meta")
 
 

@@ -172,7 +172,7 @@ async def ten_leased(queue):
 
 PATHS = [
     (nothing, send, 1, 7),
-    (nothing, send_with_key, 1, 9),
+    (nothing, send_with_key, 1, 10),
     (nothing, send_100, 1, 7),
     (nothing, send_64_at_once, 2, 14),
     (ten, receive, 1, 10),

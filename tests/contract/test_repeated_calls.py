@@ -314,8 +314,10 @@ async def test_send_with_a_dedup_key_repeated_tells_the_first_id(line, keys, que
     dedup = messages.Dedup("d" * 32, 60_000)
     parts = [sending(keys, b"a"), sending(keys, b"b", dedup=dedup), sending(keys, b"c")]
     first = await line.call(1, *parts)
+    again = await line.call(1, *parts, again=True)
 
-    assert await line.call(1, *parts, again=True) == first
+    assert again == first
+    assert (again[1][0].duplicate, first[1][0].duplicate) == (False, False)
     assert (await queue.attributes()).totalsent == 3
 
 
@@ -472,8 +474,10 @@ async def test_dedup_hit_repeated_after_its_marker_ended_tells_the_id_that_is_st
     first = await line.call(2, *parts)
     await raw.delete(keys.marker(dedup.digest))
 
+    again = await line.call(2, *parts, again=True)
     assert first[1] == [id]
-    assert await line.call(2, *parts, again=True) == first
+    assert again == first
+    assert (again[1][0].duplicate, first[1][0].duplicate, id.duplicate) == (True, True, False)
     assert (await queue.attributes()).totalsent == 3
 
 

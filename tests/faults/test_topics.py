@@ -132,8 +132,12 @@ async def test_publish_repeated_stores_nothing_and_answers_as_before(rsmq, raw, 
     first = await line.call(1, *parts)
     await topic.subscribe("c")
 
-    assert await line.call(1, *parts, again=True) == first
+    again = await line.call(1, *parts, again=True)
+    assert again == first
     assert first[1] == first[2]
+    assert [[part[0].duplicate for part in found[1:]] for found in (first, again)] == [
+        [False, True]
+    ] * 2
     assert [m.text for m in await topic.subscription("b").peek()] == ["x", "y", "once"]
     long = [publishing(plan, b"x" * 2000)]
     with pytest.raises(TopicChanged):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..contract import (
+    test_dedup,
     test_deliveries,
     test_edges,
     test_long_poll,
@@ -19,8 +20,8 @@ from ..contract import (
 )
 
 MODULES = (
-    *(test_deliveries, test_edges, test_long_poll, test_messages, test_queues, test_recover),
-    *(test_reliable, test_repeated_calls, test_scan, test_topic_peers, test_topics),
+    *(test_dedup, test_deliveries, test_edges, test_long_poll, test_messages, test_queues),
+    *(test_recover, test_reliable, test_repeated_calls, test_scan, test_topic_peers, test_topics),
     *(test_worker, test_worker_edges),
 )
 
@@ -35,6 +36,8 @@ NOT_HERE = {
     "test_two_clients_share_a_queue_without_overlap",
     # Sends with dedup keys are calls of their own; which of two at the same time is first is open.
     "test_dedup_key_holds_among_sends_that_share_a_call",
+    # Damage is looked for at the server.
+    "test_queue_with_dedup_keys_is_healthy",
     # So are receives with different leases.
     "test_waiters_with_wishes_of_their_own_get_them",
     # The broker does by itself what the script asks its caller to do.

@@ -114,6 +114,7 @@ async def test_dedup_key_lets_another_broker_finish_a_send(relay, ns, inner):
         id = await sending
 
     assert [m.id for m in await stored.peek()] == [id]
+    assert not id.duplicate
 
 
 async def test_send_is_not_repeated_when_the_broker_may_have_forgotten_it(

@@ -18,6 +18,7 @@ from aiorsmq_ng import (
     ReliableQueue,
     Retry,
     ScannedMessage,
+    Sent,
     Subscription,
     Topic,
     TopicInfo,
@@ -54,7 +55,10 @@ async def surface(client: Redis) -> None:
         assert_type(await ReliableQueue(rsmq, "jobs").push("a", b"b"), list[str])
         topic = rsmq.topic("news")
         assert_type(topic, Topic)
-        assert_type(await topic.publish({"a": 1}, delay=1, dedup_key="k"), str)
+        assert_type(await topic.publish({"a": 1}, delay=1, dedup_key="k"), Sent)
+        assert_type(await topic.publish({"a": 1}), str)
+        assert_type(await queue.send("a"), str)
+        assert_type((await queue.send("a", dedup_key="k")).duplicate, bool)
         assert_type(await topic.publish_many(["a", b"b"]), list[str])
         subscription = await topic.subscribe("a", mode="each", peer="p")
         assert_type(subscription, Subscription)

@@ -13,7 +13,8 @@ end
 if not page then
   page, step = redis.call('HSCAN', hash, ARGV[1], 'COUNT', ARGV[4]), 2
 end
-local ATTRIBUTES = {vt = 1, delay = 1, maxsize = 1, totalrecv = 1, totalsent = 1, created = 1, modified = 1}
+local ATTRIBUTES = {vt = 1, delay = 1, maxsize = 1, totalrecv = 1, totalsent = 1, created = 1, modified = 1,
+  ['ng:incarnation'] = 1}
 local TAILS = {rc = 1, fr = 1, meta = 1}
 local rows, bytes, names, owners, seen = page[2], 0, {}, {}, {}
 for i = 1, #rows, step do

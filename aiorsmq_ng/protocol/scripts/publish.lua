@@ -5,10 +5,10 @@
 -- ARGV: call number, attempt (as in send.lua), name of the topic, its own queue, wake-up channel of that,
 --   version that the caller knows, number of subscriptions, for each of them: queue, wake-up channel, group
 --   (peers with copies of their own: the consumer; else empty), silence allowed (ms);
---   then per part: delay (ms, -1 = each queue's), window (ms; 0 = no marker), n, then n times: random id
---   suffix, body.
--- Returns: per part the n ids, the same in every queue, or {messageTooLong, bytes, maxsize}; to a repeated
---   call what the first attempt returned, and to a part whose marker is there the id it was stored under.
+--   then per part: delay (ms, -1 = each queue's), window (ms; 0 = no marker, else n is 1), n, then n times:
+--   random id suffix, body.
+-- Returns: per part the n ids, the same in every queue, or {messageTooLong, bytes, maxsize}; with a window,
+--   and to a repeated call, as send.lua does.
 -- Errors: topicChanged (nothing was stored: ask for the subscriptions and publish again),
 --   queueCorrupt and the name of the queue. Cost: O(messages * subscriptions * log n).
 local topic, heard, topics, index, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[#KEYS]
@@ -42,11 +42,12 @@ if ARGV[2] ~= '1' then
       local reply = too_long(first, upto, limit)
       local hit = not reply and ARGV[at + 1] ~= '0' and hits() or '-'
       if hit ~= '-' then
-        reply = {hit}
+        reply = {hit, 'duplicate'}
         next_us = next_us + 1
       elseif not reply then
         reply = {}
         for i = first, upto, 2 do reply[#reply + 1] = id_of(ARGV[i]) end
+        if ARGV[at + 1] ~= '0' then reply[2] = 'stored' end
       end
       replies[#replies + 1] = reply
       at = upto + 1
@@ -105,6 +106,8 @@ end
 
 local replies, ids, bodies, delays, at, hits, met = {}, {}, {}, {}, parts_at, {}, false
 local marker = 6 + 2 * subscriptions
+local lives_in, field = topic, 'incarnation'
+-- @include marker
 while at <= #ARGV do
   local delay_ms, window, count = tonumber(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
   local first, last = at + 3, at + 2 + 2 * count
@@ -112,13 +115,11 @@ while at <= #ARGV do
   local reply, copy = too_long(first, last, least), false
   if window ~= '0' then
     marker = marker + 1
-    -- pcall: a marker of another type tells nothing, and is replaced.
-    copy = not reply and redis.pcall('GET', KEYS[marker])
-    if type(copy) ~= 'string' then copy = false end
+    copy = not reply and marked(KEYS[marker])
     if not reply then hits[#hits + 1] = copy or '-' end
   end
   if copy then
-    reply, met = {copy}, true
+    reply, met = {copy, 'duplicate'}, true
     next_us = next_us + 1
   elseif not reply then
     reply = {}
@@ -127,7 +128,10 @@ while at <= #ARGV do
       reply[#reply + 1] = id
       ids[#ids + 1], bodies[#bodies + 1], delays[#delays + 1] = id, ARGV[i + 1], delay_ms
     end
-    if window ~= '0' then redis.call('SET', KEYS[marker], reply[1], 'PX', window) end
+    if window ~= '0' then
+      mark(KEYS[marker], reply[1], window)
+      reply[2] = 'stored'
+    end
   end
   replies[#replies + 1] = reply
 end

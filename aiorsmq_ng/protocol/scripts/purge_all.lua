@@ -7,7 +7,7 @@ local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include once
 local before = recall()
 if before then return tonumber(before) or 0 end
-local names = {'vt', 'delay', 'maxsize', 'created', 'modified', 'totalsent', 'totalrecv'}
+local names = {'vt', 'delay', 'maxsize', 'created', 'modified', 'totalsent', 'totalrecv', 'ng:incarnation'}
 local values = redis.call('HMGET', hash, unpack(names))
 local removed = redis.call('ZCARD', zset)
 local kept = {}

@@ -4,9 +4,10 @@
 -- ARGV: call number, attempt (1 = first, negative = a repetition after which the caller asks how far its
 --   connection's last write has got, so that it must write), wake-up channel, then per part:
 --   a text of three numbers: delay (ms, -1 = the queue's), window (ms in which its marker allows no
---   second copy; 0 = no marker), n; then the random suffixes of its n ids in one text, and n bodies.
--- Returns: per part the n ids, or {messageTooLong, bytes, maxsize}; to a repeated call what the first
---   attempt returned, and to a part whose marker is there the id that it was stored under.
+--   second copy; 0 = no marker, else n is 1), n; then the random suffixes of its n ids in one text, and n bodies.
+-- Returns: per part the n ids, or {messageTooLong, bytes, maxsize}; with a window {id, 'stored'}, or, if the
+--   marker is there, {the id that it was stored under, 'duplicate'}; to a repeated call what the first
+--   attempt returned.
 -- Errors: queueNotFound, queueCorrupt. Cost: O(messages * log n).
 local zset, hash, memory, channel = KEYS[1], KEYS[2], KEYS[#KEYS], ARGV[3]
 -- @include clock
@@ -49,11 +50,12 @@ if ARGV[2] ~= '1' then
       local reply = too_long(first, upto, limit)
       local hit = not reply and window > 0 and hits() or '-'
       if hit ~= '-' then
-        reply = {hit}
+        reply = {hit, 'duplicate'}
         next_us = next_us + 1
       elseif not reply then
         reply = {}
         for i = 1, count do reply[i] = id_at(ARGV[at + 1], i) end
+        if window > 0 then reply[2] = 'stored' end
       end
       replies[#replies + 1] = reply
       at = upto + 1
@@ -76,6 +78,8 @@ if known and ARGV[2] == '1' and tonumber(string.match(known, '^%d+') or -1) >= c
 end
 
 local scores, bodies, size = {}, {}, 0
+local lives_in, field = hash, 'ng:incarnation'
+-- @include marker
 
 local replies, stored_now, at, marker, hits, met, delayed, score = {}, 0, 4, 2, {}, false, nil, nil
 while at <= #ARGV do
@@ -84,13 +88,11 @@ while at <= #ARGV do
   local reply, copy = too_long(first, last, maxsize), false
   if window > 0 then
     marker = marker + 1
-    -- pcall: a marker of another type tells nothing, and is replaced.
-    copy = not reply and redis.pcall('GET', KEYS[marker])
-    if type(copy) ~= 'string' then copy = false end
+    copy = not reply and marked(KEYS[marker])
     if not reply then hits[#hits + 1] = copy or '-' end
   end
   if copy then
-    reply, met = {copy}, true
+    reply, met = {copy, 'duplicate'}, true
     next_us = next_us + 1
   elseif not reply then
     reply = {}
@@ -112,7 +114,10 @@ while at <= #ARGV do
       end
     end
     stored_now = stored_now + count
-    if window > 0 then redis.call('SET', KEYS[marker], reply[1], 'PX', window) end
+    if window > 0 then
+      mark(KEYS[marker], reply[1], window)
+      reply[2] = 'stored'
+    end
   end
   at = last + 1
   replies[#replies + 1] = reply
