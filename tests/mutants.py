@@ -406,6 +406,13 @@ MUTANTS = (
         "if name",
         ("tests/fronts/test_cli_hostile.py",),
     ),
+    Mutant(
+        "passwords: only a word allows one to leave in clear text",
+        "aiorsmq_ng/transport/allowances.py",
+        'if os.environ.get(variable) != "1":',
+        "if False:",
+        ("tests/unit/test_urls.py",),
+    ),
 )
 
 

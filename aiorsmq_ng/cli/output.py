@@ -17,6 +17,7 @@ import click
 import aiorsmq_ng
 
 from .session import current_settings
+from .words import in_flags
 
 Record = dict[str, Any]
 
@@ -34,7 +35,7 @@ def emit(value: object) -> None:
 
 def complain(sentence: str) -> None:
     """Print a sentence on stderr."""
-    click.echo(printable(f"rsmqctl: {sentence}"), err=True)
+    click.echo(printable(f"rsmqctl: {in_flags(sentence)}"), err=True)
 
 
 def show_record(record: Record) -> None:

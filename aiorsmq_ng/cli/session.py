@@ -156,8 +156,13 @@ _NAMESPACE_HELP = (
     "The namespace: the prefix of all keys; several, separated by commas, are used as one.  "
     f"[default: {DEFAULT_NAMESPACE}]"
 )
-_INSECURE_HELP = "Let the URL switch off parts of the check of the server's certificate."
-_PLAIN_HELP = "Let a password or token go to another machine without TLS."
+_INSECURE_HELP = (
+    "Let the URL switch off parts of the check of the server's certificate, as RSMQ_INSECURE_TLS=1 "
+    "does."
+)
+_PLAIN_HELP = (
+    "Let a password or token go to another machine without TLS, as RSMQ_PLAIN_PASSWORD=1 does."
+)
 _VERBOSE_HELP = "Show the log, and where an error came from, on stderr."
 
 

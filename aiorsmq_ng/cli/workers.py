@@ -33,7 +33,9 @@ def run(target: str) -> None:
 
     SIGTERM or Ctrl-C: takes no more messages, lets handlers end within the worker's grace period,
     gives the rest back and exits with 0. A second one does not wait for handlers. -r and RSMQ_URL
-    count for a Worker that was made without a URL; the namespace is the program's.
+    count for a Worker that was made without a URL; the namespace is the program's. The program
+    gets what it needs to connect, also the password, by its environment (RSMQ_URL), which the
+    processes that it starts inherit.
     """
     import anyio
 
@@ -42,6 +44,13 @@ def run(target: str) -> None:
     os.environ["RSMQ_URL"] = settings.full_url()
     if (token := settings.token()) is not None:
         os.environ["RSMQ_TOKEN"] = token
+    # A program that says nothing about these is asked for nothing more: the operator has decided.
+    for variable, given in (
+        ("RSMQ_PLAIN_PASSWORD", settings.plain_password),
+        ("RSMQ_INSECURE_TLS", settings.insecure_tls),
+    ):
+        if given:
+            os.environ[variable] = "1"
     found = load(target)
     if settings.namespace not in (None, found.rsmq.ns):
         raise click.UsageError(

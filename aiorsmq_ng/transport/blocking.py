@@ -21,6 +21,7 @@ from ..embedded import EmbeddedServer
 from ..errors import InvalidValue, RSMQError, Unavailable
 from ..options import Options
 from ..protocol.operation import Argument, Operation, Reply
+from . import allowances
 from .answers import ANSWERS, explain, has_stepped_down
 from .base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from .calls import Call
@@ -63,7 +64,7 @@ class BlockingRunner:
         if password is not None:
             address = replace(address, login=address.login | {"password": password})
         self._address = address
-        self._plain_password = plain_password
+        self._options = Options(plain_password=plain_password)
         for host, _ in address.hosts:
             self._check_exposure(host)
         self._deadline_s = deadline_s
@@ -278,11 +279,12 @@ class BlockingRunner:
             and address.sentinel_tls is None
             and not is_loopback(host)
         )
-        if exposed and not self._plain_password:
+        if exposed and not allowances.plain_password(self._options):
             secure = address.scheme.replace("redis", "rediss", 1)
             raise InvalidValue(
                 f"a password would be sent to another machine in clear text; use {secure}://, or "
-                "allow it by the option plainPassword"
+                f"allow it by {allowances.PLAIN_PASSWORD}=1 in the environment or the option "
+                "plainPassword"
             )
 
     def _disconnect(self) -> None:

@@ -9,6 +9,7 @@ from typing import cast
 
 from ..errors import InvalidValue
 from ..options import Options
+from .allowances import ALLOW_PLAIN_PASSWORD, plain_password
 from .base import Driver
 from .urls import Address, is_loopback
 
@@ -28,10 +29,10 @@ def with_token(address: Address | None, token: str | None, options: Options) -> 
     if not (token.isascii() and token.isprintable()) or token != token.strip():
         raise InvalidValue("a token has printable ASCII characters and no space at its ends")
     host, _ = address.hosts[0]
-    if address.tls is None and not is_loopback(host) and not options.plain_password:
+    if address.tls is None and not is_loopback(host) and not plain_password(options):
         raise InvalidValue(
             "a grpc:// url to another machine would send the token in clear text; use grpcs://, "
-            "or allow it by Options(plain_password=True)"
+            f"or allow it by {ALLOW_PLAIN_PASSWORD}"
         )
     return replace(address, login={"token": token})
 

@@ -19,6 +19,7 @@ from ..errors import InvalidValue, Unavailable
 from ..options import Options
 from . import tls
 from .adapter import HEALTH_S, PoolDriver
+from .allowances import ALLOW_PLAIN_PASSWORD, plain_password
 from .base import Driver
 from .brokers import connect_broker
 from .cluster import ClusterDriver
@@ -197,9 +198,9 @@ def _with_tls(settings: dict[str, Any] | None) -> dict[str, Any]:
 
 def _guard(address: Address, options: Options, found: tuple[str, int]) -> tuple[str, int]:
     """Return a server that was found, unless it would be sent a password in clear text."""
-    if address.exposes_password_to(found[0]) and not options.plain_password:
+    if address.exposes_password_to(found[0]) and not plain_password(options):
         raise Unavailable(
             f"the password would be sent to {found[0]} in clear text; "
-            f"use rediss+{address.kind}://, or allow it by Options(plain_password=True)"
+            f"use rediss+{address.kind}://, or allow it by {ALLOW_PLAIN_PASSWORD}"
         )
     return found

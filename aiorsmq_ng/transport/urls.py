@@ -12,6 +12,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from ..errors import InvalidValue
 from ..options import Options
+from .allowances import (
+    ALLOW_INSECURE_TLS,
+    ALLOW_PLAIN_PASSWORD,
+    insecure_tls,
+    plain_password,
+)
 
 Settings = dict[str, Any]
 
@@ -81,10 +87,8 @@ def read(url: str, options: Options) -> Address:
     if scheme in ("grpc", "grpcs"):
         return _broker(scheme, parts)
     address = _unix(parts) if scheme == "unix" else _network(scheme, parts)
-    if not options.insecure_tls:
-        _refuse_weak_tls(address)
-    if not options.plain_password:
-        _refuse_plain_password(address)
+    _refuse_weak_tls(address, options)
+    _refuse_plain_password(address, options)
     return address
 
 
@@ -283,23 +287,24 @@ def _tls(query: Mapping[str, str], prefix: str) -> Settings:
     return settings
 
 
-def _refuse_weak_tls(address: Address) -> None:
+def _refuse_weak_tls(address: Address, options: Options) -> None:
     for settings in (address.tls, address.sentinel_tls):
         for name, is_weak in _WEAK.items():
-            if settings and name in settings and is_weak(settings[name]):
+            weak = settings and name in settings and is_weak(settings[name])
+            if weak and not insecure_tls(options):
                 raise InvalidValue(
                     f"the option {name} of the url weakens the check of the server's certificate; "
-                    "name its CA by ssl_ca_certs instead, or allow it by Options(insecure_tls=True)"
+                    f"name its CA by ssl_ca_certs instead, or allow it by {ALLOW_INSECURE_TLS}"
                 )
 
 
-def _refuse_plain_password(address: Address) -> None:
+def _refuse_plain_password(address: Address, options: Options) -> None:
     secret = address.login.get("password") or address.sentinel_login.get("password")
     if secret and address.tls is None and address.kind != "unix":
-        if all(is_loopback(host) for host, _ in address.hosts):
+        if all(is_loopback(host) for host, _ in address.hosts) or plain_password(options):
             return
         raise InvalidValue(
             f"a {address.scheme}:// url with a password to another machine would send it in clear "
             f"text; use {address.scheme.replace('redis', 'rediss', 1)}://, "
-            "or allow it by Options(plain_password=True)"
+            f"or allow it by {ALLOW_PLAIN_PASSWORD}"
         )

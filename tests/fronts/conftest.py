@@ -18,7 +18,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No setting of the person who runs the tests, and nothing in their folders."""
     for name in (
         "RSMQ_URL", "REDIS_URL", "RSMQ_PASSWORD", "RSMQ_TOKEN", "NO_COLOR", "FORCE_COLOR",
-        "AIORSMQ_SERVER_BIN",
+        "AIORSMQ_SERVER_BIN", "RSMQ_PLAIN_PASSWORD", "RSMQ_INSECURE_TLS",
     ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AIORSMQ_DATA_DIR", str(tmp_path / "data"))

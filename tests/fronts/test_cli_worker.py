@@ -170,3 +170,37 @@ async def test_worker_without_a_server_exits_with_4_and_one_sentence(tmp_path, n
     assert sentence.startswith("rsmqctl: redis cannot be reached: ")
     assert sentence.endswith("check that the server runs and that -r or RSMQ_URL names it")
     assert "Traceback" not in err.decode()
+
+
+ADDRESSES = {
+    "plain-password": "redis://:secret@db.example",
+    "insecure-tls": "rediss://db.example?ssl_cert_reqs=none",
+}
+PLAIN_WORKER = """
+from aiorsmq_ng import RSMQ, Worker
+worker = Worker(RSMQ())
+print("made", flush=True)
+raise SystemExit(7)
+"""
+
+
+@pytest.mark.parametrize("way", ["flag", "environment", "neither"])
+@pytest.mark.parametrize("what", ADDRESSES)
+async def test_worker_without_options_obeys_what_the_operator_allows(tmp_path, what, way):
+    (tmp_path / "plain_module.py").write_text(PLAIN_WORKER)
+    variable = f"RSMQ_{what.replace('-', '_').upper()}"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "aiorsmq_ng.cli", *([f"--{what}"] if way == "flag" else []),
+        "worker", "run", "plain_module:worker",
+        cwd=tmp_path, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "RSMQ_URL": ADDRESSES[what], variable: str(int(way == "environment"))},
+    )  # fmt: skip
+    out, err = await process.communicate()
+
+    if way == "neither":
+        assert (process.returncode, out) == (1, b"")
+        assert err.decode().count(f"{variable}=1 in the environment or --{what};") == 1
+    else:
+        assert (process.returncode, out) == (7, b"made\n")
+        assert err.decode().count(f"WARNING aiorsmq_ng.transport: {variable}=1: ") == 1
+    assert b"secret" not in err

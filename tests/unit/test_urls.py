@@ -4,7 +4,10 @@ import ssl
 
 import pytest
 
-from aiorsmq_ng import RSMQ, InvalidValue, Options
+from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
+from aiorsmq_ng.transport import allowances
+from aiorsmq_ng.transport.blocking import BlockingRunner
+from aiorsmq_ng.transport.connect import _guard
 from aiorsmq_ng.transport.urls import is_loopback, read
 
 SECRET = "hunter2"
@@ -172,3 +175,78 @@ def test_url_that_cannot_be_meant_is_refused_by_the_constructor(url, sentence):
 
     assert "hunter2" not in str(caught.value).replace("scheme 'hunter2'", "")
     assert caught.value.__cause__ is None
+
+
+@pytest.fixture
+def unwarned(monkeypatch):
+    """A process that has not warned yet, and whose environment allows nothing."""
+    monkeypatch.setattr(allowances, "_warned", set())
+    for variable in (allowances.PLAIN_PASSWORD, allowances.INSECURE_TLS):
+        monkeypatch.delenv(variable, raising=False)
+    return monkeypatch
+
+
+PLAIN, WEAK = f"redis://:{SECRET}@db.example", "rediss://db.example?ssl_cert_reqs=none"
+
+
+@pytest.mark.parametrize(
+    ("url", "variable", "option"),
+    [
+        (PLAIN, "RSMQ_PLAIN_PASSWORD", "Options(plain_password=True)"),
+        (WEAK, "RSMQ_INSECURE_TLS", "Options(insecure_tls=True)"),
+    ],
+)
+def test_environment_allows_what_is_refused_with_one_warning(
+    unwarned, caplog, url, variable, option
+):
+    for value in (None, "", "0", "no", "true"):
+        if value is not None:
+            unwarned.setenv(variable, value)
+        with pytest.raises(InvalidValue) as refused:
+            RSMQ(url)
+        assert str(refused.value).endswith(f"by {variable}=1 in the environment or {option}")
+    assert caplog.records == []
+
+    unwarned.setenv(variable, "1")
+    for _ in range(3):
+        RSMQ(url)
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("aiorsmq_ng.transport", "WARNING")
+    assert record.message.startswith(f"{variable}=1: ")
+    assert SECRET not in record.message
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://db.example", f"redis://:{SECRET}@localhost", f"rediss://:{SECRET}@db.example"]
+)
+def test_environment_that_allows_what_nobody_does_is_not_warned_about(unwarned, caplog, url):
+    for variable in (allowances.PLAIN_PASSWORD, allowances.INSECURE_TLS):
+        unwarned.setenv(variable, "1")
+    RSMQ(url)
+
+    assert caplog.records == []
+
+
+def test_one_word_of_the_environment_does_not_allow_the_other(unwarned):
+    unwarned.setenv(allowances.INSECURE_TLS, "1")
+    with pytest.raises(InvalidValue, match="clear text"):
+        RSMQ(PLAIN)
+    unwarned.delenv(allowances.INSECURE_TLS)
+    unwarned.setenv(allowances.PLAIN_PASSWORD, "1")
+    with pytest.raises(InvalidValue, match="weakens the check"):
+        RSMQ(WEAK)
+
+
+def test_environment_counts_for_brokers_found_servers_and_blocking_connections(unwarned):
+    def everywhere():
+        yield lambda: RSMQ("grpc://broker.example", token=SECRET)
+        found = read(f"redis+cluster://:{SECRET}@localhost", Options())
+        yield lambda: _guard(found, Options(), ("db.example", 1))
+        yield lambda: BlockingRunner(PLAIN, deadline_s=1)
+
+    for attempt in everywhere():
+        with pytest.raises((InvalidValue, Unavailable), match="RSMQ_PLAIN_PASSWORD=1"):
+            attempt()
+    unwarned.setenv(allowances.PLAIN_PASSWORD, "1")
+    for attempt in everywhere():
+        attempt()
