@@ -205,6 +205,13 @@ class Queue:
         )
         return await self.origin.transport.run(operation)
 
+    async def exists(self) -> bool:
+        """Tell whether the queue exists. One round trip that writes nothing.
+
+        Every user who may send or receive may ask, also on a server that is out of memory.
+        """
+        return await self.origin.transport.run(queues.exists(self._keys))
+
     async def attributes(self) -> QueueAttributes:
         """Describe the queue: stored attributes, counters, messages in each state."""
         return await self.origin.transport.run(queues.attributes(self._keys))

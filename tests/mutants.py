@@ -42,6 +42,20 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "create: an existing queue is found before the first write",
+        f"{SCRIPTS}/create_queue.lua",
+        "if listed and present[1]",
+        "if false and present[1]",
+        ("tests/faults/test_full_server.py",),
+    ),
+    Mutant(
+        "worker: looks before it creates",
+        "aiorsmq_ng/worker/worker.py",
+        "if not await queue.exists():",
+        "if True:",
+        ("tests/contract/test_acl.py", "tests/remote/test_roles.py"),
+    ),
+    Mutant(
         "fence: rc and fr are compared",
         f"{SCRIPTS}/_fence.lua",
         "(stored[2 * i - 1] == rc and stored[2 * i] == fr)",

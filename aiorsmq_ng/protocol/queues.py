@@ -40,6 +40,18 @@ def create(
     )
 
 
+def exists(keys: QueueKeys) -> Operation[bool]:
+    """Tell whether a queue exists."""
+    return Operation(
+        script=load("exists"),
+        keys=(keys.hash,),
+        args=(),
+        parse=bool,
+        fail=keys.failure,
+        repeatable=True,
+    )
+
+
 def delete(keys: QueueKeys) -> Operation[None]:
     """Delete a queue and all that belongs to it."""
 

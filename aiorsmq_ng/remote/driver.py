@@ -23,6 +23,7 @@ TRANSLATIONS: dict[str, Callable[[ScriptCall], Awaitable[Reply]]] = {
     "delete": settling.delete,
     "delete_leased": settling.delete_leased,
     "delete_queue": looking.delete_queue,
+    "exists": looking.exists,
     "list_queues": looking.list_queues,
     "move": settling.move,
     "peek": looking.peek,

@@ -57,6 +57,13 @@ async def attributes(call: ScriptCall) -> Reply:
     )
 
 
+async def exists(call: ScriptCall) -> Reply:
+    """Find out whether a queue is there."""
+    name = call.queue().removesuffix(":Q")
+    reply = await call.answer("GetAttributes", pb.GetAttributesRequest(queue=name), lambda _: 1)
+    return 0 if isinstance(reply, QueueNotFound) else reply
+
+
 async def set_attributes(call: ScriptCall) -> Reply:
     """Change what is stored on a queue, and describe it."""
     call.numbered()

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Literal
 
 import anyio
@@ -14,7 +13,7 @@ import anyio
 from ..client import RSMQ
 from ..consumer import Stock
 from ..delivery import Delivery
-from ..errors import InvalidValue, QueueExists
+from ..errors import InvalidValue, QueueNotFound
 from ..protocol.limits import MAX_SECONDS
 from ..retry import Retry
 from .health import State, WorkerHealth
@@ -34,6 +33,10 @@ class Worker:
     *concurrency* handlers run at a time; *prefetch* messages are leased ahead (by default as many).
     Several queues are served in the order of their handlers (``order="strict"``) or in an order
     drawn by their weights (``"weighted"``). After a stop, handlers have *grace* seconds to end.
+
+    Queues that are missing are created; with ``create=False`` they are not, and ``run`` raises
+    ``QueueNotFound``, also for a missing dead-letter queue. Queues that exist are only looked for,
+    which needs no right but those of a consumer.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Worker:
         grace: float = 30.0,
         prefetch: int | None = None,
         order: Literal["strict", "weighted"] = "strict",
+        create: bool = True,
     ) -> None:
         if concurrency < 1:
             raise InvalidValue(f"concurrency must be at least 1, not {concurrency!r}")
@@ -59,6 +63,7 @@ class Worker:
             raise InvalidValue(f"prefetch must be at least 1, not {prefetch!r}")
         self._prefetch = prefetch or concurrency
         self._order = order
+        self._create = create
         self._routes: list[Route] = []
         self._middleware: list[Middleware] = []
         self._on_start: list[Hook] = []
@@ -246,11 +251,17 @@ class Worker:
                 )
 
     async def _open(self, route: Route) -> Served:
-        with suppress(QueueExists):
-            await self.rsmq.create_queue(route.queue)
         queue = self.rsmq.queue(
             route.queue, retry=route.retry, dead_letter=route.dead_letter, vt=route.vt
         )
+        if self._create:
+            # Looking first: creating needs rights that a worker need not have, and memory.
+            if not await queue.exists():
+                await self.rsmq.create_queue(route.queue, exist_ok=True)
+        else:
+            for needed in (queue, self.rsmq.queue(queue.dead_letter)):
+                if not await needed.exists():
+                    raise QueueNotFound(needed.name, needed.origin.keys.namespace.name)
         return Served(route, queue)
 
     async def _serve(self, served: list[Served]) -> None:

@@ -8,9 +8,11 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
-from aiorsmq_ng import RSMQ, Options, Retry, Unavailable
+from aiorsmq_ng import RSMQ, Options, QueueNotFound, Retry, Unavailable, Worker
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.testing import FaultProxy
+
+from ..support.roles import BURIED, DONE, begin, prepare, serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 RULES = {
@@ -89,6 +91,7 @@ async def elsewhere(rsmq, owner):
 
 
 OPERATIONS = {
+    "exists": lambda r, o: r.queue("jobs").exists(),
     "send": lambda r, o: r.queue("jobs").send("x"),
     "receive": lambda r, o: r.queue("jobs").receive(),
     "receive(wait=...)` with wake-ups": long_poll,
@@ -110,6 +113,10 @@ OPERATIONS = {
     "create_queue": lambda r, o: r.create_queue("new"),
     "delete_queue": lambda r, o: r.delete_queue("jobs"),
     "another namespace": elsewhere,
+}
+WORKERS = {
+    "Worker` on queues that exist": True,
+    "Worker` that creates its queue": False,
 }
 RAW = {
     "a script of one's own on a key of another namespace": [
@@ -134,7 +141,7 @@ async def snapshot(raw):
 
 def test_table_names_every_operation_and_role_that_is_tried():
     assert ROLES == list(RULES) == ["producer", "consumer", "monitor", "admin"]
-    assert {row[0] for row in ROWS[2:]} == set(OPERATIONS) | set(RAW)
+    assert {row[0] for row in ROWS[2:]} == set(OPERATIONS) | set(WORKERS) | set(RAW)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -169,6 +176,42 @@ async def test_role_can_do_what_the_table_says_and_nothing_else(
     # It was tried once. What a new client tells of its library, and asks first, is refused, too.
     tries = [e["count"] for e in log if not e["object"].startswith(("client", "info"))]
     assert tries == [1]
+
+
+@pytest.mark.parametrize("kind", WORKERS)
+@pytest.mark.parametrize("role", RULES)
+async def test_role_can_run_a_worker_if_the_table_says_so(acl_server, admin, owner, role, kind):
+    if WORKERS[kind]:
+        await prepare(owner)
+    else:
+        await owner.delete_queue("jobs")
+    await admin.script_flush()
+    before = await snapshot(admin)
+    async with as_role(acl_server, role) as rsmq:
+        worker = Worker(rsmq)
+        if not ALLOWED[kind, role]:
+            with pytest.raises(Unavailable, match="refused access") as caught:
+                await serve(worker, owner) if WORKERS[kind] else await begin(worker)
+            assert not caught.value.passing
+        elif WORKERS[kind]:
+            await serve(worker, owner)
+        else:
+            await begin(worker)
+    if not ALLOWED[kind, role]:
+        assert await snapshot(admin) == before
+    elif WORKERS[kind]:
+        dead = {m.text for m in await owner.queue("jobs-dead").peek()}
+        assert dead == BURIED
+        assert worker.health.done == DONE
+    else:
+        assert await owner.list_queues() == ["jobs", "jobs-dead"]
+
+
+async def test_worker_without_the_right_to_create_names_the_queue_that_it_lacks(acl_server, owner):
+    await owner.delete_queue("jobs-dead")
+    async with as_role(acl_server, "consumer") as rsmq:
+        with pytest.raises(QueueNotFound, match="'jobs-dead'"):
+            await begin(Worker(rsmq, create=False))
 
 
 @pytest.mark.parametrize("probe", RAW)

@@ -240,6 +240,17 @@ async def test_create_and_delete_repeated_tell_the_first_answer(line, keys, queu
         await line.call(4, delete)
 
 
+async def test_queue_that_was_found_and_then_deleted_is_not_created_by_a_late_attempt(
+    line, keys, queue, rsmq
+):
+    create = queues.create(keys, vt=30, delay=0, maxsize=65536)
+    assert await line.call(1, create, again=True) == [False]
+    await rsmq.delete_queue("jobs")
+
+    assert await line.call(1, create) == [False]
+    assert await rsmq.list_queues() == []
+
+
 async def test_purge_repeated_tells_the_first_number(line, keys, queue):
     await queue.send_many(["a", "b"])
     first = await line.call(1, queues.purge(keys, 0))
