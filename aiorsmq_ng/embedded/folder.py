@@ -68,9 +68,20 @@ def resolve(folder: Path | None) -> Path:
     return (default_folder() if folder is None else Path(folder).expanduser()).resolve()
 
 
+def check_owner(folder: Path) -> None:
+    """Refuse a folder of another user, who could change what lies in it; root, too."""
+    owner = folder.stat().st_uid
+    if owner != os.geteuid():
+        raise Unavailable(
+            f"data folder {str(folder)!r} belongs to user {owner}, and this process is user "
+            f"{os.geteuid()}; choose a folder of your own"
+        )
+
+
 def prepare(folder: Path) -> None:
     """Make *folder* private and ready, or refuse one that holds something else."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_owner(folder)
     foreign = {entry.name for entry in folder.iterdir()} - {"gate.lock", "lost+found"}
     # users.lock is older than everything else in a folder of ours, so it is looked for last.
     if foreign and read_record(folder) is None and not (folder / "users.lock").exists():

@@ -29,7 +29,7 @@ from urllib.parse import quote
 
 from ..errors import InvalidValue, Unavailable
 from .binary import LAYOUT, ServerBinary, find_binary, read_record
-from .folder import explained, prepare, private_folder, resolve, socket_path
+from .folder import check_owner, explained, prepare, private_folder, resolve, socket_path
 from .locks import POLL_S, LockFile, at_fork, gate
 
 _log = logging.getLogger(__name__)
@@ -311,6 +311,7 @@ def stop(folder: Path | None = None) -> bool:
     folder = resolve(folder)
     if not (folder / "users.lock").exists():
         return True
+    check_owner(folder)
     with gate(folder), closing(LockFile(folder / "users.lock")) as users:
         _keep_note(folder).unlink(missing_ok=True)
         if not users.attempt(fcntl.LOCK_EX):
@@ -329,6 +330,7 @@ def status(folder: Path | None = None) -> ServerStatus:
     running, in_use = _ask(address, b"PING") is not None, None
     holders: tuple[int, ...] | None = None
     if (folder / "users.lock").exists():
+        check_owner(folder)
         with (
             suppress(Unavailable),
             gate(folder, timeout_s=0),

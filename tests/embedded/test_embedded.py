@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import signal
@@ -454,19 +453,6 @@ def test_find_binary_of_version_6_refuses_newer_data(
     assert with_no_data == ServerBinary(str(program), "redis", (6, 2, 14))
     with pytest.raises(Unavailable, match="would ignore the data in"):
         find_binary(folder)
-
-
-def test_find_binary_prefers_the_program_that_wrote_the_data(folder: Path, tmp_path: Path) -> None:
-    """My data stays with its server as long as that is installed."""
-    program = write_program(tmp_path / "mine", "Valkey server v=8.1.8 sha=0:0")
-    folder.mkdir()
-    record = {"layout": 1, "engine": "valkey", "version": [8, 1, 8], "path": str(program)}
-    (folder / "server.json").write_text(json.dumps(record))
-    preferred = find_binary(folder)
-    program.unlink()
-
-    assert preferred == ServerBinary(str(program), "valkey", (8, 1, 8))
-    assert find_binary(folder) == find_binary()
 
 
 def test_acquire_of_a_newer_layout_is_refused(folder: Path) -> None:
