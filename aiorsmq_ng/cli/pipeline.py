@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -79,7 +80,7 @@ def archive(
 
     Run it again from the same place, also after a crash, and it goes on where it was.
     """
-    with _running(**common) as (jobs, spark, options):
+    with _running("readStream", names, **common) as (jobs, spark, options):
         emit(
             jobs.archive(
                 spark,
@@ -111,7 +112,7 @@ def replay(
     source: str, name: str, where: str, rate: float, spread: int, keep_ids: bool, **common: Any
 ) -> None:
     """Send archived messages again, all or none."""
-    with _running(**common) as (jobs, spark, options):
+    with _running("write", [name] if name else [], **common) as (jobs, spark, options):
         emit(
             jobs.replay(
                 spark,
@@ -137,7 +138,7 @@ def load(
     source: str, name: str, kind: str, body: str, rate: float, read: tuple[str, ...], **common: Any
 ) -> None:
     """Send rows of files, tables or databases, all or none."""
-    with _running(**common) as (jobs, spark, options):
+    with _running("write", [name], **common) as (jobs, spark, options):
         emit(
             jobs.load(
                 jobs.open_table(spark, source, kind, _pairs(read)),
@@ -157,7 +158,7 @@ def load(
 @_common
 def report(source: str, page: str, **common: Any) -> None:
     """Tell about traffic: arrivals, waiting times, retries, poison."""
-    with _running(**common) as (jobs, spark, _):
+    with _running(None, [], **common) as (jobs, spark, _):
         emit(jobs.report(spark, source, page))
 
 
@@ -175,7 +176,8 @@ def report(source: str, page: str, **common: Any) -> None:
 @_common
 def triage(name: str, where: str, redrive_to: str, kind: str, **common: Any) -> None:
     """Group dead letters by reason, type and age, and redrive them."""
-    with _running(**common) as (jobs, spark, options):
+    queues = [name, redrive_to] if redrive_to else [name]
+    with _running("read", queues, **common) as (jobs, spark, options):
         emit(
             jobs.triage(spark, name, where=where, redrive_to=redrive_to, kind=kind, options=options)
         )
@@ -183,9 +185,17 @@ def triage(name: str, where: str, redrive_to: str, kind: str, **common: Any) -> 
 
 @contextmanager
 def _running(
-    master: str | None, conf: tuple[str, ...], options: tuple[str, ...]
+    use: str | None,
+    queues: Sequence[str],
+    *,
+    master: str | None,
+    conf: tuple[str, ...],
+    options: tuple[str, ...],
 ) -> Iterator[tuple[Any, SparkSession, dict[str, str]]]:
-    """Yield the jobs, a session and the options; say what is wrong with them in one sentence."""
+    """Yield the jobs, a session and the options; say what is wrong with them in one sentence.
+
+    A job that uses queues names the *use*. Server and *queues* are asked for before Spark starts.
+    """
     settings = current_settings()
     try:
         from aiorsmq_ng.spark import jobs
@@ -193,26 +203,40 @@ def _running(
         if (error.name or "").split(".")[0] not in ("pyspark", "pyarrow", "numpy", "matplotlib"):
             raise
         raise click.ClickException(_MISSING) from None
-    given = with_settings(_pairs(options), settings)
+    given, conf_given = with_settings(_pairs(options), settings), _pairs(conf)
+    with _explained():
+        if use is not None:
+            jobs.check(use, queues, given)
+        spark = _start(jobs, master, conf_given, settings)
+        try:
+            yield jobs, spark, given
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except aiorsmq_ng.InvalidValue as error:
+        raise click.UsageError(str(error), click.get_current_context()) from error
+    except (aiorsmq_ng.RSMQError, click.ClickException):
+        raise
+    except Exception as error:
+        raise _told(error) from error
+
+
+def _start(jobs: Any, master: str | None, conf: dict[str, str], settings: Settings) -> SparkSession:
     # What goes wrong is raised as well, and told in one sentence.
     level = "WARN" if settings.verbose else "OFF"
     quiet = {"spark.ui.enabled": "false", "spark.log.level": level}
-    spark = jobs.session(master, {**quiet, **_pairs(conf)})
+    spark: SparkSession = jobs.session(master, {**quiet, **conf})
     logging.getLogger("py4j").setLevel(logging.WARNING)
     if not settings.verbose:
         # PySpark writes errors about a query down in full before it raises them.
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        yield jobs, spark, given
-    except aiorsmq_ng.InvalidValue as error:
-        raise click.UsageError(str(error), click.get_current_context()) from error
-    except Exception as error:
-        if isinstance(error, aiorsmq_ng.RSMQError | click.ClickException):
-            raise
-        raise click.ClickException(_sentence(error)) from error
-    finally:
-        spark.stop()
+    return spark
 
 
 def with_settings(given: dict[str, str], settings: Settings) -> dict[str, str]:
@@ -225,21 +249,27 @@ def with_settings(given: dict[str, str], settings: Settings) -> dict[str, str]:
         more["url"] = settings.full_url()
     if settings.plain_password:
         more["plainPassword"] = "true"
+    if settings.insecure_tls:
+        os.environ["RSMQ_INSECURE_TLS"] = "1"  # Spark's processes on this machine inherit it
     return more | given
 
 
-def _sentence(error: Exception) -> str:
+def _told(error: Exception) -> Exception:
     """Return what this library said, out of what Spark made of it."""
     lines = [line.strip() for line in str(error).splitlines()]
     ours = [
-        line.split(": ", 1)[1] for line in lines if line.startswith("aiorsmq_ng.") and ": " in line
+        line.split(": ", 1) for line in lines if line.startswith("aiorsmq_ng.") and ": " in line
     ]
     if ours:
-        return ours[-1]
+        kind, said = ours[-1]
+        if kind.endswith((".Unavailable", ".SendUnknown")):
+            return aiorsmq_ng.Unavailable(said, executed=None, passing=True)
+        return click.ClickException(said)
     # Java's errors come with a line about Python's bridge to it, then class and message.
     rest = [line.rpartition("Exception: ")[2] for line in lines if line.startswith(": ")]
     said = rest[0] if rest else lines[0] if lines else type(error).__name__
-    return f"{said}; the machine was too busy, run it again" if _LATE in said else said
+    late = "; the machine was too busy, run it again" if _LATE in said else ""
+    return click.ClickException(f"{said}{late}")
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:

@@ -2,13 +2,15 @@
 
 import html
 import json
+import socket
 import threading
 import uuid
 from datetime import UTC, datetime
 
 import pytest
 
-from aiorsmq_ng import InvalidValue
+from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
+from aiorsmq_ng.cli.pipeline import _told
 from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.spark import jobs
 from aiorsmq_ng.spark.jobs.archive import _run
@@ -280,3 +282,97 @@ def test_report_page_is_drawn_whatever_the_queue_is_called(queue):
 
     assert page.count("data:image/png;base64,") == 3
     assert html.escape(queue) in page
+
+
+@pytest.fixture
+def no_jvm(monkeypatch, capsys):
+    """Run a command that must have its answer before a JVM is asked for."""
+    from aiorsmq_ng.cli import main
+
+    def start(*_):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(jobs, "session", start)
+
+    def run(*args):
+        status = main(["pipeline", *args])
+        return status, capsys.readouterr().err
+
+    return run
+
+
+PIPELINES = [
+    ("archive", "-n", "jobs", "--to", "lake"),
+    ("replay", "--from", "lake"),
+    ("replay", "--from", "lake", "-n", "jobs"),
+    ("load", "--from", "in.txt", "--format", "text", "-n", "jobs"),
+    ("triage", "-n", "jobs"),
+    ("triage", "-n", "jobs", "--redrive-to", "none"),
+]
+
+
+@pytest.mark.parametrize("command", PIPELINES, ids=" ".join)
+def test_pipeline_without_a_server_exits_with_4_before_spark_starts(no_jvm, command):
+    status, told = no_jvm(*command, "-r", "redis://127.0.0.1:1")
+
+    assert status == 4
+    (sentence,) = told.splitlines()
+    assert sentence.startswith("rsmqctl: redis is not reachable: ")
+    assert sentence.endswith("check that the server runs and that -r or RSMQ_URL names it")
+
+
+def test_pipeline_on_a_server_that_never_answers_exits_with_4(no_jvm):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        status, told = no_jvm("triage", "-n", "jobs", "-r", url)
+
+    assert status == 4
+    assert "check that the server runs" in told
+
+
+@pytest.mark.parametrize("command", [c for c in PIPELINES if "-n" in c], ids=" ".join)
+def test_pipeline_on_a_missing_queue_says_so_before_spark_starts(no_jvm, bench, command):
+    words = [word if word != "jobs" or "none" in command else "missing" for word in command]
+    missing = "none" if "none" in command else "missing"
+    status, told = no_jvm(*words, "-r", bench.url, "--ns", bench.ns)
+
+    assert status == 1
+    assert told == (
+        f"rsmqctl: queue {missing!r} does not exist in namespace {bench.ns!r}; "
+        f"create it with: rsmqctl --ns {bench.ns} queue create -n {missing}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--option", "timoutMs=5"), "did you mean 'timeoutMs'?"),
+        (("--option", "leaseMs=5"), "is one of readStream, not of read"),
+        (("--option", "url=grpc://h"), "grpc:// cannot be used here"),
+        (("--option", "url=redis://:x@db.example"), "or the option plainPassword"),
+        (("--conf", "wrong"), "not of the form NAME=VALUE"),
+    ],
+    ids=str,
+)
+def test_pipeline_with_wrong_options_says_so_before_spark_starts(no_jvm, more, words):
+    status, told = no_jvm("triage", "-n", "jobs", *more)
+
+    assert status == 2
+    assert words in told
+
+
+def test_pipeline_that_creates_its_queue_needs_none(bench):
+    jobs.check("write", ["later"], {**bench_options(bench), "createQueue": "true"})
+    with pytest.raises(QueueNotFound):
+        jobs.check("write", ["later"], bench_options(bench))
+
+
+def test_outage_in_the_middle_of_a_job_exits_with_4_too():
+    said = "Job aborted.\naiorsmq_ng.errors.Unavailable: redis is not reachable: refused\n"
+
+    assert isinstance(_told(RuntimeError(said)), Unavailable)
+    assert str(_told(RuntimeError(said))) == "redis is not reachable: refused"
+
+
+def bench_options(bench):
+    return {"url": bench.url, "namespace": bench.ns}

@@ -4,6 +4,7 @@ Functions that return a summary as a ``dict``; ``rsmqctl pipeline`` runs them fr
 """
 
 from .archive import archive, read_archive
+from .check import check
 from .report import report
 from .sending import Pace, load, open_table, replay
 from .session import session
@@ -12,6 +13,7 @@ from .triage import triage
 __all__ = [
     "Pace",
     "archive",
+    "check",
     "load",
     "open_table",
     "read_archive",

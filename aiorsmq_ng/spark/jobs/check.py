@@ -1,0 +1,41 @@
+"""What can be told before Spark starts, which takes long: options, server, queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...errors import QueueNotFound
+from ...protocol import queues as protocol
+from ..options import ReadOptions, StreamReadOptions, WriteOptions, parse
+
+_KINDS = {kind.USE: kind for kind in (ReadOptions, StreamReadOptions, WriteOptions)}
+#: Stands for queues that only the job itself will know.
+_ANY = "any"
+
+
+def check(
+    use: str,
+    queues: Sequence[str],
+    options: Mapping[str, str] | None = None,
+    *,
+    timeout_ms: int = 2000,
+) -> None:
+    """Raise what a job with these options would raise at its start; needs no Spark.
+
+    *use* is ``read``, ``readStream`` or ``write``. ``InvalidValue`` for an option or a name,
+    ``Unavailable`` if the server does not answer within *timeout_ms*, ``QueueNotFound`` for a
+    queue that is not there, unless the job would create it. Without *queues* only the server is
+    asked.
+    """
+    given = [parse(_KINDS[use], {**(options or {}), "queue": name}) for name in queues or [_ANY]]
+    runner = replace(given[0], timeout_ms=timeout_ms).runner(own=True)
+    try:
+        for one in given:
+            try:
+                runner.run(protocol.attributes(one.keys))
+            except QueueNotFound:
+                if queues and not getattr(one, "create_queue", False):
+                    raise
+    finally:
+        runner.close()
