@@ -16,14 +16,15 @@ import anyio
 from .codec import JSON, Codec
 from .delivery import Delivery, Origin
 from .doctor import Doctor, Orders, Progress, together
+from .durations import Seconds, at_least_0
 from .errors import InvalidValue, QueueExists
 from .leases import LeaseKeeper
 from .models import DoctorReport, Message, QueueAttributes
 from .options import Options
+from .outages import outlast
 from .presence import Presence
 from .protocol import limits, messages, queues, topics
 from .protocol.keys import QueueKeys
-from .protocol.limits import Seconds
 from .protocol.messages import Intake
 from .protocol.shards import Shards, check_together
 from .protocol.topic_names import check_part, queue_name
@@ -37,6 +38,7 @@ from .transport.base import Driver
 from .transport.brokers import with_token
 from .transport.coalescing import Transport
 from .transport.connect import CallerClient, adopt, connect
+from .transport.contact import Contact
 from .transport.notifier import Notifier
 from .transport.probe import check_server
 from .transport.urls import read as read_url
@@ -99,9 +101,21 @@ class RSMQ:
         """What turns values into bodies and back."""
         return self._codec
 
-    async def open(self) -> Self:
-        """Connect, and make sure that the server answers; ``Unavailable`` if it does not."""
-        await self._transport.ping(self._options.connect_timeout)
+    @property
+    def contact(self) -> Contact:
+        """When the server last answered this client, and whether it is away; no I/O."""
+        return self._transport.contact
+
+    async def open(self, *, wait_for_server: Seconds | None = 0) -> Self:
+        """Connect, and make sure that the server answers; ``Unavailable`` if it does not.
+
+        A server that is away is waited for, for *wait_for_server* and ``Options.connect_timeout``;
+        with ``None`` for as long as it takes. A refusal, such as of a password, is raised at once.
+        """
+        within_s = None
+        if wait_for_server is not None:
+            within_s = at_least_0("wait_for_server", wait_for_server)
+        await outlast(lambda: self._transport.ping(self._options.connect_timeout), within_s)
         return self
 
     async def aclose(self) -> None:

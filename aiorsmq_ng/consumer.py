@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self
 
 import anyio
 
-from .backoff import Backoff
 from .delivery import Delivery, Origin
 from .errors import RSMQError, Unavailable
-
-logger = logging.getLogger("aiorsmq_ng.consumer")
-
-_OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 5.0
+from .outages import outlast
 
 #: Lease up to so many messages, waiting for the first.
 Receive = Callable[[int], Awaitable[list[Delivery]]]
@@ -46,7 +42,7 @@ class Consumer(AsyncIterator[Delivery]):
         if self._stock is not None:
             return self._stock.take_now() or await self._stock.take()
         while True:
-            for delivery in await patiently(self._receive, 1):
+            for delivery in await outlast(lambda: self._receive(1)):
                 return delivery
 
     async def aclose(self) -> None:
@@ -107,7 +103,8 @@ class Stock:
                     while 2 * len(self._held) > self._size:
                         self._taken.clear()
                         await self._taken.wait()
-                    self._store(await patiently(self._receive, self._size - len(self._held)))
+                    wanted = self._size - len(self._held)
+                    self._store(await outlast(partial(self._receive, wanted)))
             except Exception as error:
                 self._failure = error
                 self._arrived.set()
@@ -178,16 +175,3 @@ class Stock:
             keep(delivery)
         self._held.extend(deliveries)
         self._arrived.set()
-
-
-async def patiently(receive: Receive, count: int) -> list[Delivery]:
-    """Wait out outages; a client that was refused or closed is told so."""
-    backoff = Backoff(_OUTAGE_BASE_S, _OUTAGE_CAP_S)
-    while True:
-        try:
-            return await receive(count)
-        except Unavailable as error:
-            if not error.passing:
-                raise
-            logger.warning("cannot receive, trying again: %s", error)
-        await anyio.sleep(backoff.next_s())

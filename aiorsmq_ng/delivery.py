@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import anyio
 
@@ -24,6 +24,9 @@ from .retry import Retry
 from .transport.coalescing import Transport
 
 logger = logging.getLogger("aiorsmq_ng.delivery")
+
+#: How a delivery was settled.
+Outcome = Literal["acked", "released", "rejected", "forwarded"]
 
 #: Characters of an error that are kept as the reason of a rejection.
 _REASON_LENGTH = 500
@@ -81,12 +84,13 @@ class Delivery(Message):
     while inside, acks at the end, and releases if the block raises.
     """
 
-    __slots__ = ("_settled", "expires_at", "lease_lost", "on_lost", "origin", "vt_ms")
+    __slots__ = ("expires_at", "lease_lost", "on_lost", "origin", "outcome", "vt_ms")
 
     def __init__(self, leased: Leased, origin: Origin, expires_at: float) -> None:
         self.id, self.body, self.rc, self.fr, _, self.vt_ms = leased
         self.origin = origin
-        self._settled = False
+        #: How its holder settled it; none as long as that has not happened.
+        self.outcome: Outcome | None = None
         #: When the lease of ``vt_ms`` ends on the event loop's clock.
         self.expires_at = expires_at
         #: True once the lease is lost, or could not be renewed in time.
@@ -121,7 +125,7 @@ class Delivery(Message):
 
     async def ack(self) -> None:
         """Delete the message: it is done."""
-        await self._settle(messages.ack(self.origin.keys, self.receipt))
+        await self._settle(messages.ack(self.origin.keys, self.receipt), "acked")
 
     @staticmethod
     async def ack_all(origin: Origin, batch: Sequence[Delivery]) -> list[Delivery]:
@@ -138,7 +142,7 @@ class Delivery(Message):
             raise
         acked = [delivery for delivery, done in zip(batch, outcomes, strict=True) if done]
         for delivery in acked:
-            delivery._settled = True  # noqa: SLF001 - our own kind
+            delivery.outcome = "acked"
         return acked
 
     async def extend(self, vt: limits.Seconds) -> None:
@@ -157,7 +161,7 @@ class Delivery(Message):
 
     async def release(self, delay: limits.Seconds = 0) -> None:
         """Give the message back; it is visible again after *delay*."""
-        await self._settle(self._visibility(limits.seconds_to_ms("delay", delay)))
+        await self._settle(self._visibility(limits.seconds_to_ms("delay", delay)), "released")
 
     async def reject(self, reason: str | None = None) -> None:
         """Move the message to the dead-letter queue, with body, ``rc`` and ``fr``.
@@ -174,7 +178,8 @@ class Delivery(Message):
                 target,
                 reason=reason or "",
                 channel=origin.channel(target),
-            )
+            ),
+            "rejected",
         )
 
     async def forward(self, queue: str | Named, *, delay: limits.Seconds | None = None) -> None:
@@ -188,7 +193,8 @@ class Delivery(Message):
                 target,
                 delay_ms=limits.optional_ms("delay", delay),
                 channel=origin.channel(target),
-            )
+            ),
+            "forwarded",
         )
 
     def give_back(self) -> asyncio.Future[Any]:
@@ -208,7 +214,7 @@ class Delivery(Message):
     @property
     def settled(self) -> bool:
         """Tell whether it was acked, released, rejected or forwarded."""
-        return self._settled
+        return self.outcome is not None
 
     async def __aenter__(self) -> Self:
         self.origin.keeper.keep(self)
@@ -221,7 +227,7 @@ class Delivery(Message):
         _trace: TracebackType | None,
     ) -> None:
         try:
-            if not self._settled:
+            if not self.settled:
                 await self._conclude(error)
         finally:
             # Whatever came of it: nobody works on the message any more.
@@ -263,7 +269,7 @@ class Delivery(Message):
             raise InvalidValue(f"message {self.id} is in queue {name!r} already; use release()")
         return target
 
-    async def _settle(self, operation: Operation[Any]) -> None:
+    async def _settle(self, operation: Operation[Any], outcome: Outcome) -> None:
         """Run *operation*, which ends the lease, even if the caller is cancelled meanwhile."""
         keeper = self.origin.keeper
         kept = keeper.keeps(self)
@@ -273,7 +279,7 @@ class Delivery(Message):
             if kept:
                 keeper.keep(self)
             raise
-        self._settled = True
+        self.outcome = outcome
 
     def _begin(self, operation: Operation[Any]) -> asyncio.Future[Any]:
         """Start *operation*, and stop renewing."""

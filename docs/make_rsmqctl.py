@@ -54,7 +54,7 @@ Ctrl-C. An error is one sentence with a next step; `-v` adds the log and a trace
 they are refused with status 2 unless `--yes` is given. RSMQ's own `queue delete` and `message delete` ask
 nothing.
 
-**An outage** at the start is told after 2 seconds. Later a call is tried for 5 seconds, and one of long work
+**An outage** at the start is told after 2 seconds; `worker run` and `serve grpc` wait for the server, and say so. Later a call is tried for 5 seconds, and one of long work
 (`export`, `import`, `--file`, `queue move`, `dlq redrive`) for a minute, which outlasts a failover.
 
 **Ctrl-C** gives back what was received and not finished, and leaves files as they were.

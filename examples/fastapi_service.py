@@ -19,7 +19,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import httpx
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from pydantic import BaseModel, PositiveInt
 
 from aiorsmq_ng import RSMQ, Delivery, Queue, Worker
@@ -58,8 +58,11 @@ async def take_order(order: Order, orders: Annotated[Queue, Depends(orders_queue
 
 
 @api.get("/health")
-async def health(request: Request) -> dict[str, Any]:
+async def health(request: Request, response: Response) -> dict[str, Any]:
     worker: Worker = request.app.state.worker
+    if not worker.health.ok:
+        # Redis is gone, or the worker has ended; its health, and the log, say why.
+        response.status_code = 503
     return asdict(worker.health)
 
 
@@ -69,13 +72,14 @@ def create_app(queue_name: str = "orders") -> FastAPI:
         async with RSMQ(URL) as rsmq:
             app.state.orders = await rsmq.create_queue(queue_name, exist_ok=True)
             app.state.worker = make_worker(rsmq, app.state.orders)
-            # The web server handles the signals, and ends the lifespan when one comes.
+            # The web server handles the signals, and ends the lifespan when one comes. A worker
+            # that ends before shows in /health, and in the log.
             working = asyncio.create_task(app.state.worker.run(signals=False))
             try:
                 yield
             finally:
                 app.state.worker.stop()
-                await working
+                await asyncio.gather(working, return_exceptions=True)
 
     app = FastAPI(lifespan=lifespan)
     app.include_router(api)

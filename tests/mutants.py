@@ -49,6 +49,20 @@ MUTANTS = (
         ("tests/faults/test_full_server.py",),
     ),
     Mutant(
+        "health: a server that does not answer is noticed",
+        "aiorsmq_ng/transport/contact.py",
+        "if not self.away and now - self._since >= AWAY_S:",
+        "if False:",
+        ("tests/contract/test_worker_health.py",),
+    ),
+    Mutant(
+        "start: a refusal is not waited for",
+        "aiorsmq_ng/outages.py",
+        "if not error.passing:",
+        "if False:",
+        ("tests/contract/test_worker_health.py",),
+    ),
+    Mutant(
         "worker: looks before it creates",
         "aiorsmq_ng/worker/worker.py",
         "if not await queue.exists():",

@@ -1,14 +1,20 @@
 """Every example runs, says what it promises, and leaves nothing behind."""
 
 import ast
+import asyncio
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from redis import Redis
+
+from aiorsmq_ng import RSMQ
+from aiorsmq_ng.testing import PrivateServer
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -47,3 +53,32 @@ def test_example_runs_and_prints_what_it_promises(example, server_url):
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.splitlines()[-1] == promised(example)
     assert example_queues(server_url) <= before
+
+
+@pytest.mark.parametrize("trouble", ["queue deleted", "server gone"])
+async def test_service_of_the_example_answers_503_when_its_worker_cannot_work(trouble, monkeypatch):
+    async with PrivateServer() as server:
+        service = runpy.run_path(str(ROOT / "examples" / "fastapi_service.py"))
+        monkeypatch.setitem(service["create_app"].__globals__, "URL", server.url)
+        app = service["create_app"]("orders")
+        web = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=web, base_url="http://service") as client,
+        ):
+
+            async def answered(status):
+                async with asyncio.timeout(60):
+                    while (answer := await client.get("/health")).status_code != status:
+                        await asyncio.sleep(0.05)
+                return answer.json()
+
+            await answered(200)
+            if trouble == "server gone":
+                server.kill()
+                assert (await answered(503))["server_away"]
+            else:
+                async with RSMQ(server.url) as rsmq:
+                    await rsmq.delete_queue("orders")
+                said = await answered(503)
+                assert (said["state"], "QueueNotFound" in said["failure"]) == ("stopped", True)

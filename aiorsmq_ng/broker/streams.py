@@ -148,7 +148,7 @@ class Stream:
             except Unavailable as error:
                 if not error.passing:
                     raise
-                logger.warning("cannot receive for a stream, trying again: %s", error)
+                logger.debug("cannot receive for a stream, trying again: %s", error)
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _OUTAGE_CAP_S)
                 continue

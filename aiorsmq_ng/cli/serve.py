@@ -22,9 +22,12 @@ from .session import (
     finish,
     global_options,
     start_log,
+    wait_for_server,
 )
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aiorsmq_ng.broker import BrokerOptions, Tokens
 
 logger = logging.getLogger("aiorsmq_ng.broker")
@@ -96,6 +99,7 @@ def serve() -> None:
     show_default=True,
     help="How long a stop waits for messages to be settled and calls to end, seconds.",
 )
+@wait_for_server
 @global_options()
 def grpc(**given: Any) -> None:
     """Serve queues and topics over gRPC.
@@ -104,8 +108,9 @@ def grpc(**given: Any) -> None:
     otherwise; that needs a certificate and tokens. A single token for everything can be given in
     RSMQ_BROKER_TOKEN instead of a file, and the key for receipts in RSMQ_RECEIPT_KEY.
 
-    SIGTERM or Ctrl-C: takes nothing new, waits for calls and for messages in the hands of clients,
-    gives back what streams have left and exits with 0. A second one does not wait.
+    A server that is away at the start is waited for. SIGTERM or Ctrl-C: takes nothing new, waits
+    for calls and for messages in the hands of clients, gives back what streams have left and exits
+    with 0. A second one does not wait.
     """
     settings = current_settings()
     start_log(DAEMON_LOG, logging.INFO)
@@ -118,13 +123,17 @@ def grpc(**given: Any) -> None:
 
     async def session() -> None:
         options, tokens = read_options(given), read_tokens(given["tokens"])
-        async with _client(settings) as rsmq:
-            broker = Broker(rsmq, options, tokens)
-            await broker.start()
-            _announce(broker.addresses, options, tokens, rsmq.ns)
-            await _until_stopped(broker)
+        rsmq, came = _client(settings), _signals()
+        broker = Broker(rsmq, options, tokens)
+        try:
+            if await _reached(rsmq, given["wait_for_server"], came):
+                await broker.start()
+                _announce(broker.addresses, options, tokens, rsmq.ns)
+                await _until_stopped(broker, came)
+        finally:
+            await rsmq.aclose()
 
-    finish(session)
+    finish(session, patient=True)
 
 
 def read_options(given: dict[str, Any]) -> BrokerOptions:
@@ -209,14 +218,37 @@ def _announce(
         logger.warning("--insecure: whoever can reach this address may be able to use the queues")
 
 
-async def _until_stopped(broker: Any) -> None:
+def _signals() -> asyncio.Queue[str]:
+    """Return where the names of signals arrive that ask the broker to stop."""
+    import asyncio
+
+    came: asyncio.Queue[str] = asyncio.Queue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        name = signal.Signals(number).name
+        asyncio.get_running_loop().add_signal_handler(number, came.put_nowait, name)
+    return came
+
+
+async def _reached(rsmq: aiorsmq_ng.RSMQ, within_s: float | None, came: asyncio.Queue[str]) -> bool:
+    """Wait for the server; return False if a signal came first."""
+    import asyncio
+
+    opening = asyncio.create_task(rsmq.open(wait_for_server=within_s))
+    stopped = asyncio.create_task(came.get())
+    await asyncio.wait([opening, stopped], return_when=asyncio.FIRST_COMPLETED)
+    if not opening.done():
+        opening.cancel()
+        logger.info("stopped by %s while waiting for the server", stopped.result())
+        return False
+    stopped.cancel()
+    await opening
+    return True
+
+
+async def _until_stopped(broker: Any, came: asyncio.Queue[str]) -> None:
     """Run until a signal comes; then stop in good order, or at once at the second one."""
     import asyncio
 
-    loop, signals = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
-    came: asyncio.Queue[str] = asyncio.Queue()
-    for number in signals:
-        loop.add_signal_handler(number, came.put_nowait, signal.Signals(number).name)
     name = await came.get()
     logger.info("stopping because of %s", name)
     stopping = asyncio.create_task(broker.stop())

@@ -166,6 +166,16 @@ _PLAIN_HELP = (
 _VERBOSE_HELP = "Show the log, and where an error came from, on stderr."
 
 
+def wait_for_server(function: Callback) -> Callback:
+    """Accept how long a program that runs for long waits for its server at the start."""
+    return click.option(
+        "--wait-for-server",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="How long to wait at the start for a server that is away.  [default: no limit]",
+    )(function)
+
+
 def current_settings(context: click.Context | None = None) -> Settings:
     """Return the settings of the command that runs."""
     return (context or click.get_current_context()).ensure_object(Settings)
@@ -178,18 +188,26 @@ def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]], *, patient: bool = Fals
         async with current_settings().client(patient=patient) as rsmq:
             return await work(rsmq)
 
-    return finish(session)
+    return finish(session, patient=patient)
 
 
-def finish(session: Callable[[], Awaitable[R]]) -> R:
-    """Run a coroutine to its end; what the library does not allow is an error in usage."""
+def finish(session: Callable[[], Awaitable[R]], *, patient: bool = False) -> R:
+    """Run a coroutine to its end; what the library does not allow is an error in usage.
+
+    With *patient*, the log tells of a server that is away; else the error does, and soon.
+    """
     import anyio
 
     start_log("rsmqctl: %(message)s", logging.WARNING)
+    contact = logging.getLogger("aiorsmq_ng.contact")
+    before = contact.level
+    contact.setLevel(before if patient or current_settings().verbose else logging.ERROR)
     try:
         return anyio.run(session)
     except aiorsmq_ng.InvalidValue as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
+    finally:
+        contact.setLevel(before)
 
 
 def start_log(form: str, level: int) -> None:

@@ -11,7 +11,14 @@ import click
 
 import aiorsmq_ng
 
-from .session import DAEMON_LOG, current_settings, examples, global_options, start_log
+from .session import (
+    DAEMON_LOG,
+    current_settings,
+    examples,
+    global_options,
+    start_log,
+    wait_for_server,
+)
 
 
 @click.group(epilog=examples("$ rsmqctl worker run shop.jobs:worker"))
@@ -27,10 +34,12 @@ def worker() -> None:
     )
 )
 @click.argument("target", metavar="MODULE:NAME")
+@wait_for_server
 @global_options()
-def run(target: str) -> None:
+def run(target: str, wait_for_server: float | None) -> None:
     """Run the Worker called NAME in the Python module MODULE.
 
+    A server that is away at the start is waited for, as the program says or --wait-for-server does.
     SIGTERM or Ctrl-C: takes no more messages, lets handlers end within the worker's grace period,
     gives the rest back and exits with 0. A second one does not wait for handlers. -r and RSMQ_URL
     count for a Worker that was made without a URL; the namespace is the program's. The program
@@ -57,6 +66,8 @@ def run(target: str) -> None:
             f"{target!r} works in namespace {found.rsmq.ns!r}, whatever --ns says; change it in "
             f"the program: Worker(RSMQ(ns={settings.namespace!r}))"
         )
+    if wait_for_server is not None:
+        found.wait_for_server = wait_for_server
     logging.getLogger("aiorsmq_ng.worker").info("running %r", found)
     anyio.run(_run, found)
 

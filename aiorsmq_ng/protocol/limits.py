@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
-from datetime import timedelta
 from hashlib import blake2b
 
+from ..durations import Seconds as Seconds  # noqa: PLC0414 - users of limits need it
+from ..durations import in_seconds
 from ..errors import InvalidValue
-
-#: A duration in seconds, or as a timedelta.
-Seconds = int | float | timedelta
 
 #: RSMQ's upper bound for vt and delay, in seconds (about 115 days).
 MAX_SECONDS = 9_999_999
@@ -73,7 +70,7 @@ def seconds_to_ms(what: str, value: Seconds) -> int:
     """Return a per-call duration in whole milliseconds; fractions of a second are welcome."""
     if type(value) is int and 0 <= value <= MAX_SECONDS:
         return value * 1000
-    seconds = _seconds(what, value)
+    seconds = in_seconds(what, value)
     if not 0 <= seconds <= MAX_SECONDS:
         raise InvalidValue(f"{what} must be between 0 and {MAX_SECONDS} seconds, not {value!r}")
     return round(seconds * 1000)
@@ -127,12 +124,4 @@ def check_start(value: object) -> int:
     """Return *value* if it is a position in a queue; negative ones count from the end."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidValue(f"start must be a whole number, not {value!r}")
-    return value
-
-
-def _seconds(what: str, value: Seconds) -> float:
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidValue(f"{what} must be a number of seconds or a timedelta, not {value!r}")
     return value

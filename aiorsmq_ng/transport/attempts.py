@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ..backoff import Backoff
 from ..durability import Durability
-from ..errors import RSMQError
+from ..errors import RSMQError, Unavailable
 from ..protocol.operation import Argument, Reply
 from .base import Command, Driver, NotExecuted, ReplyLost, ScriptMissing
 from .budget import RETRIES, rest
 from .calls import Call
+from .contact import Contact
 
 RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
 #: The part of a call's time after which one attempt is given up for another, if it may be repeated.
@@ -63,6 +64,7 @@ class Attempts:
         self._patience_s = deadline_s * PATIENCE
         #: What sends wait for.
         self.durability = Durability()
+        self.contact = Contact()
 
     async def make(self, call: Call, deadline: float, *, recall: bool = False) -> Reply:
         """Return the reply to *call*.
@@ -92,20 +94,34 @@ class Attempts:
         """Make one attempt within *timeout_s*."""
         if timeout_s <= 0:
             raise NotExecuted("the call's time was over before it could be made")
+        clock = asyncio.get_running_loop().time
+        began_at = clock()
         limit = _Limit(timeout_s)
         try:
             driver = await self._driver()
-            return await driver.execute(command)
+            reply = await driver.execute(command)
         except asyncio.CancelledError:
             if not limit.was_reached():
                 raise
+            fault: NotExecuted | ReplyLost = NotExecuted("no connection in time")
             if command.written:
-                raise ReplyLost("redis did not answer in time") from None
-            raise NotExecuted("no connection in time") from None
+                fault = ReplyLost("redis did not answer in time")
+            self.contact.failed(fault, began_at, clock())
+            raise fault from None
+        except (NotExecuted, ReplyLost) as error:
+            self.contact.failed(error, began_at, clock())
+            raise
         except RSMQError as error:
             # The driver's error behind it may repeat the command: a password or a body.
             error.__context__ = None
+            if isinstance(error, Unavailable) and error.passing:
+                self.contact.failed(error, began_at, clock())
+            else:
+                self.contact.answered(clock())
             raise
+        else:
+            self.contact.answered(clock())
+            return reply
         finally:
             limit.lift()
 

@@ -27,6 +27,7 @@ from ..protocol.operation import Operation
 from .attempts import Attempts
 from .base import Driver, NotExecuted, ReplyLost
 from .conductor import Conductor, gave_up
+from .contact import Contact
 from .lanes import Key, Lane, Waiting
 
 R = TypeVar("R")
@@ -77,6 +78,11 @@ class Transport:
         self._closed = False
         #: Called first when the client is closed, while operations can still be submitted.
         self.closers: set[Callable[[], object]] = set()
+
+    @property
+    def contact(self) -> Contact:
+        """When the server last answered, and whether it is away."""
+        return self._attempts.contact
 
     async def start(self) -> None:
         """Make ready to run operations; nothing is connected yet."""

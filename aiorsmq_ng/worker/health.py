@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
-State = Literal["new", "running", "paused", "draining", "stopped"]
+State = Literal["new", "starting", "running", "paused", "draining", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,25 @@ class WorkerHealth:
     #: Handlers running now, and those that do not end although they were cancelled.
     running: int
     stuck: int
-    #: Messages since the start: done, given back for another try, moved to the dead letters.
+    #: Messages since the start: done (or forwarded), given back for another try, moved to the dead
+    #: letters; by the worker, or by the handler itself.
     done: int
     failed: int
     rejected: int
+    #: The last thing that went wrong: a handler's error, or one of the way to the server.
     last_error: str | None
+    #: When the server last answered, be it with an error.
+    last_contact: datetime | None = None
+    #: True while the server does not answer what it is asked.
+    server_away: bool = False
+    #: With which error ``run`` has ended; none while it runs, and after a stop in good order.
+    failure: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Return True if the worker serves: it runs (or is paused), and the server answers.
+
+        Fit for a health endpoint. False before it has started, while it stops, and after it has
+        ended, whatever the cause.
+        """
+        return self.state in ("running", "paused") and not self.server_away

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codec import Codec
-from ..delivery import Delivery
+from ..delivery import Delivery, Outcome
 from ..errors import InvalidValue, LeaseLost, RSMQError
 from .routes import FailureHook, Middleware, Route
 
@@ -27,6 +27,24 @@ class Tally:
     failed: int = 0
     rejected: int = 0
     last_error: str | None = None
+
+    def count(self, outcome: Outcome | None) -> None:
+        """Count a message that its handler settled by itself."""
+        if outcome in ("acked", "forwarded"):
+            self.done += 1
+        elif outcome == "released":
+            self.failed += 1
+        elif outcome == "rejected":
+            self.rejected += 1
+
+    def note(self, error: BaseException) -> None:
+        """Remember what went wrong last."""
+        self.last_error = in_one_line(error)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return an error as text for a health check."""
+    return f"{type(error).__name__}: {error}".rstrip(": ")[:500]
 
 
 class Job:
@@ -179,6 +197,8 @@ class Job:
 
         All at once, so that they share calls.
         """
+        for delivery in self._batch:
+            self._tally.count(delivery.outcome)
         open_ = [delivery for delivery in self._batch if not delivery.settled]
         if len(open_) == 1:
             outcomes = [await _outcome_of(settle(open_[0]))]
@@ -201,7 +221,7 @@ class Job:
 
     async def _note(self, error: BaseException) -> None:
         first = self._batch[0]
-        self._tally.last_error = f"{type(error).__name__}: {error}"[:500]
+        self._tally.note(error)
         logger.warning(
             "handler %s failed on message %s of queue %r (delivery %d): %s",
             self.route.name, first.id, first.queue, first.rc, type(error).__name__,

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, TypeVar
 
 import anyio
 
 from ..client import RSMQ
 from ..consumer import Stock
 from ..delivery import Delivery
-from ..errors import InvalidValue, QueueNotFound
+from ..durations import Seconds, at_least_0
+from ..errors import InvalidValue, QueueNotFound, RSMQError
+from ..outages import outlast
 from ..protocol.limits import MAX_SECONDS
 from ..retry import Retry
 from .health import State, WorkerHealth
-from .jobs import Job, Tally
+from .jobs import Job, Tally, in_one_line
 from .routes import FailureHook, Handler, Hook, Middleware, Route, Served
 from .signals import stopped_by_signals
+
+R = TypeVar("R")
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
@@ -37,6 +41,9 @@ class Worker:
     Queues that are missing are created; with ``create=False`` they are not, and ``run`` raises
     ``QueueNotFound``, also for a missing dead-letter queue. Queues that exist are only looked for,
     which needs no right but those of a consumer.
+
+    A server that is away at the start is waited for: *wait_for_server* is for how long, by default
+    as long as it takes. A refusal, such as of a password, ends ``run`` at once.
     """
 
     def __init__(
@@ -44,21 +51,24 @@ class Worker:
         rsmq: RSMQ | str | None = None,
         *,
         concurrency: int = 10,
-        grace: float = 30.0,
+        grace: Seconds = 30.0,
         prefetch: int | None = None,
         order: Literal["strict", "weighted"] = "strict",
         create: bool = True,
+        wait_for_server: Seconds | None = None,
     ) -> None:
         if concurrency < 1:
             raise InvalidValue(f"concurrency must be at least 1, not {concurrency!r}")
-        if grace < 0:
-            raise InvalidValue(f"grace must be at least 0 seconds, not {grace!r}")
         if order not in ("strict", "weighted"):
             raise InvalidValue(f"order must be strict or weighted, not {order!r}")
         self._own = not isinstance(rsmq, RSMQ)
         self.rsmq = rsmq if isinstance(rsmq, RSMQ) else RSMQ(rsmq)
         self._concurrency = concurrency
-        self._grace = grace
+        self._grace = at_least_0("grace", grace)
+        #: For how many seconds ``run`` waits for a server that is away; none: for ever.
+        self.wait_for_server = (
+            None if wait_for_server is None else at_least_0("wait_for_server", wait_for_server)
+        )
         if prefetch is not None and prefetch < 1:
             raise InvalidValue(f"prefetch must be at least 1, not {prefetch!r}")
         self._prefetch = prefetch or concurrency
@@ -73,9 +83,12 @@ class Worker:
         self._jobs: set[Job] = set()
         # Fair: whoever waits longest is next.
         self._slots = asyncio.Semaphore(concurrency)
-        self._intake: asyncio.Task[None] | None = None
+        self._intake: asyncio.Task[Any] | None = None
         self._left_behind = 0
         self._state: State = "new"
+        #: Set once the server was reached and the hooks for the start were called.
+        self._started = False
+        self._failure: str | None = None
         self._turn = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -165,22 +178,29 @@ class Worker:
     def health(self) -> WorkerHealth:
         """What the worker is doing."""
         stuck = sum(job.stuck for job in self._jobs)
-        tally = self._tally
+        tally, contact = self._tally, self.rsmq.contact
+        state: State = self._state
+        if state == "running" and not self._started:
+            state = "starting"
         return WorkerHealth(
-            self._state,
+            state,
             len(self._jobs) - stuck,
             stuck + self._left_behind,
             tally.done,
             tally.failed,
             tally.rejected,
-            tally.last_error,
+            contact.error if contact.away else tally.last_error,
+            contact.last,
+            contact.away,
+            self._failure,
         )
 
     def pause(self) -> None:
         """Take no more messages, and give back those nobody works on; handlers run on."""
         if self._state == "running":
             self._state = "paused"
-            self._interrupt()
+            if self._started:
+                self._interrupt()
 
     def resume(self) -> None:
         """Take messages again."""
@@ -201,27 +221,38 @@ class Worker:
             self._interrupt()
 
     async def run(self, *, signals: bool = True) -> None:
-        """Serve until stopped. With *signals*, SIGTERM and SIGINT stop; a second one hurries."""
+        """Serve until stopped. With *signals*, SIGTERM and SIGINT stop; a second one hurries.
+
+        What it raises is logged, and shown by ``health``: who runs it as a task need not look.
+        """
         if self._state != "new":
             raise InvalidValue(f"a worker runs once; this one is {self._state}")
-        if not self._routes:
-            raise InvalidValue("the worker has no handlers; register one with @worker.handler()")
-        self._check_dead_letters()
+        try:
+            self._check_routes()
+            with stopped_by_signals(self.stop, wanted=signals):
+                await self._run()
+        except BaseException as error:
+            self._failure = in_one_line(error)
+            if isinstance(error, Exception):
+                self._tally.note(error)
+                logger.error("the worker has ended: %s", self._failure)
+            raise
+
+    async def _run(self) -> None:
         self._state = "running"
-        with stopped_by_signals(self.stop, wanted=signals):
-            try:
-                if self._own:
-                    await self.rsmq.open()
-                served = [await self._open(route) for route in self._routes]
+        try:
+            served = await self._aside(outlast(self._reach, self.wait_for_server))
+            if served is not None:
                 for hook in self._on_start:
                     await hook()
+                self._started = True
                 while self._state in ("running", "paused"):
                     await self._serve(served)
                 await self._drain()
-            finally:
-                self._state = "stopped"
-                # In a task of its own: it goes on if this one is cancelled once more.
-                await asyncio.shield(asyncio.create_task(self._finish()))
+        finally:
+            self._state = "stopped"
+            # In a task of its own: it goes on if this one is cancelled once more.
+            await asyncio.shield(asyncio.create_task(self._finish()))
 
     def __repr__(self) -> str:
         queues = ", ".join(route.queue for route in self._routes)
@@ -237,11 +268,13 @@ class Worker:
 
         return register
 
-    def _check_dead_letters(self) -> None:
-        """Refuse what would move messages on before any handler sees them.
+    def _check_routes(self) -> None:
+        """Refuse a worker without handlers, and what would move messages on before any sees them.
 
         A dead letter keeps its count, so a handler with a limit would put it aside once more.
         """
+        if not self._routes:
+            raise InvalidValue("the worker has no handlers; register one with @worker.handler()")
         dead = {route.dead_letter or f"{route.queue}-dead": route.queue for route in self._routes}
         for route in self._routes:
             if route.queue in dead and route.retry.max_receives:
@@ -249,6 +282,12 @@ class Worker:
                     f"queue {route.queue!r} holds the dead letters of {dead[route.queue]!r}; "
                     f"its handler needs retry=Retry(0), or none of them would ever reach it"
                 )
+
+    async def _reach(self) -> list[Served]:
+        """Open a client of our own, and find the queues."""
+        if self._own:
+            await self.rsmq.open()
+        return [await self._open(route) for route in self._routes]
 
     async def _open(self, route: Route) -> Served:
         queue = self.rsmq.queue(
@@ -270,11 +309,19 @@ class Worker:
             self._turn.clear()
             await self._turn.wait()
             return
-        # In a task of its own: pausing cancels that one, and a cancellation of ours stays ours.
-        self._intake = asyncio.create_task(self._hand_out(served), name="aiorsmq-ng intake")
-        await asyncio.wait([self._intake])
-        if not self._intake.cancelled() and (error := self._intake.exception()) is not None:
+        await self._aside(self._hand_out(served))
+
+    async def _aside(self, work: Coroutine[Any, Any, R]) -> R | None:
+        """Run *work* in a task of its own; return None if a pause or a stop has cancelled it."""
+        # A cancellation of ours stays ours.
+        intake: asyncio.Task[R] = asyncio.create_task(work, name="aiorsmq-ng intake")
+        self._intake = intake
+        await asyncio.wait([intake])
+        if intake.cancelled():
+            return None
+        if (error := intake.exception()) is not None:
             raise _first(error)
+        return intake.result()
 
     async def _hand_out(self, served: list[Served]) -> None:
         # One call reaches the queues of one namespace; those of another are served beside them.
@@ -326,6 +373,13 @@ class Worker:
                         await asyncio.wait(going, timeout=_CANCEL_S)
 
     async def _receive(self, served: list[Served], count: int) -> list[Delivery]:
+        try:
+            return await self._look(served, count)
+        except RSMQError as error:
+            self._tally.note(error)
+            raise
+
+    async def _look(self, served: list[Served], count: int) -> list[Delivery]:
         if self._order == "weighted" and len(served) > 1:
             # Sorting by u ** (1 / weight) draws an order in which heavier ones tend to come first.
             drawn = sorted(served, key=lambda s: -(random.random() ** (1 / s.route.weight)))  # noqa: S311

@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from aiorsmq_ng import RSMQ
+from aiorsmq_ng.testing import PrivateServer
+
 from .ctl import NOWHERE
 
 MODULE = """
@@ -27,15 +30,37 @@ async def handle(body: str) -> None:
 
 
 async def start(
-    tmp_path, server_url, ns, *, grace=30, sleep=0.5, target="jobs_module:worker", then="", more=()
+    tmp_path,
+    server_url,
+    ns,
+    *,
+    grace=30,
+    sleep=0.5,
+    target="jobs_module:worker",
+    then="",
+    more=(),
+    wait=None,
 ):
     code = MODULE.format(ns=ns, grace=grace, sleep=sleep)
     (tmp_path / "jobs_module.py").write_text(f"{code}    {then}\n")
+    limit = () if wait is None else ("--wait-for-server", str(wait))
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "aiorsmq_ng.cli", "-r", server_url, *more, "worker", "run", target,
+        sys.executable, "-m", "aiorsmq_ng.cli", "-r", server_url, *more,
+        "worker", "run", *limit, target,
         cwd=tmp_path, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "RSMQ_URL": ""},
     )  # fmt: skip
+
+
+async def read_until(process, words):
+    """Read the log of *process* up to the line with *words*."""
+    log = ""
+    async with asyncio.timeout(60):
+        while words not in log:
+            line = await process.stderr.readline()
+            assert line, log
+            log += line.decode()
+    return log
 
 
 async def until(condition):
@@ -161,8 +186,49 @@ async def test_error_that_quotes_a_message_does_not_steer_the_terminal(
     assert line == b"ValueError: \\u001b[2Jgone\n"
 
 
-async def test_worker_without_a_server_exits_with_4_and_one_sentence(tmp_path, ns):
+async def test_worker_waits_for_its_server_and_goes_on_through_an_outage(tmp_path, ns):
+    async with PrivateServer(persistence="always") as server:
+        url = server.url
+        server.kill()
+        process = await start(tmp_path, url, ns)
+        log = await read_until(process, "the server does not answer, waiting for it")
+        await server.start()
+        log += await read_until(process, "the server answers again")
+        async with RSMQ(url, ns=ns) as rsmq:
+            await until(rsmq.queue("jobs").exists)
+            await rsmq.queue("jobs").send("quick")
+
+            async def done():
+                return (await rsmq.queue("jobs").attributes()).msgs == 0
+
+            await until(done)
+        server.kill()
+        log += await read_until(process, "the server does not answer, waiting for it")
+        await server.start()
+        log += await read_until(process, "the server answers again")
+        process.send_signal(signal.SIGTERM)
+        _, rest = await process.communicate()
+
+    log += rest.decode()
+    assert process.returncode == 0
+    # One line for each change.
+    assert log.count("does not answer") == log.count("answers again") == 2, log
+    assert "Traceback" not in log
+
+
+async def test_signal_while_it_waits_for_the_server_ends_it_with_0(tmp_path, ns):
     process = await start(tmp_path, NOWHERE, ns)
+    await read_until(process, "the server does not answer, waiting for it")
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(20):
+        _, log = await process.communicate()
+
+    assert process.returncode == 0
+    assert "Traceback" not in log.decode()
+
+
+async def test_worker_without_a_server_exits_with_4_and_one_sentence(tmp_path, ns):
+    process = await start(tmp_path, NOWHERE, ns, wait=0)
     _, err = await process.communicate()
 
     assert process.returncode == 4

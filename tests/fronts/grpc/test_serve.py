@@ -9,10 +9,13 @@ import sys
 import grpc
 import grpc.aio
 import pytest
+from redis.asyncio import Redis
 
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
+from aiorsmq_ng.testing import PrivateServer
 
+from ..test_cli_worker import read_until
 from .support import until
 
 JOBS = [pb.Source(queue="jobs")]
@@ -140,7 +143,60 @@ def test_what_cannot_be_served_is_said_in_one_sentence(ctl, words, status, compl
 
 
 def test_an_unreachable_server_is_told_apart(call):
-    outcome = call("-r", "redis://127.0.0.1:1", "serve", "grpc", "--listen", "127.0.0.1:0")
+    words = ("serve", "grpc", "--listen", "127.0.0.1:0", "--wait-for-server", "0")
+    outcome = call("-r", "redis://127.0.0.1:1", *words)
 
     assert outcome.status == 4
     assert "cannot be reached" in outcome.err
+
+
+async def serve(url, ns, *words):
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "aiorsmq_ng.cli", "-r", url, "--ns", ns),
+        *("serve", "grpc", "--listen", "127.0.0.1:0", *words),
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def test_it_waits_for_its_server_and_goes_on_through_an_outage(ns):
+    async with PrivateServer(persistence="always") as server:
+        server.kill()
+        process = await serve(server.url, ns)
+        log = await read_until(process, "the server does not answer, waiting for it")
+        assert "by gRPC on" not in log
+        await server.start()
+        log += await read_until(process, "by gRPC on")
+        server.kill()
+        log += await read_until(process, "the server does not answer, waiting for it")
+        await server.start()
+        log += await read_until(process, "the server answers again")
+        process.send_signal(signal.SIGTERM)
+        _, rest = await process.communicate()
+
+    log += rest.decode()
+    assert process.returncode == 0
+    assert log.count("does not answer") == log.count("answers again") == 2, log
+
+
+async def test_a_signal_while_it_waits_for_the_server_ends_it_with_0(ns):
+    process = await serve("redis://127.0.0.1:1", ns)
+    await read_until(process, "the server does not answer, waiting for it")
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(20):
+        _, log = await process.communicate()
+
+    assert process.returncode == 0
+    assert "stopped by SIGTERM while waiting" in log.decode()
+    assert "Traceback" not in log.decode()
+
+
+async def test_a_wrong_password_is_not_waited_for(ns):
+    async with PrivateServer() as server:
+        async with Redis.from_url(server.url) as admin:
+            await admin.config_set("requirepass", "right")
+        process = await serve(server.url.replace("redis://", "redis://:wrong@"), ns)
+        async with asyncio.timeout(60):
+            _, log = await process.communicate()
+
+    assert process.returncode == 4
+    assert "refused access" in log.decode()

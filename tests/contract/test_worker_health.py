@@ -1,0 +1,221 @@
+"""What ``worker.health`` says must be true, also while the server is away and after a death."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+import pytest
+
+from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Options, Unavailable, Worker
+from aiorsmq_ng.testing import PrivateServer
+from aiorsmq_ng.transport.contact import AWAY_S, Contact
+
+from .test_worker import stopped, until, work  # noqa: F401 - work is a fixture
+
+QUICK = Options(poll_cap=0.2, deadline=1)
+NOWHERE = "unix:///nonexistent/redis.sock"
+
+
+def serving(rsmq, **more):
+    worker = Worker(rsmq, **more)
+
+    @worker.handler("jobs")
+    async def handle(body: str) -> None: ...
+
+    return worker
+
+
+async def test_health_tells_that_the_server_is_away_and_back(caplog):
+    async with (
+        PrivateServer(persistence="always") as server,
+        RSMQ(server.url, options=QUICK) as rsmq,
+    ):
+        worker = serving(rsmq)
+        assert (worker.health.ok, worker.health.state) == (False, "new")
+        running = asyncio.create_task(worker.run(signals=False))
+        await until(lambda: worker.health.ok)
+        before = worker.health.last_contact
+        assert before <= datetime.now(UTC)
+
+        server.kill()
+        await until(lambda: not worker.health.ok, 30)
+        health = worker.health
+        assert (health.state, health.server_away, health.failure) == ("running", True, None)
+        assert "connecting to" in health.last_error
+        assert health.last_contact < datetime.now(UTC)
+        # What receiving met stays known when the server is back.
+        await until(lambda: "Unavailable" in (worker._tally.last_error or ""), 30)
+        await server.start()
+        await until(lambda: worker.health.ok, 30)
+        assert "cannot be reached" in worker.health.last_error
+        assert worker.health.last_contact > before
+        await stopped(worker, running)
+    told = [r.getMessage() for r in caplog.records if r.name == "aiorsmq_ng.contact"]
+    assert [line.split(",")[0] for line in told] == [
+        "the server does not answer",
+        "the server answers again",
+    ]
+
+
+async def test_silent_server_is_noticed_too():
+    async with PrivateServer() as server, RSMQ(server.url, options=QUICK) as rsmq:
+        worker = serving(rsmq)
+        running = asyncio.create_task(worker.run(signals=False))
+        await until(lambda: worker.health.ok)
+        server.pause()
+        try:
+            await until(lambda: worker.health.server_away, 30)
+            assert not worker.health.ok
+        finally:
+            server.resume()
+        await until(lambda: worker.health.ok, 30)
+        await stopped(worker, running)
+
+
+async def test_death_of_a_task_that_nobody_awaits_is_told_and_logged(server_url, ns, caplog):
+    async with RSMQ(server_url, ns=ns, options=QUICK) as rsmq:
+        worker = serving(rsmq)
+        running = asyncio.create_task(worker.run(signals=False))
+        await until(lambda: worker.health.ok)
+        await rsmq.delete_queue("jobs")
+        await until(lambda: worker.health.state == "stopped", 30)
+
+    health = worker.health
+    assert not health.ok
+    assert health.failure.startswith("QueueNotFound: queue 'jobs' does not exist")
+    assert health.last_error == health.failure
+    await asyncio.wait([running])
+    assert f"the worker has ended: {health.failure}" in caplog.text
+    assert running.exception() is not None
+
+
+async def test_cancelled_run_is_told(rsmq, queue):
+    worker = serving(rsmq)
+    running = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.ok)
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert (worker.health.ok, worker.health.failure) == (False, "CancelledError")
+
+
+async def test_stop_in_good_order_is_no_failure(rsmq, queue):
+    worker = serving(rsmq)
+    running = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.ok)
+    worker.pause()
+    assert worker.health.ok
+    await stopped(worker, running)
+
+    assert (worker.health.ok, worker.health.state, worker.health.failure) == (
+        False,
+        "stopped",
+        None,
+    )
+
+
+async def test_run_that_is_refused_from_the_start_is_told(rsmq):
+    worker = Worker(rsmq)
+    running = asyncio.create_task(worker.run(signals=False))
+    await asyncio.wait([running])
+
+    assert isinstance(running.exception(), InvalidValue)
+    assert worker.health.failure == "InvalidValue: " + str(running.exception())
+
+
+async def test_what_handlers_settle_themselves_is_counted(rsmq, work):  # noqa: F811
+    await rsmq.create_queue("elsewhere")
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs")
+    async def handle(message: Delivery) -> None:
+        if message.text == "release" and message.rc > 1:
+            return
+        settle = getattr(message, message.text)
+        await settle(*["elsewhere"] * (message.text == "forward"))
+        assert message.settled
+
+    @worker.batch_handler("batches", size=3, wait=5)
+    async def batch(batch: list[Delivery]) -> None:
+        await batch[0].ack()
+        await batch[1].reject("no")
+
+    await (await rsmq.create_queue("jobs")).send_many(["ack", "reject", "release", "forward"])
+    await (await rsmq.create_queue("batches")).send_many(["a", "b", "c"])
+    running = work(worker)
+    await until(lambda: worker.health.done == 5)
+    await stopped(worker, running)
+
+    # done: ack, forward, the released one at its second delivery, one by the batch, its rest.
+    assert (worker.health.done, worker.health.failed, worker.health.rejected) == (5, 1, 2)
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_worker_waits_for_its_server(own):
+    async with PrivateServer(persistence="always") as server:
+        server.kill()
+        rsmq = RSMQ(server.url, options=Options(deadline=0.5, connect_timeout=0.5))
+        worker = serving(server.url if own else rsmq)
+        running = asyncio.create_task(worker.run(signals=False))
+        await until(lambda: worker.health.server_away, 30)
+        assert (worker.health.state, worker.health.ok) == ("starting", False)
+        worker.pause()  # it begins as soon as there is a server
+        worker.resume()
+        await server.start()
+        await until(lambda: worker.health.ok, 30)
+        await stopped(worker, running)
+        await rsmq.aclose()
+
+
+async def test_stop_ends_the_wait_at_once(rsmq):
+    worker = serving(NOWHERE)
+    running = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.server_away, 30)
+    worker.stop()
+    async with asyncio.timeout(20):
+        await running
+
+    assert (worker.health.state, worker.health.failure) == ("stopped", None)
+
+
+async def test_wait_for_the_server_has_a_limit():
+    worker = serving(NOWHERE, wait_for_server=0.1)
+    with pytest.raises(Unavailable, match="cannot be reached") as away:
+        await worker.run(signals=False)
+
+    assert away.value.passing
+    assert worker.health.failure is not None
+
+
+async def test_refusal_is_not_waited_for():
+    async with PrivateServer(password="right") as server:
+        worker = serving(server.url.replace("right", "wrong"))
+        with pytest.raises(Unavailable, match="refused access"):
+            async with asyncio.timeout(30):
+                await worker.run(signals=False)
+
+
+async def test_client_can_be_opened_with_a_wait_of_its_own():
+    with pytest.raises(InvalidValue, match="wait_for_server must be at least 0"):
+        await RSMQ(NOWHERE).open(wait_for_server=-1)
+    async with PrivateServer(persistence="always") as server:
+        server.kill()
+        rsmq = RSMQ(server.url)
+        opening = asyncio.create_task(rsmq.open(wait_for_server=None))
+        await until(lambda: rsmq.contact.away, 30)
+        await server.start()
+        await opening
+        assert not rsmq.contact.away
+        await rsmq.aclose()
+
+
+def test_short_break_is_not_told(caplog):
+    contact, caplog.handler.level = Contact(), logging.DEBUG
+    contact.failed(OSError("reset"), 10.0, 10.1)
+    contact.failed(OSError("reset"), 10.2, 10.0 + AWAY_S * 0.9)
+    assert (contact.away, contact.error) == (False, "reset")
+    contact.answered(10.0 + AWAY_S)
+
+    assert (contact.away, contact.error, caplog.text) == (False, None, "")
+    contact.failed(OSError("reset"), 20.0, 20.0 + AWAY_S)
+    assert contact.away
