@@ -169,6 +169,20 @@ MUTANTS = (
         ("tests/contract/test_dedup.py",),
     ),
     Mutant(
+        "embedded: a folder that is another one now is refused",
+        "aiorsmq_ng/embedded/server.py",
+        "return _identity(os.stat(self._entry)) == self._identity",
+        "return os.path.exists(self._entry)",
+        ("tests/embedded/test_lifetime.py",),
+    ),
+    Mutant(
+        "embedded: the caretaker leaves a server with users alone",
+        "aiorsmq_ng/embedded/caretaker.py",
+        "if not _lock(self._users):",
+        "if _lock(self._users) and False:",
+        ("tests/embedded/test_lifetime.py",),
+    ),
+    Mutant(
         "full server: consumers go on (allow-oom)",
         f"{SCRIPTS}/_spend.lua",
         "local function spend() redis.call('HDEL', hash, '') end",

@@ -5,7 +5,8 @@ of processes share by three ``flock`` files. The kernel drops a lock together wi
 so a crash leaves nothing to repair. ``gate.lock`` is held while somebody starts or stops the
 server. ``users.lock`` is held shared by every user: whoever gets it alone is the last one.
 ``server.lock`` is opened here and inherited by the server: while it is held the server lives, and
-a second server on the same files cannot start.
+a second server on the same files cannot start. ``watch.lock`` is held by the caretaker, which stops
+a server whose last user was killed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -34,6 +36,8 @@ from .locks import POLL_S, LockFile, at_fork, gate
 
 _log = logging.getLogger(__name__)
 
+# How long a server whose last user was killed goes on.
+_ALONE_S = 10.0
 # Syncing the append-only file to a slow disk is what takes time at the end.
 _STOP_S = 30.0
 # No preamble: a snapshot inside the append-only file would tie the data to one engine and version.
@@ -89,6 +93,7 @@ def _bring_up(folder: Path, address: Path, fsync: str, timeout_s: float) -> Serv
                     raise _death(folder, started)
                 started = find_binary(folder)
                 _spawn(started, folder, address, fsync, lock, timeout_s)
+                _take_care(folder, address)
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"server of {str(folder)!r} did not answer within {timeout_s:g} s; "
@@ -97,13 +102,53 @@ def _bring_up(folder: Path, address: Path, fsync: str, timeout_s: float) -> Serv
         time.sleep(POLL_S)
     if started is not None:
         _log.info("started %s for %s", started, folder)
-        draft = folder / "server.json.new"
-        draft.write_text(json.dumps({"layout": LAYOUT, **asdict(started)}))
-        draft.replace(folder / "server.json")
-    elif fsync == "always":
+        _record(folder, started)
+        return started
+    _take_care(folder, address)
+    if fsync == "always":
         # Somebody who asked for less started it; the safest wish wins.
         _ask(address, b"CONFIG", b"SET", b"appendfsync", b"always")
-    return started or read_record(folder) or find_binary(folder)
+    return read_record(folder) or find_binary(folder)
+
+
+def _record(folder: Path, binary: ServerBinary) -> None:
+    """Note which program runs here. A full disk does not matter: the next start tries again."""
+    if read_record(folder) == binary:
+        return
+    draft = folder / "server.json.new"
+    try:
+        draft.write_text(json.dumps({"layout": LAYOUT, **asdict(binary)}))
+        draft.replace(folder / "server.json")
+    except OSError as error:
+        _log.warning("cannot note in %s which program runs there: %s", folder, error)
+        with suppress(OSError):
+            draft.unlink()
+
+
+def _take_care(folder: Path, address: Path) -> None:
+    """Start the caretaker unless there is one; without it only a user can stop the server."""
+    with closing(LockFile(folder / "watch.lock")) as watch:
+        if not watch.attempt(fcntl.LOCK_EX):
+            return
+        watch.unlock()
+    script = Path(__file__).with_name("caretaker.py")
+    name = Path(sys.executable or "").name
+    # Where Python is part of another program, that is not an interpreter.
+    python = sys.executable if name.startswith(("python", "pypy")) else shutil.which("python3")
+    where = address.name if address.parent == folder else str(address)
+    command = [python or "python3", "-I", "-S", str(script), str(folder), where, str(_ALONE_S)]
+    try:
+        subprocess.run(  # noqa: S603 - the interpreter that runs this
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        _log.warning("the server of %s has no caretaker: %s", folder, error)
 
 
 def _spawn(
@@ -164,6 +209,10 @@ def _read_pid(folder: Path) -> int | None:
     return None
 
 
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
 def _keep_note(folder: Path) -> Path:
     """Return the file that says that the server goes on without users."""
     return folder / "keep"
@@ -174,7 +223,8 @@ class EmbeddedServer:
 
     A hold belongs to the process that acquired it: a forked child may use the address while its
     parent holds on, and acquires its own hold to be independent. Holds that are left when the
-    interpreter exits are released then.
+    interpreter exits are released then; a server whose last user was killed ends by itself after
+    some 10 s.
     """
 
     def __init__(self, folder: Path, fsync: str, startup_timeout_s: float, remove: bool) -> None:
@@ -186,6 +236,7 @@ class EmbeddedServer:
         self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._users: LockFile | None = None
+        self._entry = str(folder / "users.lock")
         with gate(folder):
             users = LockFile(folder / "users.lock")
             try:
@@ -196,6 +247,7 @@ class EmbeddedServer:
                 users.close()
                 raise
         self._users = users
+        self._identity = _identity(os.fstat(users.fd))
         _holds.add(self)
 
     @classmethod
@@ -242,6 +294,25 @@ class EmbeddedServer:
         """Name the server in a form that ``redis.asyncio.from_url`` takes."""
         return f"unix://{quote(str(self.socket))}"
 
+    def check_folder(self) -> None:
+        """Raise ``Unavailable`` if the data folder is not the one that was acquired any more.
+
+        What a server is sent whose folder was removed lies in files that nobody can open again. No
+        I/O but one look at a file's entry.
+        """
+        if self._users is not None and not self._is_there():
+            raise Unavailable(
+                f"data folder {str(self.folder)!r} was removed, renamed or replaced while in use, "
+                f"and what is sent now could be lost; put the folder back, or close the client and "
+                f"open it again"
+            )
+
+    def _is_there(self) -> bool:
+        try:
+            return _identity(os.stat(self._entry)) == self._identity
+        except OSError:
+            return False
+
     def ensure_running(self) -> None:
         """Start the server again, on the same socket and data, if it died under this hold."""
         if self._users is None or self._pid != os.getpid():
@@ -249,7 +320,9 @@ class EmbeddedServer:
                 f"this process does not hold the server of {str(self.folder)!r} any more; "
                 f"acquire it again"
             )
+        self.check_folder()
         with gate(self.folder):
+            self.check_folder()
             self.binary = _bring_up(self.folder, self.socket, self._fsync, self._startup_timeout_s)
 
     def keep(self) -> None:
@@ -261,7 +334,8 @@ class EmbeddedServer:
         """Give the hold back; the last user stops the server and waits until it is gone.
 
         Releasing again, or in a forked child, does nothing. Raise ``Unavailable`` if the server
-        does not stop; the hold is given back all the same.
+        does not stop; the hold is given back all the same. A server whose folder was removed or
+        renamed meanwhile ends by itself soon.
         """
         if self._pid != os.getpid():
             return
@@ -270,6 +344,14 @@ class EmbeddedServer:
         if users is None:
             return
         _holds.discard(self)
+        if not self._is_there():
+            # A folder of that name is another one now. The caretaker stops the server.
+            users.unlock()
+            users.close()
+            _log.warning(
+                "data folder %s was removed, renamed or replaced while in use", self.folder
+            )
+            return
         with closing(users), gate(self.folder):
             try:
                 if users.attempt(fcntl.LOCK_EX) and not _keep_note(self.folder).exists():
@@ -333,7 +415,8 @@ def status(folder: Path | None = None) -> ServerStatus:
         check_owner(folder)
         with (
             suppress(Unavailable),
-            gate(folder, timeout_s=0),
+            # The caretaker looks for a moment, too.
+            gate(folder, timeout_s=0.1),
             closing(LockFile(folder / "users.lock")) as users,
             closing(LockFile(folder / "server.lock")) as server,
         ):

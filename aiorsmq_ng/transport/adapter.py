@@ -54,6 +54,7 @@ class PoolDriver:
         direct: int = 0,
         revive: Revive | None = None,
         closing: Callable[[], Awaitable[None]] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self._pool = pool
         self._keep = keep
@@ -64,11 +65,15 @@ class PoolDriver:
         self._boarding: Line | None = None
         self._revive = revive
         self._closing = closing
+        # Raises if nothing may be sent to this server any more.
+        self._check = check
         self._idle: list[AbstractConnection] = []
         self._has_sentinels = hasattr(pool, "sentinel_manager")
 
     async def execute(self, command: Command) -> Reply:
         """Run *command* once."""
+        if self._check is not None:
+            self._check()
         packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
         # What is said about the last write of a connection must be about this one.
         asks = command.then or (command.witnesses and command.matters and self._has_sentinels)

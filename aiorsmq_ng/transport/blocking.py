@@ -176,6 +176,8 @@ class BlockingRunner:
 
     def _connected(self) -> Any:
         try:
+            if self._server is not None:
+                self._server.check_folder()
             if self._connection is not None and self._is_stale():
                 self._disconnect()
             if self._connection is None:

@@ -113,6 +113,7 @@ async def _embedded(path: str, options: Options) -> PoolDriver:
         options,
         revive=partial(anyio.to_thread.run_sync, server.ensure_running),
         closing=partial(anyio.to_thread.run_sync, server.release),
+        check=server.check_folder,
     )
 
 
