@@ -46,10 +46,18 @@ def _java() -> int:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, imports, formatting."""
-    session.install(*GROUPS(PROJECT, "lint"))
+    """Style, imports, formatting; and the generated modules are those of the protos."""
+    session.install(*GROUPS(PROJECT, "lint", "protos"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("python", "aiorsmq_ng/rpc/generate.py", "--check")
+
+
+@nox.session
+def protos(session: nox.Session) -> None:
+    """Generate the modules of the protos, with the oldest tools that are supported."""
+    session.install(*GROUPS(PROJECT, "protos"))
+    session.run("python", "aiorsmq_ng/rpc/generate.py")
 
 
 @nox.session
@@ -79,6 +87,29 @@ def spark(session: nox.Session) -> None:
     chosen = any(argument.startswith("tests") for argument in session.posargs)
     where = [] if chosen else ["tests/spark"]
     session.run("pytest", "-n", "2", *AGAIN, *where, *session.posargs)
+
+
+@nox.session
+def lowest(session: nox.Session) -> None:
+    """All tests with the oldest versions that pyproject.toml allows of what users install."""
+    session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
+    # Over what the tests' own tools ask for; import-linter is the one that does not start then.
+    session.install("--no-deps", *_lowest("cli", "grpc"))
+    session.run(
+        "pytest", "-n", "3", *AGAIN, "--ignore=tests/spark",
+        "--ignore=tests/test_architecture.py", *session.posargs,
+    )  # fmt: skip
+
+
+def _lowest(*extras: str) -> list[str]:
+    """Return the lower bounds of the dependencies, and of *extras*, as exact versions."""
+    project = PROJECT["project"]
+    wanted = list(project["dependencies"])
+    for extra in extras:
+        wanted += project["optional-dependencies"][extra]
+    # redis[hiredis] asks for it, without our saying which.
+    wanted.append("hiredis>=3.0")
+    return [re.sub(r"(\[.*\])?>=([^,]+).*", r"==\2", each) for each in wanted]
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])

@@ -95,9 +95,6 @@ def run(args: Sequence[str] | None = None) -> int:
 def _report(error: Exception) -> int:
     """Print what went wrong and what to do about it; return the exit status."""
     match error:
-        case click.exceptions.NoArgsIsHelpError():
-            error.show()
-            return USAGE
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "rsmqctl"
             complain(f"{_clause(error.format_message())}; see: {path} --help")

@@ -19,6 +19,13 @@ class LazyGroup(click.Group):
         super().__init__(**settings)
         self._table = table
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help if no command follows; that is wrong usage, in every version of click."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, in the order of the table."""
         return [*self._table, *super().list_commands(ctx)]

@@ -1,8 +1,9 @@
-"""Write the generated modules anew: ``python -m aiorsmq_ng.rpc.generate`` (needs grpcio-tools)."""
+"""Generates the modules of the protos: ``nox -s protos``; ``nox -s lint`` compares them."""
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 #: The protos of this package; each becomes three modules beside it.
@@ -21,5 +22,18 @@ def generate(target: Path = ROOT) -> None:
         sys.exit("the protos cannot be compiled")
 
 
+def outdated() -> list[str]:
+    """Return the names of the generated modules that are not those of the protos."""
+    here = Path(__file__).parent
+    with tempfile.TemporaryDirectory() as folder:
+        generate(Path(folder))
+        made = {p.name: p.read_text() for p in Path(folder, "aiorsmq_ng", "rpc").iterdir()}
+    kept = {p.name: p.read_text() for p in here.glob("*_pb2*.py*")}
+    return sorted(name for name in made.keys() | kept.keys() if made.get(name) != kept.get(name))
+
+
 if __name__ == "__main__":
-    generate()
+    if sys.argv[1:] != ["--check"]:
+        generate()
+    elif names := outdated():
+        sys.exit(f"not what the protos say: {', '.join(names)}; run: nox -s protos")

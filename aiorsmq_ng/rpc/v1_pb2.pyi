@@ -2,8 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -39,7 +38,7 @@ class RequestId(_message.Message):
     id: str
     broker: str
     durable: bool
-    def __init__(self, id: _Optional[str] = ..., broker: _Optional[str] = ..., durable: _Optional[bool] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., broker: _Optional[str] = ..., durable: bool = ...) -> None: ...
 
 class GetInfoRequest(_message.Message):
     __slots__ = ()
@@ -79,13 +78,13 @@ class CreateQueueRequest(_message.Message):
     maxsize: int
     exist_ok: bool
     request: RequestId
-    def __init__(self, queue: _Optional[str] = ..., vt_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., maxsize: _Optional[int] = ..., exist_ok: _Optional[bool] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., vt_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., maxsize: _Optional[int] = ..., exist_ok: bool = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class CreateQueueResponse(_message.Message):
     __slots__ = ("created",)
     CREATED_FIELD_NUMBER: _ClassVar[int]
     created: bool
-    def __init__(self, created: _Optional[bool] = ...) -> None: ...
+    def __init__(self, created: bool = ...) -> None: ...
 
 class DeleteQueueRequest(_message.Message):
     __slots__ = ("queue", "request")
@@ -159,7 +158,7 @@ class QueueAttributes(_message.Message):
     leased: int
     exact: bool
     oldest_age_ms: int
-    def __init__(self, vt: _Optional[float] = ..., delay: _Optional[float] = ..., maxsize: _Optional[int] = ..., totalrecv: _Optional[int] = ..., totalsent: _Optional[int] = ..., created: _Optional[int] = ..., modified: _Optional[int] = ..., msgs: _Optional[int] = ..., hiddenmsgs: _Optional[int] = ..., ready: _Optional[int] = ..., delayed: _Optional[int] = ..., leased: _Optional[int] = ..., exact: _Optional[bool] = ..., oldest_age_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, vt: _Optional[float] = ..., delay: _Optional[float] = ..., maxsize: _Optional[int] = ..., totalrecv: _Optional[int] = ..., totalsent: _Optional[int] = ..., created: _Optional[int] = ..., modified: _Optional[int] = ..., msgs: _Optional[int] = ..., hiddenmsgs: _Optional[int] = ..., ready: _Optional[int] = ..., delayed: _Optional[int] = ..., leased: _Optional[int] = ..., exact: bool = ..., oldest_age_ms: _Optional[int] = ...) -> None: ...
 
 class GetStatsRequest(_message.Message):
     __slots__ = ("queue", "dead_letter")
@@ -215,7 +214,7 @@ class PurgeRequest(_message.Message):
     queue: str
     leased: bool
     request: RequestId
-    def __init__(self, queue: _Optional[str] = ..., leased: _Optional[bool] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., leased: bool = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class PurgeResponse(_message.Message):
     __slots__ = ("removed",)
@@ -265,7 +264,7 @@ class SendResponse(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[str]
     durability: str
     duplicate: bool
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: _Optional[bool] = ...) -> None: ...
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: bool = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("queue", "max_receives", "dead_letter", "vt_ms", "subscriber")
@@ -455,7 +454,7 @@ class DeleteMessagesRequest(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[str]
     only_leased: bool
     request: RequestId
-    def __init__(self, queue: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., only_leased: _Optional[bool] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., only_leased: bool = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class DeleteMessagesResponse(_message.Message):
     __slots__ = ("ids",)
@@ -479,7 +478,7 @@ class ChangeVisibilityResponse(_message.Message):
     __slots__ = ("changed",)
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     changed: bool
-    def __init__(self, changed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, changed: bool = ...) -> None: ...
 
 class PeekRequest(_message.Message):
     __slots__ = ("queue", "start", "count")
@@ -587,7 +586,7 @@ class ConsumeRequest(_message.Message):
     vt_ms: int
     no_renewal: bool
     max_bytes: int
-    def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., max_unsettled: _Optional[int] = ..., vt_ms: _Optional[int] = ..., no_renewal: _Optional[bool] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., max_unsettled: _Optional[int] = ..., vt_ms: _Optional[int] = ..., no_renewal: bool = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
     __slots__ = ("deliveries", "lost")
@@ -677,7 +676,7 @@ class PublishResponse(_message.Message):
     ids: _containers.RepeatedScalarFieldContainer[str]
     durability: str
     duplicate: bool
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: _Optional[bool] = ...) -> None: ...
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: bool = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("subscriber", "vt_ms", "delay_ms", "maxsize", "request")
@@ -727,7 +726,7 @@ class UnsubscribeRequest(_message.Message):
     peer: str
     discard: bool
     request: RequestId
-    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., peer: _Optional[str] = ..., discard: _Optional[bool] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., peer: _Optional[str] = ..., discard: bool = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class UnsubscribeResponse(_message.Message):
     __slots__ = ("left",)
@@ -745,7 +744,7 @@ class KeepAliveResponse(_message.Message):
     __slots__ = ("subscribed",)
     SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
     subscribed: bool
-    def __init__(self, subscribed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, subscribed: bool = ...) -> None: ...
 
 class SetBacklogRequest(_message.Message):
     __slots__ = ("topic", "max_length", "max_age_ms", "maxsize", "request")
@@ -777,4 +776,4 @@ class DeleteTopicResponse(_message.Message):
     __slots__ = ("deleted",)
     DELETED_FIELD_NUMBER: _ClassVar[int]
     deleted: bool
-    def __init__(self, deleted: _Optional[bool] = ...) -> None: ...
+    def __init__(self, deleted: bool = ...) -> None: ...

@@ -14,6 +14,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from ..errors import RSMQError
 from ..protocol.operation import Argument, Reply
+from . import redis_py
 from .answers import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
 from .base import Command, NotExecuted, ReplyLost
 from .wire import Line, Wire
@@ -350,7 +351,7 @@ async def _cut(connection: AbstractConnection) -> None:
 async def usable(connection: AbstractConnection) -> bool:
     """Tell whether a kept connection is alive and in step (no unread reply, not closed)."""
     try:
-        if not connection.is_connected or await connection.can_read():
+        if not connection.is_connected or await redis_py.has_unread(connection):
             return False
         await connection.check_health()  # type: ignore[no-untyped-call]
     except Exception:

@@ -25,6 +25,7 @@ from . import allowances
 from .answers import ANSWERS, explain, has_stepped_down
 from .base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
 from .calls import Call
+from .redis_py import read_reply, tls_settings
 from .tickets import TicketBook
 from .urls import is_loopback, read
 
@@ -157,9 +158,7 @@ class BlockingRunner:
         connection = self._connected()
         try:
             connection.send_packed_command([packed], check_health=False)
-            reply = connection.read_response(
-                disable_decoding=True, timeout=max(1.0, deadline - time.monotonic())
-            )
+            reply = read_reply(connection, max(1.0, deadline - time.monotonic()))
         except ANSWERS as error:
             if has_stepped_down(error):
                 self._disconnect()
@@ -202,7 +201,7 @@ class BlockingRunner:
     def _check_role(self, connection: Any) -> None:
         """Refuse a server that was the master when the sentinel last looked."""
         connection.send_command("ROLE", check_health=False)
-        if connection.read_response(disable_decoding=True, timeout=CONNECT_S)[0] != b"master":
+        if read_reply(connection, CONNECT_S)[0] != b"master":
             self._disconnect()
             raise driver_errors.ConnectionError("the server that sentinels name is no master")
 
@@ -213,7 +212,7 @@ class BlockingRunner:
                 return True
             if time.monotonic() - self._used_at > REST_S:
                 self._connection.send_command("PING", check_health=False)
-                self._connection.read_response(timeout=CONNECT_S)
+                read_reply(self._connection, CONNECT_S)
         except Exception:
             return True
         return False
@@ -234,9 +233,10 @@ class BlockingRunner:
         if address.kind == "sentinel":
             host, port = self._find_master()
             self._check_exposure(host)
-        kind = Connection if address.tls is None else SSLConnection
         place = {"host": host, "port": port, "db": address.db}
-        return self._connection_to(kind, place, address.login, address.tls or {})
+        if address.tls is None:
+            return self._connection_to(Connection, place, address.login)
+        return self._connection_to(SSLConnection, place, address.login, tls_settings(address.tls))
 
     def _connection_to(self, kind: Any, *settings: dict[str, Any]) -> Any:
         given: dict[str, Any] = {
@@ -257,7 +257,7 @@ class BlockingRunner:
         kind = Connection if address.sentinel_tls is None else SSLConnection
         for host, port in address.hosts:
             place = {"host": host, "port": port, "socket_timeout": CONNECT_S}
-            tls = address.sentinel_tls or {}
+            tls = tls_settings(address.sentinel_tls) if address.sentinel_tls is not None else {}
             sentinel = self._connection_to(kind, place, address.sentinel_login, tls)
             try:
                 sentinel.connect()

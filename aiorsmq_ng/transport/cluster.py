@@ -20,6 +20,7 @@ from redis.asyncio.connection import Connection
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError
 
 from ..protocol.operation import Argument, Reply
+from . import redis_py
 from .adapter import ConnectionListener, confirm, usable
 from .answers import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
 from .base import Command, NotExecuted, ReplyLost
@@ -101,7 +102,7 @@ class ClusterDriver:
 
     async def _follow(self, moved: MovedError) -> ClusterNode:
         nodes = self._client.nodes_manager
-        await nodes.move_slot(moved)
+        await redis_py.follow(nodes, moved)
         return nodes.get_node_from_slot(moved.slot_id)
 
     def _node_at(self, ask: AskError) -> ClusterNode:
@@ -138,7 +139,7 @@ class ClusterDriver:
                 raise
             raise ReplyLost(sentence(error)) from error
         finally:
-            node.release(connection)
+            redis_py.release(node, connection)
         return reply
 
     async def _see_owner(
@@ -153,7 +154,7 @@ class ClusterDriver:
         nodes = self._client.nodes_manager
         try:
             # What the node itself says about this counts least.
-            await nodes.initialize(last_failed_node_name=node.name)
+            await redis_py.ask_for_nodes(nodes, last=node)
             owner = nodes.get_node_from_slot(self._client.keyslot(_key(command.words)))
         except Exception as error:
             if command.then is not None:
@@ -168,14 +169,13 @@ class ClusterDriver:
             self._guard((node.host, int(node.port)))
         connection = node.acquire_connection()
         try:
-            outdated = connection.should_reconnect()  # type: ignore[no-untyped-call]
-            if outdated or not await usable(connection):
+            if redis_py.should_reconnect(connection) or not await usable(connection):
                 await _disconnect(connection)
             await connection.connect()  # type: ignore[no-untyped-call]
         except BaseException as error:
             self._outdated = True
             await _disconnect(connection)
-            node.release(connection)
+            redis_py.release(node, connection)
             if not isinstance(error, Exception):
                 raise
             refused_at_connect(error)

@@ -23,6 +23,7 @@ from .allowances import ALLOW_PLAIN_PASSWORD, plain_password
 from .base import Driver
 from .brokers import connect_broker
 from .cluster import ClusterDriver
+from .redis_py import tls_settings
 from .urls import Address, read
 
 #: What a caller may hand over instead of a URL.
@@ -93,8 +94,9 @@ def _own_pool(address: Address, options: Options, **extra: Any) -> PoolDriver:
         settings |= {"connection_class": UnixDomainSocketConnection, "path": address.path}
     else:
         host, port = address.hosts[0]
-        kind = Connection if address.tls is None else SSLConnection
-        settings |= {"connection_class": kind, "host": host, "port": port} | (address.tls or {})
+        settings |= {"connection_class": Connection, "host": host, "port": port}
+        if address.tls is not None:
+            settings |= {"connection_class": SSLConnection} | tls_settings(address.tls)
     pool = BlockingConnectionPool(
         # Two more than calls need: for the wake-up connection and its successor.
         max_connections=options.max_connections + 2,
@@ -194,7 +196,7 @@ def _cluster(address: Address, options: Options) -> ClusterDriver:
 
 
 def _with_tls(settings: dict[str, Any] | None) -> dict[str, Any]:
-    return {} if settings is None else {"ssl": True} | settings
+    return {} if settings is None else {"ssl": True} | tls_settings(settings)
 
 
 def _guard(address: Address, options: Options, found: tuple[str, int]) -> tuple[str, int]:

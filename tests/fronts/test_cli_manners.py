@@ -101,7 +101,8 @@ def test_the_picture_of_top_is_that_of_the_program() -> None:
     script = runpy.run_path(str(DOCS / "make_pictures.py"))
 
     def words(svg: str) -> list[str]:
-        return re.findall(r"<text [^>]*>([^<]*)</text>", svg)
+        shown = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
+        return [word for text in shown if (word := text.replace("&#160;", " ").strip())]
 
     shown = words((DOCS / "pictures" / "top.svg").read_text())
     assert words(script["draw"]()) == shown

@@ -83,7 +83,7 @@ async def test_a_call_that_cannot_wait_longer_is_told_that_redis_is_away(server)
                 with pytest.raises(grpc.RpcError) as away:
                     await call
                 assert away.value.code() is grpc.StatusCode.UNAVAILABLE
-                assert dict(away.value.trailing_metadata())["rsmq-code"] == "unavailable"
+                assert dict(tuple(away.value.trailing_metadata()))["rsmq-code"] == "unavailable"
             observed = await guide.Observe(routeguide_pb2.Identification(consumerID="c"))
             assert not observed.records
             await until(lambda: _not(healthy))

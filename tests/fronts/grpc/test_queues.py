@@ -29,7 +29,7 @@ async def failure(call):
     with pytest.raises(grpc.RpcError) as caught:
         await call
     error = caught.value
-    metadata = dict(error.trailing_metadata())
+    metadata = dict(tuple(error.trailing_metadata()))
     details = json.loads(metadata.get("rsmq-details", "{}"))
     return error.code(), metadata.get("rsmq-code"), details
 

@@ -229,14 +229,14 @@ async def test_an_attempt_at_another_broker_is_refused_as_forgotten(serve, queue
     async with serve() as broker, connected(broker) as channel:
         first = QueuesStub(channel).Purge(pb.PurgeRequest(queue="jobs", request=ID))
         await first
-        name = dict(await first.trailing_metadata())["rsmq-broker"]
+        name = dict(tuple(await first.trailing_metadata()))["rsmq-broker"]
     async with serve() as broker, connected(broker) as channel:
         again = pb.PurgeRequest(queue="jobs", request=pb.RequestId(id=ID.id, broker=name))
         with pytest.raises(grpc.RpcError) as refused:
             await QueuesStub(channel).Purge(again)
 
     assert refused.value.code() is grpc.StatusCode.ABORTED
-    assert dict(refused.value.trailing_metadata())["rsmq-code"] == "requestForgotten"
+    assert dict(tuple(refused.value.trailing_metadata()))["rsmq-code"] == "requestForgotten"
 
 
 async def test_a_waiting_receive_with_an_id_gives_back_when_its_client_goes(broker, queues, queue):

@@ -71,7 +71,7 @@ async def test_it_says_where_it_listens_serves_and_stops_in_good_order(start, qu
             try:
                 await queues.GetInfo(pb.GetInfoRequest())
             except grpc.RpcError as error:
-                return dict(error.trailing_metadata()).get("rsmq-code") == "stopping"
+                return dict(tuple(error.trailing_metadata())).get("rsmq-code") == "stopping"
 
         await until(stopping)
         await queues.Ack(pb.AckRequest(receipts=[delivery.receipt]))

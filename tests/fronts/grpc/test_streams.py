@@ -304,7 +304,7 @@ async def test_a_stop_waits_for_what_is_in_the_clients_hands(serve, jobs, state)
         with pytest.raises(grpc.RpcError) as refused:
             await queues.Send(pb.SendRequest(queue="jobs", bodies=[b"x"]))
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert dict(refused.value.trailing_metadata())["rsmq-code"] == "stopping"
+        assert dict(tuple(refused.value.trailing_metadata()))["rsmq-code"] == "stopping"
         done = await queues.Ack(pb.AckRequest(receipts=[delivery.receipt]))
         assert list(done.outcomes) == [pb.OUTCOME_DONE]
         with pytest.raises(grpc.RpcError) as ended:

@@ -1,0 +1,85 @@
+"""What differs between the versions of redis-py that are supported, under one name each."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import redis
+from redis.asyncio.cluster import ClusterNode, NodesManager
+from redis.asyncio.connection import AbstractConnection, SSLConnection
+from redis.exceptions import MovedError
+
+from ..errors import InvalidValue
+
+_READS_WITHIN = "timeout" in inspect.signature(redis.Connection.read_response).parameters
+_TLS = frozenset(inspect.signature(SSLConnection.__init__).parameters)
+
+
+def tls_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a TLS connection that checks the name in the certificate.
+
+    Before 6.0 redis-py did not do so unless it was asked to.
+    """
+    if missing := sorted(name for name in settings if name not in _TLS):
+        raise InvalidValue(
+            f"redis-py {redis.__version__} does not know the option {missing[0]} of the url; "
+            "install a newer one: pip install -U redis"
+        )
+    return {"ssl_check_hostname": settings.get("ssl_cert_reqs") != "none"} | dict(settings)
+
+
+async def has_unread(connection: AbstractConnection) -> bool:
+    """Return True if an idle connection has ended, or holds something that no call asked for."""
+    if hasattr(connection, "can_read"):
+        return await connection.can_read()
+    stream: Any = getattr(connection, "_reader", None)
+    if isinstance(stream, asyncio.StreamReader):
+        # What redis-py had before 8.0 gives up before it has looked.
+        return bool(stream.exception() or stream.at_eof() or stream._buffer)  # type: ignore[attr-defined]  # noqa: SLF001
+    return bool(await connection.can_read_destructive())
+
+
+def should_reconnect(connection: AbstractConnection) -> bool:
+    """Return True if redis-py marked the connection as outdated."""
+    marked: Any = getattr(connection, "should_reconnect", None)
+    return bool(marked is not None and marked())
+
+
+def release(node: ClusterNode, connection: Any) -> None:
+    """Put a connection back among the free ones of its node."""
+    if hasattr(node, "release"):
+        node.release(connection)
+    else:
+        node._free.append(connection)  # noqa: SLF001 - it had no public name before 7.1
+
+
+async def follow(nodes: NodesManager, moved: MovedError) -> None:
+    """Note that a slot has moved to another node."""
+    if hasattr(nodes, "move_slot"):
+        await nodes.move_slot(moved)
+    else:
+        # The next look-up of a node reads it.
+        vars_of: Any = nodes
+        vars_of._moved_exception = moved  # noqa: SLF001
+
+
+async def ask_for_nodes(nodes: NodesManager, last: ClusterNode) -> None:
+    """Read the layout of the cluster again; *last* is asked only if no other node answers."""
+    if "last_failed_node_name" in inspect.signature(nodes.initialize).parameters:
+        await nodes.initialize(last_failed_node_name=last.name)
+        return
+    known: Any = nodes.startup_nodes
+    if last.name in known:
+        known[last.name] = known.pop(last.name)
+    await nodes.initialize()
+
+
+def read_reply(connection: Any, timeout_s: float) -> Any:
+    """Wait up to *timeout_s* for the next reply on a blocking connection; bytes stay bytes."""
+    if _READS_WITHIN:
+        return connection.read_response(disable_decoding=True, timeout=timeout_s)
+    connection._sock.settimeout(timeout_s)  # noqa: SLF001 - before 7.1 there was no other way
+    return connection.read_response(disable_decoding=True)
