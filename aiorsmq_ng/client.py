@@ -399,7 +399,10 @@ class RSMQ:
         receiver = self._receivers.get(intakes)
         if receiver is None:
             receiver = Receiver(
-                self._transport, self._notifier, messages.source(intakes), self._options
+                self._transport,
+                self._notifier,
+                partial(messages.source, intakes),
+                self._options,
             )
             self._receivers[intakes] = receiver
         return receiver

@@ -1,15 +1,19 @@
 """Long poll: wait for messages on behalf of everybody who waits on a queue in this client.
 
-All waiters of a queue share one loop. It looks for messages when a wake-up comes, when the next
-message was said to become visible, and otherwise ever less often; each look is one script call,
+All waiters of a queue share one loop. A look that finds nothing leaves the loop's name with the
+queue, and learns when to look again: that is agreed on with the loops of other clients, so that
+one of them looks when one is enough. When a message comes one loop is called by its name. If it
+has no waiter any more by then, another one is called in its place. Each look is one script call,
 whatever the number of waiters. A waiter is woken only with a message in its hands.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -19,6 +23,7 @@ from .errors import Unavailable
 from .options import Options
 from .protocol.messages import Source, give_back
 from .protocol.receipts import Received
+from .transport.base import Heard
 from .transport.coalescing import Transport
 from .transport.notifier import Notifier
 
@@ -42,19 +47,25 @@ class Receiver:
     """The loop that all waiters of one queue share; it runs only while somebody waits."""
 
     def __init__(
-        self, transport: Transport, notifier: Notifier, source: Source, options: Options
+        self,
+        transport: Transport,
+        notifier: Notifier,
+        source: Callable[[str, int], Source],
+        options: Options,
     ) -> None:
         self._transport = transport
         self._notifier = notifier
-        self._source = source
-        self._backoff = Backoff(options.poll_base, options.poll_cap)
+        self._source = source(secrets.token_hex(8), round(options.poll_cap * 1000))
+        self._channels = (*self._source.realtime, *self._source.calls)
+        self._backoff = Backoff(options.poll_base, options.poll_cap, least=0.8)
         self._waiters: deque[_Waiter] = deque()
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
         self._stopped.set()
         self._due = 0.0
         self._at_once = _FEWEST
-        self._woken = False
+        #: Channels on which the loop was called and has not answered yet.
+        self._called: set[str] = set()
         self._closed = False
 
     async def receive(self, count: int, vt_ms: int, wait_s: float) -> Received:
@@ -64,7 +75,8 @@ class Receiver:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
-        operation = self._source.receive(count, vt_ms)
+        pause_ms = self._pause_ms() if wait_s > 0 else 0
+        operation = self._source.receive(count, vt_ms, pause_ms)
         received = await self._transport.run(operation)
         # Nothing found, yet a message is due now: the script stopped to let others through
         # after clearing a thousand ids without a body.
@@ -73,7 +85,7 @@ class Receiver:
         if received.messages or wait_s <= 0:
             return received
         waiter = _Waiter(count, vt_ms, loop.create_future())
-        self._enrol(waiter, received.next_visible_ms)
+        self._enrol(waiter, self._look_after_s(received.next_visible_ms, pause_ms))
         try:
             with anyio.move_on_after(until - loop.time()):
                 return await waiter.future
@@ -94,23 +106,22 @@ class Receiver:
         self._changed.set()
         await self._stopped.wait()
 
-    def _enrol(self, waiter: _Waiter, next_visible_ms: int) -> None:
+    def _enrol(self, waiter: _Waiter, look_after_s: float) -> None:
         if self._closed:
             raise Unavailable("the client is closed; open a new one")
         now = asyncio.get_running_loop().time()
         if self._stopped.is_set():
             self._transport.spawn(self._run)
             self._stopped.clear()
-            self._due = now + self._pause_s(next_visible_ms)
-        elif next_visible_ms >= 0:
-            self._due = min(self._due, now + next_visible_ms / 1000 + _MARGIN_S)
+            self._due = now + look_after_s
+        else:
+            self._due = min(self._due, now + look_after_s)
         self._waiters.append(waiter)
         self._changed.set()
 
     async def _run(self) -> None:
-        channels = self._source.channels
         try:
-            self._notifier.watch(channels, self._wake)
+            self._notifier.watch(self._channels, self._wake)
             while not self._closed and await self._somebody_waits():
                 await self._until_due()
                 if self._waiters and not self._closed:
@@ -120,19 +131,27 @@ class Receiver:
                 if not waiter.future.done():
                     waiter.future.set_exception(Unavailable("the client was closed"))
             self._waiters.clear()
-            self._notifier.forget(channels, self._wake)
+            self._pass_on()
+            self._notifier.forget(self._channels, self._wake)
             self._stopped.set()
 
     async def _somebody_waits(self) -> bool:
         with anyio.move_on_after(_LINGER_S):
             while not self._waiters and not self._closed:
+                self._pass_on()
                 self._changed.clear()
                 await self._changed.wait()
         return bool(self._waiters)
 
+    def _pass_on(self) -> None:
+        """Let others be called for what this loop was called for and has no waiter for."""
+        called, self._called = self._called, set()
+        calls = self._source.calls
+        self._transport.begin(calls[channel] for channel in called if channel in calls)
+
     async def _until_due(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._waiters and not self._closed and not self._woken:
+        while self._waiters and not self._closed and not self._called:
             remaining = self._due - loop.time()
             if remaining <= 0:
                 break
@@ -142,7 +161,6 @@ class Receiver:
 
     async def _look(self) -> None:
         """Make one attempt for the first waiters, all in one script call."""
-        self._woken = False
         served: list[_Waiter] = []
         most = self._at_once if self._source.shared else 1
         while self._waiters and len(served) < most:
@@ -151,9 +169,12 @@ class Receiver:
                 served.append(waiter)
         if not served:
             return  # all of them were cancelled and have not left yet
+        called, self._called = bool(self._called), set()
+        pause_ms = self._pause_ms()
         try:
             pending = [
-                self._transport.submit(self._source.receive(w.count, w.vt_ms)) for w in served
+                self._transport.submit(self._source.receive(w.count, w.vt_ms, pause_ms))
+                for w in served
             ]
             await asyncio.wait(pending)
             hints = [
@@ -163,7 +184,7 @@ class Receiver:
         finally:
             # Those who got nothing keep their places at the head.
             self._waiters.extendleft(w for w in reversed(served) if not w.future.done())
-        self._plan(hints)
+        self._plan(hints, pause_ms, called)
 
     def _hand_over(self, waiter: _Waiter, future: asyncio.Future[Received]) -> int | None:
         """Give a result to its waiter; return the hint if there was nothing."""
@@ -181,23 +202,42 @@ class Receiver:
             waiter.future.set_result(received)
         return None
 
-    def _plan(self, hints: Sequence[int | None]) -> None:
+    def _plan(self, hints: Sequence[int | None], pause_ms: int, called: bool) -> None:
         now = asyncio.get_running_loop().time()
         empty = [hint for hint in hints if hint is not None]
-        if len(empty) < len(hints):
+        if len(empty) < len(hints) and not called:
+            # Somebody sends without a word; more may come that way.
             self._backoff.reset()
         self._at_once = _FEWEST if empty else min(2 * self._at_once, _MOST)
-        # Everybody was served, so there may be more for those behind them.
-        self._due = now + self._pause_s(empty[0]) if empty else now
+        if empty:
+            self._due = now + self._look_after_s(empty[0], pause_ms)
+        else:
+            # Everybody was served, so there may be more for those behind them.
+            self._due = now if self._waiters else math.inf
 
-    def _pause_s(self, next_visible_ms: int) -> float:
+    def _pause_ms(self) -> int:
+        """Return after how long to look again, if this loop can be called before; else 0."""
+        if not self._notifier.hears(self._source.calls):
+            return 0
+        return max(1, round(self._backoff.next_s() * 1000))
+
+    def _look_after_s(self, hint_ms: int, pause_ms: int) -> float:
+        """Return after how long to look again, as agreed on with others, or by ourselves."""
+        if pause_ms:
+            return hint_ms / 1000 + _MARGIN_S
         pause_s = self._backoff.next_s()
-        if next_visible_ms < 0:
-            return pause_s
-        return min(pause_s, next_visible_ms / 1000 + _MARGIN_S)
+        return pause_s if hint_ms < 0 else min(pause_s, hint_ms / 1000 + _MARGIN_S)
 
-    def _wake(self) -> None:
-        self._woken = True
+    def _wake(self, heard: Heard) -> None:
+        """Look at once, or after as many milliseconds as the call says."""
+        text = heard.text if heard.channel in self._source.calls else None
+        after_ms = int(text) if text and text.isdigit() else 0
+        if after_ms and self._waiters:
+            at = asyncio.get_running_loop().time() + after_ms / 1000 + _MARGIN_S
+            self._due = min(self._due, at)
+        else:
+            # What is meant for everybody need not be passed on.
+            self._called.add(heard.channel if text else "")
         self._changed.set()
 
 

@@ -65,8 +65,17 @@ class QueueKeys:
 
     @cached_property
     def wake(self) -> str:
-        """Channel on which we publish when ``realtime`` is off, so that our waiters wake up."""
+        """Channel on which we publish when ``realtime`` is off, for those who watch a queue."""
         return f"{self.namespace.name}:{self.queue}:ng:wake"
+
+    def call(self, waiter: str) -> str:
+        """Channel on which one waiter is called when a message is there for it."""
+        return f"{self.wake}:{waiter}"
+
+    @cached_property
+    def waiters(self) -> str:
+        """Sorted set with a TTL: waiter, score = epoch ms at which it looks by itself."""
+        return f"{self.namespace.name}:{self.queue}:ng:waiters"
 
     @cached_property
     def deliveries(self) -> str:

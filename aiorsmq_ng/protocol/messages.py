@@ -97,8 +97,27 @@ class Intake(NamedTuple):
         return (dead.zset, dead.hash)
 
 
-def receive(intake: Intake, count: int, *, vt_ms: int) -> Operation[Received]:
-    """Lease up to *count* ready messages. Undone by making them visible again."""
+class Waiter(NamedTuple):
+    """Who is called when a message comes after an empty receive."""
+
+    name: str = ""
+    #: The longest time between two looks of its own accord.
+    cap_ms: int = 0
+    #: After how long it looks again, unless another waiter does by then; 0 if it does not wait.
+    pause_ms: int = 0
+
+
+_NOBODY = Waiter()
+
+
+def receive(
+    intake: Intake, count: int, *, vt_ms: int, waiter: Waiter = _NOBODY
+) -> Operation[Received]:
+    """Lease up to *count* ready messages. Undone by making them visible again.
+
+    A *waiter* for which there is nothing learns when to look again, and is called if a message
+    comes first.
+    """
     keys = intake.keys
     names: tuple[str, ...] = (keys.zset, keys.hash, keys.deliveries)
     if intake.max_receives:
@@ -106,8 +125,8 @@ def receive(intake: Intake, count: int, *, vt_ms: int) -> Operation[Received]:
     return Operation(
         script=_RECEIVE,
         keys=names,
-        head=intake.limit,
-        args=(count, intake.vt_ms if vt_ms < 0 else vt_ms),
+        head=(*intake.limit, waiter.name, waiter.cap_ms),
+        args=(count, intake.vt_ms if vt_ms < 0 else vt_ms, waiter.pause_ms),
         parse=lambda reply: Received(_leased(keys, reply), reply[1]),
         fail=keys.failure,
         merge=True,
@@ -119,10 +138,12 @@ def receive(intake: Intake, count: int, *, vt_ms: int) -> Operation[Received]:
     )
 
 
-def receive_first(intakes: Sequence[Intake], count: int, *, vt_ms: int) -> Operation[Received]:
+def receive_first(
+    intakes: Sequence[Intake], count: int, *, vt_ms: int, waiter: Waiter = _NOBODY
+) -> Operation[Received]:
     """Lease up to *count* messages: all that the first queue has, then the second, and so on."""
     keys = [intakes[0].keys.namespace.index]
-    args: list[Argument] = [count]
+    args: list[Argument] = [count, *waiter]
     for intake in intakes:
         own = intake.keys
         keys += (own.zset, own.hash, own.deliveries, *intake.dead_keys)
@@ -162,27 +183,47 @@ def give_back(received: Received) -> list[Operation[bool]]:
 class Source(NamedTuple):
     """Where a receiver takes messages from: one queue, or several in order of priority."""
 
-    #: Build the operation that leases up to so many messages for so many milliseconds.
-    receive: Callable[[int, int], Operation[Received]]
-    #: Channels on which arrivals are announced.
-    channels: tuple[str, ...]
+    #: Build the operation that leases up to so many messages for so many milliseconds, for a
+    #: caller that looks again after so many milliseconds if there is none (0: does not wait).
+    receive: Callable[[int, int, int], Operation[Received]]
+    #: Channels on which RSMQ's own clients tell everybody of arrivals.
+    realtime: tuple[str, ...]
+    #: Channels on which the waiter is called, and what lets others be called in its place.
+    calls: dict[str, Operation[int]]
     #: Whether the operations of several waiters share one call.
     shared: bool
 
 
-def source(intakes: Sequence[Intake]) -> Source:
-    """Return the source for one queue or several."""
-    channels = tuple(c for intake in intakes for c in (intake.keys.realtime, intake.keys.wake))
+def source(intakes: Sequence[Intake], name: str, cap_ms: int) -> Source:
+    """Return the source for one queue or several, whose waiter is called *name*."""
     shared = len(intakes) == 1
 
     # Most receivers ask for the same again and again.
     @lru_cache(maxsize=16)
-    def ask(count: int, vt_ms: int) -> Operation[Received]:
+    def ask(count: int, vt_ms: int, pause_ms: int) -> Operation[Received]:
+        waiter = Waiter(name, cap_ms, pause_ms)
         if shared:
-            return receive(intakes[0], count, vt_ms=vt_ms)
-        return receive_first(intakes, count, vt_ms=vt_ms)
+            return receive(intakes[0], count, vt_ms=vt_ms, waiter=waiter)
+        return receive_first(intakes, count, vt_ms=vt_ms, waiter=waiter)
 
-    return Source(ask, channels, shared)
+    return Source(
+        ask,
+        tuple(intake.keys.realtime for intake in intakes),
+        {intake.keys.call(name): unwait(intake.keys, name) for intake in intakes},
+        shared,
+    )
+
+
+def unwait(keys: QueueKeys, name: str) -> Operation[int]:
+    """Take the waiter *name* off; if a message is there, another one is called."""
+    return Operation(
+        script=load("unwait"),
+        keys=(keys.zset,),
+        args=(name,),
+        parse=int,
+        fail=keys.failure,
+        repeatable=True,
+    )
 
 
 class Popped(NamedTuple):

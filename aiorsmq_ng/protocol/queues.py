@@ -61,7 +61,14 @@ def delete(keys: QueueKeys) -> Operation[None]:
 
     return Operation(
         script=load("delete_queue"),
-        keys=(keys.namespace.index, keys.zset, keys.hash, keys.deliveries, keys.consumers),
+        keys=(
+            keys.namespace.index,
+            keys.zset,
+            keys.hash,
+            keys.deliveries,
+            keys.consumers,
+            keys.waiters,
+        ),
         args=(keys.queue,),
         parse=parse,
         fail=keys.failure,

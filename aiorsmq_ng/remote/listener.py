@@ -8,7 +8,7 @@ from typing import Any
 import grpc.aio
 
 from ..errors import RSMQError
-from ..transport.base import NotExecuted
+from ..transport.base import Heard, NotExecuted
 from .link import Link
 from .status import Answered, Failure
 
@@ -54,12 +54,12 @@ class WatchListener:
         idle = [task for task, queues in self._streams.items() if not queues & set(self._channels)]
         await _end({task: self._streams.pop(task) for task in idle})
 
-    async def next_channel(self) -> str | None:
-        """Wait until something may have arrived, and return its channel."""
+    async def next_heard(self) -> Heard | None:
+        """Wait until something may have arrived."""
         found = await self._arrived.get()
         if isinstance(found, Exception):
             raise found
-        return found
+        return Heard(found, b"")
 
     async def aclose(self) -> None:
         """End all streams."""
@@ -104,9 +104,8 @@ class WatchListener:
     def _queue(self, channel: str) -> str:
         """Return the queue whose arrivals are announced on *channel*."""
         name = channel.removeprefix(f"{self._link.namespace}:")
-        if name.endswith(":ng:wake"):
-            return name.removesuffix(":ng:wake")
-        return name.removeprefix("rt:")
+        queue, called, _ = name.partition(":ng:wake")
+        return queue if called else name.removeprefix("rt:")
 
 
 async def _end(streams: dict[asyncio.Task[None], set[str]]) -> None:

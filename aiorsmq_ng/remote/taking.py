@@ -21,7 +21,8 @@ MAX_BYTES = 64 * 1024 * 1024
 async def receive(call: ScriptCall) -> Reply:
     """Lease messages of one queue for one caller or several; earlier ones are served first."""
     call.numbered()
-    limit, shares = call.args[:3], _pairs(call.args[3:])
+    # Through a broker waiters are not called one by one, so that none is told of.
+    limit, shares = call.args[:3], _shares(call.args[5:])
     source = _source(call.queue(), *limit)
     replies: list[Reply] = []
     for at, (vt_ms, counts) in enumerate(_runs(shares)):
@@ -42,7 +43,7 @@ async def receive(call: ScriptCall) -> Reply:
 async def receive_first(call: ScriptCall) -> Reply:
     """Lease messages of several queues in order of priority."""
     call.numbered()
-    count, rest = int(call.args[0]), call.args[1:]
+    count, rest = int(call.args[0]), call.args[4:]
     request = pb.ReceiveRequest(request=call.request_id())
     queues: list[str] = []
     for at in range(len(rest) // 4):
@@ -166,9 +167,9 @@ def _source(queue: str, max_receives: Argument, dead: Argument, _: Argument) -> 
     return source
 
 
-def _pairs(args: Sequence[Argument]) -> list[tuple[int, int]]:
+def _shares(args: Sequence[Argument]) -> list[tuple[int, int]]:
     numbers = [int(arg) for arg in args]
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
+    return list(zip(numbers[::3], numbers[1::3], strict=True))
 
 
 def _runs(shares: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:

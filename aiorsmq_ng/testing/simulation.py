@@ -15,7 +15,7 @@ from ..errors import Unavailable
 from ..options import Options
 from ..protocol.operation import Reply
 from ..protocol.scripts import load, names
-from ..transport.base import Command, Driver, Listener, NotExecuted, ReplyLost
+from ..transport.base import Command, Driver, Heard, Listener, NotExecuted, ReplyLost
 from .history import History
 from .oracles import Verdict
 from .virtual import VirtualLoop, run_virtually
@@ -304,14 +304,14 @@ class _BadListener:
         await _unless_dead(self._client)
         await self._listener.unsubscribe(*channels)
 
-    async def next_channel(self) -> str | None:
+    async def next_heard(self) -> Heard | None:
         """Wait for a publication, and perhaps miss it."""
-        channel = await self._listener.next_channel()
+        heard = await self._listener.next_heard()
         await _unless_dead(self._client)
         world = self._client.world
         if world.stormy and world.rng.random() < world.faults.lost_wake_up:
             return None
-        return channel
+        return heard
 
     async def aclose(self) -> None:
         """Give the connection back."""

@@ -16,7 +16,7 @@ from ..errors import RSMQError
 from ..protocol.operation import Argument, Reply
 from . import redis_py
 from .answers import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
-from .base import Command, NotExecuted, ReplyLost
+from .base import Command, Heard, NotExecuted, ReplyLost
 from .wire import Line, Wire
 from .witnesses import is_witnessed, masters_named
 
@@ -281,8 +281,8 @@ class ConnectionListener:
         """Drop channels."""
         await self._send("UNSUBSCRIBE", *channels)
 
-    async def next_channel(self) -> str | None:
-        """Wait for a publication, or for a new subscription to stand, and return its channel.
+    async def next_heard(self) -> Heard | None:
+        """Wait for a publication, or for a new subscription to stand.
 
         ``None`` for anything else; ``NotExecuted`` when the connection is lost.
         """
@@ -300,7 +300,8 @@ class ConnectionListener:
             return None
         self._probed = False
         if isinstance(message, list) and message[0] in (b"message", b"subscribe"):
-            return str(message[1].decode())
+            text = message[2] if message[0] == b"message" else None
+            return Heard(message[1].decode(), text)
         return None
 
     async def aclose(self) -> None:

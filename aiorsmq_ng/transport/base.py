@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..protocol.operation import Argument, Reply
 
@@ -49,6 +49,13 @@ class Command:
     matters: Callable[[Reply], bool] | None = None
 
 
+class Heard(NamedTuple):
+    """What was published on a channel; without a text, that the subscription to it stands."""
+
+    channel: str
+    text: bytes | None
+
+
 class Listener(Protocol):
     """One connection that receives publications."""
 
@@ -58,8 +65,8 @@ class Listener(Protocol):
     async def unsubscribe(self, *channels: str) -> None:
         """Drop channels."""
 
-    async def next_channel(self) -> str | None:
-        """Wait for a publication and return its channel; ``None`` when something else came."""
+    async def next_heard(self) -> Heard | None:
+        """Wait for a publication, or for a subscription to stand; ``None`` for anything else."""
 
     async def aclose(self) -> None:
         """Give the connection back."""

@@ -7,14 +7,14 @@ messages: whoever waits also looks from time to time.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from functools import partial
 
 import anyio
 
 from ..backoff import Backoff
 from ..errors import RSMQError
-from .base import Listener, NotExecuted
+from .base import Heard, Listener, NotExecuted
 from .budget import RETRIES, rest
 from .coalescing import Transport
 
@@ -23,7 +23,8 @@ logger = logging.getLogger("aiorsmq_ng.notifier")
 RECONNECT_BASE_S, RECONNECT_CAP_S = 0.05, 5.0
 
 
-Wake = Callable[[], None]
+#: What is called when something is heard.
+Wake = Callable[[Heard], None]
 
 
 class Notifier:
@@ -32,9 +33,14 @@ class Notifier:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._wake: dict[str, set[Wake]] = {}
+        self._standing: set[str] = set()
         self._changed = anyio.Event()
         self._running = False
         self._warned = False
+
+    def hears(self, channels: Iterable[str]) -> bool:
+        """Tell whether the server has confirmed the subscriptions to all of *channels*."""
+        return self._standing.issuperset(channels)
 
     def watch(self, channels: tuple[str, ...], wake: Wake) -> None:
         """Call *wake* when a subscription to *channels* stands and whenever something is published.
@@ -68,7 +74,7 @@ class Notifier:
         some = anyio.Event()
         some.set()
 
-        def wake(name: str) -> None:
+        def wake(name: str, _: Heard) -> None:
             woken.add(name)
             some.set()
 
@@ -117,10 +123,14 @@ class Notifier:
                 await listener.subscribe(*first)
                 tasks.start_soon(self._adjust, listener, first, tasks.cancel_scope)
                 while True:
-                    channel = await listener.next_channel()
-                    for wake in list(self._wake.get(channel or "", ())):
-                        wake()
+                    if (heard := await listener.next_heard()) is None:
+                        continue
+                    if heard.text is None:
+                        self._standing.add(heard.channel)
+                    for wake in list(self._wake.get(heard.channel, ())):
+                        wake(heard)
         finally:
+            self._standing.clear()
             await listener.aclose()
 
     async def _adjust(
@@ -132,6 +142,7 @@ class Notifier:
             if missing := wanted - subscribed:
                 await listener.subscribe(*missing)
             if surplus := subscribed - wanted:
+                self._standing -= surplus
                 await listener.unsubscribe(*surplus)
             subscribed = wanted
             if set(self._wake) == wanted:

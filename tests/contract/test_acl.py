@@ -77,7 +77,7 @@ async def settle(verb, rsmq, owner, *args):
 async def long_poll(rsmq, owner):
     waiting = asyncio.create_task(rsmq.queue("jobs").receive(wait=60))
     while not waiting.done():
-        channels = await owner.raw.pubsub_numsub("rsmq:jobs:ng:wake")
+        channels = await owner.raw.pubsub_numsub("rsmq:rt:jobs")
         if channels[0][1]:
             await owner.queue("jobs").send("late")
             break

@@ -36,7 +36,7 @@ async def looked(queue):
     """Wait until the look that follows a subscription is over: the next one is far away."""
     receiver, loop = queue._receiver, asyncio.get_running_loop()
     async with asyncio.timeout(10):
-        while receiver._woken or receiver._due < loop.time() + 10 or not receiver._waiters:
+        while receiver._called or receiver._due < loop.time() + 10 or not receiver._waiters:
             await asyncio.sleep(0.005)
 
 
@@ -182,7 +182,7 @@ async def test_move_wakes_who_waits_on_the_target(patient, raw, ns, verb):
     await patient.create_queue("jobs")
     message = await leased(patient.queue("jobs", dead_letter="next"))
     waiting = asyncio.create_task(target.receive(wait=100))
-    await subscribed(raw, f"{ns}:next:ng:wake")
+    await subscribed(raw, f"{ns}:rt:next")
     await looked(target)
 
     await (message.forward("next") if verb == "forward" else message.reject())
@@ -217,7 +217,7 @@ async def test_wait_that_learns_of_an_earlier_message_shares_it_with_who_waits_a
     """A foreign sender publishes nothing; only the second waiter's first look tells of it."""
     queue = await patient.create_queue("jobs")
     first = asyncio.create_task(queue.receive(wait=100))
-    await subscribed(raw, f"{ns}:jobs:ng:wake")
+    await subscribed(raw, f"{ns}:rt:jobs")
     await looked(queue)
     await raw.hset(f"{ns}:jobs:Q", "g" * 32, "silent")
     await raw.zadd(f"{ns}:jobs", {"g" * 32: await server_ms(raw) + 500})
@@ -232,7 +232,7 @@ async def test_wait_that_learns_of_an_earlier_message_shares_it_with_who_waits_a
 async def test_burst_reaches_more_waiters_than_one_look_serves(patient, raw, ns):
     queue = await patient.create_queue("jobs")
     waiting = [asyncio.create_task(queue.receive(wait=100)) for _ in range(150)]
-    await subscribed(raw, f"{ns}:jobs:ng:wake")
+    await subscribed(raw, f"{ns}:rt:jobs")
     await looked(queue)
     await queue.send_many([str(i) for i in range(150)])
 

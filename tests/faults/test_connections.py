@@ -118,7 +118,7 @@ async def test_waiting_receive_leaves_the_only_connection_of_a_callers_client_to
         queue = await rsmq.create_queue("jobs")
         waiting = asyncio.create_task(queue.receive(wait=100))
         async with asyncio.timeout(10):
-            while not (await raw.pubsub_numsub(f"{ns}:jobs:ng:wake"))[0][1]:
+            while not (await raw.pubsub_numsub(f"{ns}:rt:jobs"))[0][1]:
                 await asyncio.sleep(0.005)
         await queue.send("x")
 

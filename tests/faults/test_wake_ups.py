@@ -40,7 +40,7 @@ async def listening(raw, ns, *queues):
     """Wait until somebody listens for every one of *queues*."""
 
     async def heard():
-        return all(n for _, n in await raw.pubsub_numsub(*(f"{ns}:{q}:ng:wake" for q in queues)))
+        return all(n for _, n in await raw.pubsub_numsub(*(f"{ns}:rt:{q}" for q in queues)))
 
     await until(heard)
 
@@ -50,7 +50,7 @@ async def looked(queue):
 
     async def far():
         receiver, soon = queue._receiver, asyncio.get_running_loop().time() + 10
-        return receiver._waiters and not receiver._woken and receiver._due > soon
+        return receiver._waiters and not receiver._called and receiver._due > soon
 
     await until(far)
 
@@ -183,10 +183,10 @@ async def test_queue_that_nobody_waits_on_any_more_is_no_longer_listened_for(for
     await leave(leaving)
 
     async def quiet():
-        return (await raw.pubsub_numsub(f"{ns}:b:ng:wake"))[0][1] == 0
+        return (await raw.pubsub_numsub(f"{ns}:rt:b"))[0][1] == 0
 
     await until(quiet)
-    assert (await raw.pubsub_numsub(f"{ns}:a:ng:wake"))[0][1] == 1
+    assert (await raw.pubsub_numsub(f"{ns}:rt:a"))[0][1] == 1
     await leave(staying)
 
 

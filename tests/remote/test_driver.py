@@ -190,10 +190,10 @@ async def test_broker_that_had_to_forget_calls_refuses_repetitions(monkeypatch):
 
 
 async def test_every_script_that_a_broker_can_do_has_a_translation():
-    """What is left out: Spark's jobs, the doctor, and time travel for tests."""
+    """What is left out: Spark's jobs, the doctor, waiters by name, and time travel for tests."""
     elsewhere = ("bulk_", "claim", "doctor_", "epoch_", "snapshot", "stage")
     missing = [
         name for name in names() if name not in TRANSLATIONS and not name.startswith(elsewhere)
     ]
 
-    assert missing == ["backlog", "discard", "reasons", "shift"]
+    assert missing == ["backlog", "discard", "reasons", "shift", "unwait"]

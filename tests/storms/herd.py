@@ -90,7 +90,7 @@ async def _wait(queue: Queue, errors: Counter[str]) -> None:
 
 async def _subscribers(server: PrivateServer) -> int:
     with suppress(RSMQError):
-        return int((await server.command("PUBSUB", "NUMSUB", "rsmq:jobs:ng:wake"))[1])
+        return int((await server.command("PUBSUB", "NUMSUB", "rsmq:rt:jobs"))[1])
     return 0
 
 

@@ -247,7 +247,7 @@ def test_calls_that_are_repeated_under_another_number_are_found_out(monkeypatch)
         return words(self, **how)
 
     monkeypatch.setattr(Call, "words", renumbered)
-    verdicts = [simulate(Jobs(), seed).verdict for seed in range(8)]
+    verdicts = [simulate(Jobs(), seed).verdict for seed in range(24)]
 
     assert sum(verdict.copies for verdict in verdicts)
     assert any(v.oracle == "O1" for verdict in verdicts for v in verdict.violations)

@@ -1,5 +1,5 @@
 -- Put messages into a dead-letter queue, which is created if it does not exist.
--- Reads: now, seconds. A dead-letter queue is a table {limit, zset, hash, index, name, channel}.
+-- Reads: now, seconds, rouse. A dead-letter queue is a table {limit, zset, hash, index, name, channel}.
 -- Defines: examine(dead) -> a code word if its keys are not sound (and remembers its counter);
 --   bury(dead, id, body, rc, fr, maxsize); close(dead) writes the counter and tells who waits.
 -- @include number
@@ -28,5 +28,6 @@ local function close(dead)
   if dead.buried > 0 then
     redis.call('HSET', dead.hash, 'totalsent', string.format('%.0f', dead.sent + dead.buried))
     redis.pcall('PUBLISH', dead.channel, redis.call('ZCARD', dead.zset))
+    rouse(dead.zset, now)
   end
 end

@@ -1,6 +1,6 @@
 -- Leases that an earlier attempt of the same call took: noted when taken, taken up again when the call
 -- is repeated. A message that anybody has received since, or that is gone, stays with its new fate.
--- Reads: now, number, remember and attempt (from _once.lua). Defines: note(notes, label, reply, first)
+-- Reads: now, number, rouse, remember and attempt (from _once.lua). Defines: note(notes, label, reply, first)
 --   appends what a reply holds, from its first message on (a reply's head is vt_ms);
 --   retake(text, keys_of) -> list of {label, vt_ms, rows}, rows: id, body, rc, fr per message of which
 --   rc and fr are unchanged, its lease renewed. A recall makes them visible instead and returns none.
@@ -28,6 +28,7 @@ local function retake_group(zset, hash, vt_ms, words, at, count)
   end
   if attempt == 0 and #rows > 0 then
     redis.pcall('PUBLISH', zset .. ':ng:wake', redis.call('ZCARD', zset))
+    rouse(zset, now)
     return {}
   end
   return rows

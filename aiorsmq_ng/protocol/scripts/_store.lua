@@ -2,7 +2,7 @@
 -- the random part, a longer one is kept, and is left alone if the queue has it already. Or a row is a body
 -- only, and the random parts of all ids and one delay come beside.
 -- Ids begin with consecutive microseconds as ten base36 digits, from now on.
--- Reads: zset, hash, seconds, micros, now, queue_delay_ms, sent. Defines: store(rows, from, upto, channel,
+-- Reads: zset, hash, seconds, micros, now, queue_delay_ms, sent, rouse. Defines: store(rows, from, upto, channel,
 --   suffixes or nil, delay of all) -> number stored, number that the queue had already. rows: flat list.
 local function store(rows, from, upto, channel, suffixes, delay)
   local digits, next_us, head, head_of = {}, seconds * 1000000 + micros, '', -1
@@ -20,9 +20,11 @@ local function store(rows, from, upto, channel, suffixes, delay)
     end
     return head .. digits[last + 1] .. suffix
   end
+  local due = math.huge
   local function score_of(delay_ms)
     delay_ms = tonumber(delay_ms)
     if delay_ms < 0 then delay_ms = queue_delay_ms end
+    due = math.min(due, now + delay_ms)
     return string.format('%.0f', now + delay_ms)
   end
   local scores, bodies, size, stored, existing = {}, {}, 0, 0, 0
@@ -58,6 +60,7 @@ local function store(rows, from, upto, channel, suffixes, delay)
     redis.call('HSET', hash, 'totalsent', string.format('%.0f', sent + stored))
     -- A wake-up is a hint: a user who may not publish may still send.
     redis.pcall('PUBLISH', channel, redis.call('ZCARD', zset))
+    rouse(zset, due)
   end
   return stored, existing
 end

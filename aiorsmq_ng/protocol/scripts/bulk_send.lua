@@ -14,6 +14,7 @@ local width = suffixes and 1 or 3
 local from, count = tonumber(ARGV[3]), (#ARGV - 8) / width
 -- @include queue
 -- @include clock
+-- @include rouse
 -- @include store
 local mark, digest = string.match(redis.call('HGET', marks, partition) or '', '^(%d+) (.*)$')
 mark = tonumber(mark or 0)

@@ -7,6 +7,7 @@
 local zset, hash, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- @include queue
 -- @include clock
+-- @include rouse
 -- @include ledger
 -- @include runs
 local refused = guard(ledger, ARGV[2])
@@ -35,6 +36,7 @@ if #held > 0 then
     redis.call('ZADD', zset, 'XX', unpack(scores))
   end
   redis.pcall('PUBLISH', ARGV[1], redis.call('ZCARD', zset))
+  rouse(zset, now)
 end
 if runs > 0 then redis.call('ZREMRANGEBYRANK', claim, 0, runs - 1) end
 local left = redis.call('ZCARD', claim)

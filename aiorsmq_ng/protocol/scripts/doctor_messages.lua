@@ -9,6 +9,7 @@
 local zset, hash, deliveries, channel = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local repair, horizon_ms = ARGV[2] == '1', tonumber(ARGV[3])
 -- @include clock
+-- @include rouse
 -- @include number
 -- @include symptoms
 -- @include spend
@@ -52,5 +53,8 @@ for i = 4, #ARGV do
   end
   reply[#reply + 1] = found
 end
-if sooner then redis.pcall('PUBLISH', channel, redis.call('ZCARD', zset)) end
+if sooner then
+  redis.pcall('PUBLISH', channel, redis.call('ZCARD', zset))
+  rouse(zset)
+end
 return reply

@@ -10,6 +10,7 @@ local target_zset, target_hash, index, reason = KEYS[4], KEYS[5], KEYS[6], KEYS[
 local id, rc, fr, target, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local delay_ms, keep = tonumber(ARGV[6]), ARGV[7] == '1'
 -- @include clock
+-- @include rouse
 -- @include fence
 local held = standing({id, rc, fr})[1]
 local body = redis.call('HGET', hash, id)
@@ -50,4 +51,5 @@ redis.call('ZREM', zset, id)
 redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
 redis.pcall('HDEL', deliveries, id)
 redis.pcall('PUBLISH', channel, redis.call('ZCARD', target_zset))
+rouse(target_zset, now + delay_ms)
 return 1

@@ -15,6 +15,7 @@ local topic, heard, topics, index, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], 
 local name, own_queue, version, subscriptions = ARGV[3], ARGV[4], ARGV[6], tonumber(ARGV[7])
 local parts_at = 8 + 4 * subscriptions
 -- @include clock
+-- @include rouse
 -- @include id
 -- @include number
 -- @include topic_changed
@@ -145,13 +146,14 @@ if create then
 end
 local count = #ids
 for _, target in ipairs(targets) do
-  local delay, score
+  local delay, score, due = nil, nil, math.huge
   for from = 1, count, 2000 do
     local scores, fields, size = {}, {}, 0
     for i = from, math.min(count, from + 1999) do
       if delays[i] ~= delay then
         delay = delays[i]
-        score = string.format('%.0f', now + (delay < 0 and target.delay_ms or delay))
+        local visible_at = now + (delay < 0 and target.delay_ms or delay)
+        score, due = string.format('%.0f', visible_at), math.min(due, visible_at)
       end
       scores[size + 1], scores[size + 2] = score, ids[i]
       fields[size + 1], fields[size + 2] = ids[i], bodies[i]
@@ -162,7 +164,10 @@ for _, target in ipairs(targets) do
     redis.call('HSET', target.hash, unpack(fields))
   end
   -- A wake-up is a hint: a user who may not publish may still send.
-  if count > 0 then redis.pcall('PUBLISH', target.channel, target.present + count) end
+  if count > 0 then
+    redis.pcall('PUBLISH', target.channel, target.present + count)
+    rouse(target.zset, due)
+  end
 end
 
 if waits then

@@ -3,11 +3,15 @@
 -- KEYS: zset, hash, deliveries, and with max_receives: dead zset, dead hash, index; last the memory of
 --   the caller's series.
 -- ARGV: call number, attempt (see _once.lua), max_receives (0 = no limit), dead-letter queue's name, its
---   wake-up channel, then per part: count, vt (ms, -1 = the queue's).
--- Returns: the replies of _lease.lua; to a repeated call those of the first attempt, without the
+--   wake-up channel, waiter, longest pause between two looks of it (ms), then per part: count, vt (ms, -1 = the
+--   queue's), pause after which the waiter looks again (ms; 0 = this caller does not wait).
+-- Returns: the replies of _lease.lua; a caller that waits and got nothing is told in how many ms to look again
+--   instead, and the waiter is called if a message comes first; to a repeated call those of the first attempt, without the
 --   messages that somebody else has received since. Errors: queueNotFound, queueCorrupt.
 -- Cost: O(messages * log n).
 -- @include clock
+-- @include rouse
+-- @include promise
 -- @include number
 -- @include once
 -- @include retake
@@ -17,7 +21,7 @@ local before = recall()
 if before or attempt == 0 then
   local replies = {}
   -- 0 ms: whoever still wants a message may come back at once.
-  for i = 1, (#ARGV - 5) / 2 do replies[i] = {0, 0} end
+  for i = 1, (#ARGV - 7) / 3 do replies[i] = {0, 0} end
   for _, group in ipairs(retake(before or '', function() return KEYS[1], KEYS[2] end)) do
     local reply = {group[2], 0}
     for i = 1, #group[3] do reply[i + 2] = group[3][i] end
@@ -27,12 +31,15 @@ if before or attempt == 0 then
   return replies
 end
 
-local dead, parts = nil, {}
+local zset, waiter, dead, parts, pauses = KEYS[1], ARGV[6], nil, {}, {}
 if ARGV[3] ~= '0' then
   dead = {limit = tonumber(ARGV[3]), name = ARGV[4], channel = ARGV[5],
     zset = KEYS[4], hash = KEYS[5], index = KEYS[6]}
 end
-for i = 6, #ARGV do parts[i - 5] = ARGV[i] end
+for i = 8, #ARGV, 3 do
+  parts[#parts + 1], parts[#parts + 2] = ARGV[i], ARGV[i + 1]
+  pauses[#pauses + 1] = tonumber(ARGV[i + 2])
+end
 local notes = {}
 local replies = lease(KEYS[1], KEYS[2], KEYS[3], parts, dead, notes, 1)
 if type(replies) == 'string' then
@@ -40,6 +47,23 @@ if type(replies) == 'string' then
   if again then forget() end
   return replies
 end
+local left, waits = 0, false
+for i = 1, #replies do
+  if pauses[i] > 0 then
+    waits = true
+    if #replies[i] == 2 then left = i end
+  end
+end
+if left > 0 then
+  local look = promise(zset, waiter, pauses[left], tonumber(ARGV[7]), replies[left][2])
+  for i = 1, #replies do
+    if pauses[i] > 0 and #replies[i] == 2 then replies[i][2] = look end
+  end
+elseif waits then
+  fulfil(zset, waiter)
+end
+-- What is left is for others.
+if #notes > 0 then rouse(zset) end
 -- An empty hand needs no memory, unless an earlier attempt may still arrive and fill it.
 if #notes > 0 then
   remember(table.concat(notes, '\n'))

@@ -12,6 +12,7 @@
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include queue
 -- @include clock
+-- @include rouse
 -- @include bury
 -- @include last_delivery
 -- @include once

@@ -7,6 +7,7 @@
 local zset, hash, deliveries, target_zset, target_hash = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, wanted = ARGV[3], tonumber(ARGV[4])
 -- @include clock
+-- @include rouse
 -- @include number
 -- @include once
 local before = recall()
@@ -46,6 +47,7 @@ end
 if #moved > 0 then
   redis.call('HSET', target_hash, 'totalsent', string.format('%.0f', sent + #moved))
   redis.pcall('PUBLISH', channel, redis.call('ZCARD', target_zset))
+  rouse(target_zset, now)
   remember(table.concat(moved, '\n'))
 elseif again then
   forget()

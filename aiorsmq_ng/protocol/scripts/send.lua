@@ -11,6 +11,7 @@
 -- Errors: queueNotFound, queueCorrupt. Cost: O(messages * log n).
 local zset, hash, memory, channel = KEYS[1], KEYS[2], KEYS[#KEYS], ARGV[3]
 -- @include clock
+-- @include rouse
 -- @include id
 -- The numbers before a part. Most parts of a call have the same, so they are read once.
 local header, delay_ms, window, count
@@ -77,7 +78,7 @@ if known and ARGV[2] == '1' and tonumber(string.match(known, '^%d+') or -1) >= c
   return {}
 end
 
-local scores, bodies, size = {}, {}, 0
+local scores, bodies, size, due = {}, {}, 0, math.huge
 local lives_in, field = hash, 'ng:incarnation'
 -- @include marker
 
@@ -98,7 +99,8 @@ while at <= #ARGV do
     reply = {}
     if delay_ms ~= delayed then
       delayed = delay_ms
-      score = string.format('%.0f', now + (delay_ms < 0 and queue_delay_ms or delay_ms))
+      local visible_at = now + (delay_ms < 0 and queue_delay_ms or delay_ms)
+      score, due = string.format('%.0f', visible_at), math.min(due, visible_at)
     end
     for i = 1, count do
       local id = id_at(suffixes, i)
@@ -130,5 +132,6 @@ if stored_now > 0 then
   redis.call('HSET', hash, unpack(bodies, 1, size + 2))
   -- A wake-up is a hint: a user who may not publish may still send.
   redis.pcall('PUBLISH', channel, present + stored_now)
+  rouse(zset, due)
 end
 return replies

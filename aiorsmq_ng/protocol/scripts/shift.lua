@@ -6,6 +6,7 @@
 local zset, hash, channel, by_ms = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 -- @include queue
 -- @include clock
+-- @include rouse
 local stays = {}
 for i = 3, #ARGV do stays[ARGV[i]] = true end
 local range = redis.call('ZRANGE', zset, 0, -1, 'WITHSCORES')
@@ -22,5 +23,8 @@ for from = 1, #changes, 4000 do
   redis.call('ZADD', zset, unpack(changes, from, math.min(#changes, from + 3999)))
 end
 -- Also if nothing is visible yet: sleepers know when the next message was due, and that changed.
-if #changes > 0 then redis.call('PUBLISH', channel, #range / 2) end
+if #changes > 0 then
+  redis.call('PUBLISH', channel, #range / 2)
+  rouse(zset)
+end
 return visible

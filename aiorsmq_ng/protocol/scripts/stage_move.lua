@@ -4,6 +4,7 @@
 local zset, hash, staged = KEYS[1], KEYS[2], KEYS[3]
 -- @include queue
 -- @include clock
+-- @include rouse
 -- @include store
 local rows = redis.call('LRANGE', staged, 0, 3 * tonumber(ARGV[2]) - 1)
 if #rows == 0 then return 0 end

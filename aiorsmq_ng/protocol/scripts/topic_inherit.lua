@@ -10,6 +10,7 @@ local topic, heard, index, channel = KEYS[1], KEYS[2], KEYS[3], ARGV[8]
 local from, to = {KEYS[4], KEYS[5]}, {KEYS[6], KEYS[7]}
 local whole, at, page = ARGV[5] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
 -- @include clock
+-- @include rouse
 -- @include topic_changed
 -- @include absorb
 -- @include silent
@@ -28,7 +29,10 @@ end
 -- See _spend.lua: a full server takes what follows.
 redis.call('HDEL', heard, '')
 carry(from, to, wanted, not whole)
-if #wanted > 0 then redis.pcall('PUBLISH', channel, redis.call('ZCARD', to[1])) end
+if #wanted > 0 then
+  redis.pcall('PUBLISH', channel, redis.call('ZCARD', to[1]))
+  rouse(to[1])
+end
 if #ids == page then return at + page - (whole and #wanted or 0) end
 -- From now on it has had, or has, all that the other one left.
 local before = tonumber(string.match(left, ' (%d+)$') or since)

@@ -13,6 +13,7 @@ local topic, heard, topics, index = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local zset, hash = KEYS[5], KEYS[6]
 local queue, field, heir, page = ARGV[4], ARGV[6], ARGV[11], tonumber(ARGV[13])
 -- @include clock
+-- @include rouse
 -- @include topic_changed
 -- @include absorb
 -- @include silent
@@ -79,5 +80,8 @@ redis.call('HDEL', topic, 'first')
 redis.call('HDEL', heard, 'look:' .. (string.match(ARGV[5], '^each %d+ %d (%S+) ') or ''))
 changed(ARGV[2])
 local present = redis.call('ZCARD', KEYS[7])
-if present > 0 then redis.pcall('PUBLISH', ARGV[14], present) end
+if present > 0 then
+  redis.pcall('PUBLISH', ARGV[14], present)
+  rouse(KEYS[7])
+end
 return 1

@@ -8,6 +8,7 @@
 local zset, hash, memory, channel = KEYS[1], KEYS[2], KEYS[3], ARGV[3]
 -- @include queue
 -- @include clock
+-- @include rouse
 -- @include fence
 -- @include spend
 spend()
@@ -42,5 +43,8 @@ for from = 1, #changes, 4000 do
   redis.call('ZADD', zset, unpack(changes, from, math.min(#changes, from + 3999)))
 end
 -- Sleepers know when the next message was due; tell them if one is due earlier now.
-if sooner then redis.pcall('PUBLISH', channel, redis.call('ZCARD', zset)) end
+if sooner then
+  redis.pcall('PUBLISH', channel, redis.call('ZCARD', zset))
+  rouse(zset)
+end
 return replies
