@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
 import anyio
 
-from .delivery import Delivery, Origin
-from .errors import RSMQError, Unavailable
+from .delivery import Delivery, Origin, give_back
+from .errors import Unavailable
 from .outages import outlast
+from .transport.coalescing import GIVE_BACK_S
 
 #: Lease up to so many messages, waiting for the first.
 Receive = Callable[[int], Awaitable[list[Delivery]]]
@@ -22,15 +22,16 @@ Receive = Callable[[int], Awaitable[list[Delivery]]]
 class Consumer(AsyncIterator[Delivery]):
     """Iterates over the messages of a queue for ever, some leased ahead of time.
 
-    Ends by ``aclose``, at the end of an ``async with``, or when nobody holds it any more (after a
-    ``break``). Then what was leased ahead is given back. A call to ``anext`` that is cancelled or
-    times out takes no message, and the iteration can go on.
+    Ends by ``aclose``, from any task, at the end of an ``async with``, or when nobody holds it any
+    more (after a ``break``). Then what was leased ahead is given back. A call to ``anext`` that is
+    cancelled or times out takes no message, and the iteration can go on.
     """
 
     def __init__(self, origin: Origin, receive: Receive, prefetch: int) -> None:
         self._origin = origin
         self._receive = receive
         self._stock = Stock(receive, origin, prefetch) if prefetch > 1 else None
+        self._waiting: set[anyio.CancelScope] = set()
         self._started = False
         self._closed = False
 
@@ -41,15 +42,24 @@ class Consumer(AsyncIterator[Delivery]):
             await self._start()
         if self._stock is not None:
             return self._stock.take_now() or await self._stock.take()
-        while True:
-            for delivery in await outlast(lambda: self._receive(1)):
-                return delivery
+        # Not a stock of one: that would lease the next message while this one is worked on.
+        with anyio.CancelScope() as scope:
+            self._waiting.add(scope)
+            try:
+                while True:
+                    for delivery in await outlast(lambda: self._receive(1)):
+                        return delivery
+            finally:
+                self._waiting.discard(scope)
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration; wait until what was leased ahead is given back."""
+        """End the iteration, and wait a few seconds at most until what was leased ahead is back.
+
+        Giving it back goes on if the caller is cancelled meanwhile.
+        """
         if going := self._close():
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait(going)
+            await asyncio.wait(going, timeout=GIVE_BACK_S)
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,25 +68,32 @@ class Consumer(AsyncIterator[Delivery]):
         await self.aclose()
 
     def __del__(self) -> None:
-        self._close()
+        # Called by the garbage collector at any moment, in any thread: the rest is done by the
+        # event loop, which is not in the middle of anything then.
+        if self._started and not self._closed:
+            self._origin.transport.call_soon(partial(_end, self._origin, self._stock))
 
     async def _start(self) -> None:
         await self._origin.transport.start()
-        if not self._started:
+        if not self._started and not self._closed:
             self._started = True
             self._origin.presence.enter(self._origin.keys)
             if self._stock is not None:
                 self._origin.transport.spawn(self._stock.fill)
 
     def _close(self) -> list[asyncio.Future[Any]]:
-        if self._closed or not self._started:
-            self._closed = True
+        closed, self._closed = self._closed, True
+        if closed or not self._started:
             return []
-        self._closed = True
-        with suppress(RSMQError, RuntimeError):  # the client, or the loop, may be gone before us
-            self._origin.presence.leave(self._origin.keys)
-            return self._stock.close() if self._stock is not None else []
-        return []
+        for scope in self._waiting:
+            scope.cancel()
+        return _end(self._origin, self._stock)
+
+
+def _end(origin: Origin, stock: Stock | None) -> list[asyncio.Future[Any]]:
+    """Take a consumer off, and return what is under way to give back what it has."""
+    origin.presence.leave(origin.keys)
+    return [] if stock is None else stock.close()
 
 
 class Stock:
@@ -92,14 +109,17 @@ class Stock:
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
         self._failure: Exception | None = None
+        self._closed = False
 
     async def fill(self) -> None:
         """Refill whenever half is gone, until closed; never sleep while messages come."""
+        if self._closed:
+            return
         # A client that is closed first gives everything back by itself.
         self._closers.add(self._client_closes)
         with self._filling:
             try:
-                while True:
+                while not self._closed:
                     while 2 * len(self._held) > self._size:
                         self._taken.clear()
                         await self._taken.wait()
@@ -123,10 +143,12 @@ class Stock:
         return None
 
     async def take(self) -> Delivery:
-        """Return the next message, waiting for one."""
+        """Return the next message, waiting for one; ``StopAsyncIteration`` once it is closed."""
         while (delivery := self.take_now()) is None:
             if self._failure is not None:
                 raise self._failure
+            if self._closed:
+                raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
         return delivery
@@ -154,22 +176,30 @@ class Stock:
 
     def put_back(self, deliveries: list[Delivery]) -> None:
         """Take back messages that nobody has begun to work on."""
+        if self._closed:
+            give_back(deliveries)
+            return
         self._held.extendleft(reversed(deliveries))
         self._arrived.set()
 
     def close(self) -> list[asyncio.Future[Any]]:
         """Stop filling and give everything back; return what is under way for that."""
+        self._closed = True
         self._filling.cancel()
         self._closers.discard(self._client_closes)
         held, self._held = self._held, deque()
-        return [delivery.give_back() for delivery in held]
+        self._arrived.set()
+        return give_back(held)
 
     def _client_closes(self) -> None:
         self._failure = Unavailable("the client was closed")
         self.close()
-        self._arrived.set()
 
     def _store(self, deliveries: list[Delivery]) -> None:
+        if self._closed:
+            # AnyIO does not cancel a task whose reply is there already.
+            give_back(deliveries)
+            return
         keep = self._keeper.keep
         for delivery in deliveries:
             keep(delivery)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 import anyio
 
-from .errors import InvalidValue, RSMQError
+from .errors import InvalidValue, RSMQError, Unavailable
 from .leases import LeaseKeeper
 from .models import Message
 from .presence import Presence
@@ -130,16 +131,19 @@ class Delivery(Message):
     @staticmethod
     async def ack_all(origin: Origin, batch: Sequence[Delivery]) -> list[Delivery]:
         """Ack deliveries of one queue by one call; return those that were still their holder's."""
-        kept = [delivery for delivery in batch if origin.keeper.keeps(delivery)]
-        for delivery in kept:
-            origin.keeper.drop(delivery)
+        keeper = origin.keeper
+        for delivery in batch:
+            keeper.suspend(delivery)
         operation = messages.ack_many(origin.keys, [delivery.receipt for delivery in batch])
         try:
             outcomes = await origin.transport.see_through(operation)
         except RSMQError:
-            for delivery in kept:
-                origin.keeper.keep(delivery)
+            for delivery in batch:
+                keeper.resume(delivery)
             raise
+        finally:
+            for delivery in batch:
+                keeper.forget(delivery)
         acked = [delivery for delivery, done in zip(batch, outcomes, strict=True) if done]
         for delivery in acked:
             delivery.outcome = "acked"
@@ -150,14 +154,14 @@ class Delivery(Message):
         vt_ms = limits.seconds_to_ms("vt", vt)
         # Counted from before the request, so that our idea of its end is never too late.
         started = asyncio.get_running_loop().time()
-        kept = self.origin.keeper.keeps(self)
+        operation = self._visibility(vt_ms)
+        after = self._suspend(operation)
         try:
-            await self._begin(self._visibility(vt_ms))
+            await self.origin.transport.submit(operation, after=after)
             self.vt_ms = vt_ms
             self.expires_at = started + vt_ms / 1000
         finally:
-            if kept:
-                self.origin.keeper.keep(self)
+            self.origin.keeper.resume(self)
 
     async def release(self, delay: limits.Seconds = 0) -> None:
         """Give the message back; it is visible again after *delay*."""
@@ -198,8 +202,13 @@ class Delivery(Message):
         )
 
     def give_back(self) -> asyncio.Future[Any]:
-        """Start to release the message; it goes on whatever happens to the caller."""
-        return self._begin(self._visibility(0))
+        """Start to release the message; it goes on whatever happens to the caller.
+
+        Also while the client is being closed.
+        """
+        operation = self._visibility(0)
+        after = self.origin.keeper.drop(self)
+        return self.origin.transport.submit(operation, after=after, closing=True)
 
     def renewal(self) -> Operation[bool]:
         """Return the operation that renews the lease."""
@@ -226,12 +235,22 @@ class Delivery(Message):
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
+        if isinstance(error, GeneratorExit):
+            # The coroutine is thrown away, by the garbage collector perhaps: it cannot wait, and
+            # the thread may be any.
+            self.origin.transport.call_soon(self._abandon)
+            return
         try:
             if not self.settled:
                 await self._conclude(error)
         finally:
             # Whatever came of it: nobody works on the message any more.
             self.origin.keeper.drop(self)
+
+    def _abandon(self) -> None:
+        if not self.settled:
+            give_back([self])
+        self.origin.keeper.drop(self)
 
     async def fail(self, error: BaseException) -> None:
         """Do what the retry policy says about a message whose handling raised *error*.
@@ -272,24 +291,29 @@ class Delivery(Message):
     async def _settle(self, operation: Operation[Any], outcome: Outcome) -> None:
         """Run *operation*, which ends the lease, even if the caller is cancelled meanwhile."""
         keeper = self.origin.keeper
-        kept = keeper.keeps(self)
         try:
-            await self.origin.transport.see_through(operation, after=self._let_go(operation))
+            await self.origin.transport.see_through(operation, after=self._suspend(operation))
         except RSMQError:
-            if kept:
-                keeper.keep(self)
+            keeper.resume(self)
             raise
+        finally:
+            keeper.forget(self)
         self.outcome = outcome
 
-    def _begin(self, operation: Operation[Any]) -> asyncio.Future[Any]:
-        """Start *operation*, and stop renewing."""
-        return self.origin.transport.submit(operation, after=self._let_go(operation))
-
-    def _let_go(self, operation: Operation[Any]) -> asyncio.Future[Any] | None:
-        """Stop renewing, and return what *operation* has to follow.
+    def _suspend(self, operation: Operation[Any]) -> asyncio.Future[Any] | None:
+        """Stop renewing for now, and return what *operation* has to follow.
 
         A change of visibility follows a renewal that is under way: one that overtook it would
         hide the message again. What takes the message out of the queue need not wait.
         """
-        renewing = self.origin.keeper.drop(self)
+        renewing = self.origin.keeper.suspend(self)
         return renewing if operation.script.name == "visibility" else None
+
+
+def give_back(deliveries: Iterable[Delivery]) -> list[asyncio.Future[Any]]:
+    """Start to release messages; a client that has ended renews no leases, so they end, too."""
+    going = []
+    for delivery in deliveries:
+        with suppress(Unavailable):
+            going.append(delivery.give_back())
+    return going

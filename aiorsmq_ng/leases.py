@@ -71,6 +71,8 @@ class LeaseKeeper:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._kept: dict[Lease, _Kept] = {}
+        # Leases that are not renewed while their holder asks the server for something.
+        self._suspended: set[Lease] = set()
         # Renewals still under way of leases that were given up.
         self._late: dict[Lease, asyncio.Future[bool]] = {}
         self._changed = asyncio.Event()
@@ -92,13 +94,28 @@ class LeaseKeeper:
             self._transport.spawn(self._run)
 
     def drop(self, lease: Lease) -> asyncio.Future[bool] | None:
-        """Stop renewing *lease*; return the renewal that is under way, if one is."""
+        """Stop renewing *lease* for good; return the renewal that is under way, if one is."""
+        self._suspended.discard(lease)
         kept = self._kept.pop(lease, None)
         return self._late.get(lease) if kept is None else kept.renewing
 
-    def keeps(self, lease: Lease) -> bool:
-        """Tell whether *lease* is being renewed."""
-        return lease in self._kept
+    def suspend(self, lease: Lease) -> asyncio.Future[bool] | None:
+        """Stop renewing *lease* until ``resume``; return the renewal that is under way."""
+        known = lease in self._kept or lease in self._suspended
+        renewing = self.drop(lease)
+        if known:
+            self._suspended.add(lease)
+        return renewing
+
+    def resume(self, lease: Lease) -> None:
+        """Renew *lease* again if it was before ``suspend``, and its holder still has it."""
+        if lease in self._suspended:
+            self._suspended.discard(lease)
+            self.keep(lease)
+
+    def forget(self, lease: Lease) -> None:
+        """Let a suspended lease not be resumed; one that is renewed again stays so."""
+        self._suspended.discard(lease)
 
     def kept(self) -> list[Lease]:
         """Return all leases being renewed."""

@@ -89,8 +89,9 @@ class Receiver:
         try:
             with anyio.move_on_after(until - loop.time()):
                 return await waiter.future
-        except asyncio.CancelledError:
-            if _served(waiter):
+        except BaseException:
+            # A coroutine that is closed cancels nothing: what is on its way to it must come back.
+            if not waiter.future.cancel() and _served(waiter):
                 self._transport.begin(give_back(waiter.future.result()))
             raise
         finally:

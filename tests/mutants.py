@@ -455,6 +455,31 @@ MUTANTS = (
         "if False:",
         ("tests/unit/test_urls.py",),
     ),
+    Mutant(
+        "stock: a reply that comes after the end is given back",
+        "aiorsmq_ng/consumer.py",
+        """        if self._closed:
+            # AnyIO""",
+        """        if False:
+            # AnyIO""",
+        ("tests/unit/test_leases.py", "tests/storms/test_leaving.py"),
+    ),
+    Mutant(
+        "leases: what its holder has let go of is not renewed again",
+        "aiorsmq_ng/leases.py",
+        """for good; return the renewal that is under way, if one is.\"\"\"
+        self._suspended.discard(lease)""",
+        """for good; return the renewal that is under way, if one is.\"\"\"
+        """,
+        ("tests/unit/test_leases.py",),
+    ),
+    Mutant(
+        "consumer: collected in any thread, ended by the event loop",
+        "aiorsmq_ng/transport/coalescing.py",
+        "self._loop.call_soon_threadsafe(function)",
+        "function()",
+        ("tests/storms/test_leaving.py",),
+    ),
 )
 
 
@@ -479,7 +504,7 @@ def run(mutant: Mutant, folder: Path) -> str:
         cwd=tree, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tree)},
         check=False,
     )  # fmt: skip
-    red = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    red = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR tests"))]
     if done.returncode != 1 or not red:
         raise SystemExit(f"{mutant.mechanism}: taken out, and the tests say\n{done.stdout[-2000:]}")
     return red[0].split("::")[0].split("/", 1)[1] + " " + red[0].split("::")[1].split(" - ")[0]

@@ -109,20 +109,26 @@ class Transport:
         future = self._submit(operation)
         try:
             return await future
-        except asyncio.CancelledError:
-            # The reply may have arrived between the cancellation and this line.
-            if future.done() and not future.cancelled() and future.exception() is None:
+        except BaseException:
+            # The reply may have arrived between the cancellation and this line. A coroutine that
+            # is closed cancels nothing.
+            if not future.cancel() and not future.cancelled() and future.exception() is None:
                 self.undo(operation, future.result())
             raise
 
     def submit(
-        self, operation: Operation[R], *, after: asyncio.Future[Any] | None = None
+        self,
+        operation: Operation[R],
+        *,
+        after: asyncio.Future[Any] | None = None,
+        closing: bool = False,
     ) -> asyncio.Future[R]:
         """Send *operation* on its way, once *after* is done, and need not look at the outcome.
 
-        Cancelling the future gives up the result, and the operation if it is not written yet.
+        Cancelling the future gives up the result, and the operation if it is not written yet. With
+        *closing* also while the client is being closed, as long as calls under way are waited for.
         """
-        if self._tasks is None or self._closed:
+        if self._tasks is None or (self._closed and not closing):
             raise Unavailable("the client is closed; open a new one")
         future = self._submit(operation, after)
         future.add_done_callback(_note_failure)
@@ -164,6 +170,12 @@ class Transport:
         if self._tasks is None or self._closed:
             raise Unavailable("the client is closed; open a new one")
         self._tasks.start_soon(function, *args)
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Have the event loop call *function*; from any thread, and not at all if it has ended."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(function)
 
     async def driver(self) -> Driver:
         """Return the driver, connected on first use."""

@@ -15,7 +15,7 @@ from aiorsmq_ng.embedded import find_binary
 from aiorsmq_ng.testing import FaultProxy, PrivateServer, Verdict
 
 from ..interop import drivers
-from . import clock, fanout, faults, herd, losses, report, topologies, volume
+from . import clock, fanout, faults, herd, leaving, losses, report, topologies, volume
 from .scene import Fault, Load, Scene
 from .soak import Soak
 
@@ -115,6 +115,9 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
         "Herds": {
             "300 clients, 3 s without a server": herd.outage(3),
             "100 waiters, 50 messages": herd.few_for_many(seconds),
+        },
+        "Ways to leave a consumer": {
+            name: leaving.by_way(name, seconds / 2) for name in leaving.WAYS
         },
         "Volume": {
             "1 000 000 messages waiting": volume.backlog(seconds),

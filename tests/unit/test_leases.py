@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from aiorsmq_ng import Unavailable
-from aiorsmq_ng.consumer import Stock
+from aiorsmq_ng.consumer import Consumer, Stock
 from aiorsmq_ng.delivery import Delivery, Origin
 from aiorsmq_ng.leases import LeaseKeeper
 from aiorsmq_ng.presence import Presence
@@ -137,7 +137,7 @@ async def test_renewal_that_fails_is_tried_again():
         s.keeper.keep(delivery)
         await until(lambda: len(s.sent(RENEWAL)) == 2)
 
-        assert s.keeper.keeps(delivery)
+        assert delivery in s.keeper.kept()
         assert not delivery.lease_lost
 
 
@@ -153,7 +153,7 @@ async def test_renewal_without_an_answer_does_not_hold_up_the_others():
         await until(lambda: len(s.sent(RENEWAL)) >= 5 or well.lease_lost)
 
         assert not well.lease_lost
-        assert s.keeper.keeps(stuck)
+        assert stuck in s.keeper.kept()
 
 
 @pytest.mark.usefixtures("quick_close")
@@ -174,7 +174,7 @@ async def test_lease_of_no_length_is_not_kept():
         delivery = s.delivery(lease_s=0)
         s.keeper.keep(delivery)
 
-        assert not s.keeper.keeps(delivery)
+        assert delivery not in s.keeper.kept()
 
 
 SETTLING = {
@@ -196,7 +196,7 @@ async def test_settling_ends_the_renewals(verb):
         s.keeper.keep(delivery)
         await SETTLING[verb](delivery)
 
-        assert not s.keeper.keeps(delivery)
+        assert delivery not in s.keeper.kept()
 
 
 @pytest.mark.parametrize("verb", SETTLING)
@@ -210,7 +210,7 @@ async def test_settling_that_fails_goes_on_with_the_renewals(verb):
         with pytest.raises(Unavailable):
             await SETTLING[verb](delivery)
 
-        assert s.keeper.keeps(delivery)
+        assert delivery in s.keeper.kept()
         assert not delivery.settled
 
 
@@ -223,7 +223,7 @@ async def test_settling_that_fails_starts_no_renewals_where_there_were_none():
         with pytest.raises(Unavailable):
             await delivery.ack()
 
-        assert not s.keeper.keeps(delivery)
+        assert delivery not in s.keeper.kept()
 
 
 @pytest.mark.parametrize("verb", ["release", "extend"])
@@ -332,7 +332,7 @@ async def test_extend_inside_a_block_outlives_the_renewal_under_way():
             await settle_down()
 
             assert delivery.expires_at > now() + 590
-            assert s.keeper.keeps(delivery)
+            assert delivery in s.keeper.kept()
         assert [c.words[-1] for c in s.sent(RENEWAL)] == [LEASE_S * 1000, 600_000]
 
 
@@ -348,7 +348,7 @@ async def test_extend_that_fails_leaves_the_lease_as_it_was():
             await delivery.extend(600)
 
         assert (delivery.vt_ms, delivery.expires_at) == before
-        assert s.keeper.keeps(delivery)
+        assert delivery in s.keeper.kept()
 
 
 async def test_extend_to_nothing_inside_a_block_ends_the_renewals():
@@ -357,7 +357,7 @@ async def test_extend_to_nothing_inside_a_block_ends_the_renewals():
         s.keeper.keep(delivery)
         await delivery.extend(0)
 
-        assert not s.keeper.keeps(delivery)
+        assert delivery not in s.keeper.kept()
 
 
 async def test_renewal_that_falls_due_during_close_does_not_break_the_calls_under_way():
@@ -400,7 +400,7 @@ async def test_message_that_waits_in_the_stock_is_kept():
     async with scene() as s:
         stock, held = await stock_of(s, b"a", b"b")
 
-        assert all(map(s.keeper.keeps, held))
+        assert s.keeper.kept() == held
         stock.close()
 
 
@@ -409,7 +409,7 @@ async def test_message_that_is_taken_from_the_stock_is_no_longer_kept():
         stock, held = await stock_of(s, b"a", b"b")
         await stock.take()
 
-        assert [s.keeper.keeps(d) for d in held] == [False, True]
+        assert [d in s.keeper.kept() for d in held] == [False, True]
         stock.close()
 
 
@@ -427,5 +427,141 @@ async def test_message_given_back_from_the_stock_is_no_longer_kept():
         stock, held = await stock_of(s, b"a", b"b")
         await asyncio.wait(stock.close())
 
-        assert not any(map(s.keeper.keeps, held))
+        assert s.keeper.kept() == []
         assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+
+
+async def test_reply_that_was_there_when_the_stock_closed_is_given_back():
+    """AnyIO does not cancel a task that waits for a future which is done."""
+    async with scene() as s:
+        reply, late = gate(), [s.delivery(body=b"a"), s.delivery(body=b"b")]
+
+        async def receive(count):
+            return await reply
+
+        stock = Stock(receive, s.origin(), 5)
+        s.transport.spawn(stock.fill)
+        await settle_down()
+        reply.set_result(late)
+        assert stock.close() == []
+        await until(lambda: s.sent(RENEWAL))
+
+        assert s.keeper.kept() == []
+        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+
+
+async def test_stock_that_is_closed_before_it_is_filled_stays_empty():
+    async with scene() as s:
+
+        async def receive(count):
+            raise AssertionError("nobody wants a message")
+
+        stock = Stock(receive, s.origin(), 5)
+        s.transport.spawn(stock.fill)
+        stock.close()
+        await settle_down()
+
+        assert s.transport.closers == set()
+
+
+async def test_message_put_back_into_a_closed_stock_is_given_back():
+    async with scene() as s:
+        stock, _ = await stock_of(s, b"a")
+        taken = await stock.take_many(1, 0)
+        stock.close()
+        stock.put_back(taken)
+        await until(lambda: s.sent(RENEWAL))
+
+        assert s.keeper.kept() == []
+        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+
+
+async def test_waiting_for_a_message_ends_when_the_stock_is_closed():
+    async with scene() as s:
+        stock, _ = await stock_of(s)
+        waiting = asyncio.create_task(stock.take())
+        await settle_down()
+        stock.close()
+
+        async with asyncio.timeout(10):
+            with pytest.raises(StopAsyncIteration):
+                await waiting
+
+
+@pytest.mark.parametrize("verb", ["extend", "ack"])
+async def test_verb_that_ends_after_its_block_does_not_renew_the_lease_again(verb):
+    def answer(command):
+        return slow if len(s.driver.commands) == 1 else fine(command)
+
+    async with scene(answer) as s:
+        slow = gate()
+        delivery = s.delivery()
+        with pytest.raises(KeyError):
+            async with delivery:
+                call = delivery.extend(60) if verb == "extend" else delivery.ack()
+                late = asyncio.create_task(call)
+                await until(lambda: s.driver.commands)
+                raise KeyError
+        slow.set_exception(Unavailable("redis refused it"))
+        with pytest.raises(Unavailable):
+            await late
+
+        assert s.keeper.kept() == []
+
+
+async def test_extension_of_a_message_that_is_given_back_meanwhile_does_not_keep_it():
+    def answer(command):
+        return slow if len(s.driver.commands) == 1 else fine(command)
+
+    async with scene(answer) as s:
+        slow, delivery = gate(), s.delivery()
+        s.keeper.keep(delivery)
+        late = asyncio.create_task(delivery.extend(60))
+        await until(lambda: s.driver.commands)
+        delivery.give_back()
+        slow.set_result([1])
+        await late
+
+        assert s.keeper.kept() == []
+
+
+async def test_block_of_a_coroutine_that_is_thrown_away_gives_the_message_back():
+    async with scene() as s:
+        delivery = s.delivery()
+
+        async def work():
+            async with delivery:
+                await asyncio.sleep(100)
+
+        thrown = work()
+        thrown.send(None)
+        assert s.keeper.kept() == [delivery]
+        await asyncio.to_thread(thrown.close)
+        await until(lambda: s.sent(RENEWAL))
+
+        assert s.keeper.kept() == []
+        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+
+
+async def test_closing_a_consumer_can_be_cancelled_and_gives_back_all_the_same(quick_close):
+    def answer(command):
+        return server if script(command) == RENEWAL else fine(command)
+
+    async with scene(answer) as s:
+        server, batches = gate(), [[s.delivery(), s.delivery()]]
+
+        async def receive(count):
+            return batches.pop() if batches else await gate()
+
+        consumer = Consumer(s.origin(), receive, 5)
+        await anext(consumer)
+        closing = asyncio.create_task(consumer.aclose())
+        await until(lambda: s.sent(RENEWAL))
+        closing.cancel()
+        async with asyncio.timeout(10):
+            await asyncio.wait([closing])
+
+        assert closing.cancelled()
+        assert s.transport._busy
+        server.set_result([1])
+        await until(lambda: not s.transport._busy)
