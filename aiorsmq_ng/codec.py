@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
+import msgspec.inspect
 
 from .errors import InvalidValue
 
@@ -19,6 +20,10 @@ from .errors import InvalidValue
 COMPRESSED = b"\xf8zlib\x01"
 # Where msgspec quotes the body: a value that is none of an enum's, a field that a type lacks.
 _QUOTED = re.compile(r"(value|unknown field) (['\"`]).*\2", re.DOTALL)
+
+
+#: What JSON holds.
+_PLAIN = (dict, list, str, int, float, bool, type(None))
 
 
 class Codec(Protocol):
@@ -64,8 +69,40 @@ class JSONCodec:
             fault = "body is not JSON that can be read: a value is out of bounds"
         raise InvalidValue(fault)
 
+    def check(self, type: Any) -> None:
+        """Raise ``InvalidValue`` if no body could ever be decoded as *type*."""
+        try:
+            msgspec.json.Decoder(type)
+            stranger = _stranger(msgspec.inspect.type_info(type), set())
+        except (TypeError, ValueError, NameError) as error:
+            raise InvalidValue(f"bodies cannot be read as {type!r}: {error}") from None
+        if stranger is not None:
+            raise InvalidValue(
+                f"bodies cannot be read as {stranger!r}; use a dataclass, a TypedDict, a "
+                "msgspec.Struct or a pydantic model, or a codec that knows it"
+            )
+
     def __repr__(self) -> str:
         return "JSON"
+
+
+def _stranger(info: Any, seen: set[int]) -> Any:
+    """Return a class in *info* that no value in JSON is an instance of, and msgspec cannot make."""
+    if id(info) in seen:
+        return None
+    seen.add(id(info))
+    if isinstance(info, msgspec.inspect.CustomType):
+        return None if any(issubclass(kind, info.cls) for kind in _PLAIN) else info.cls
+    if isinstance(info, msgspec.inspect.Field) and not info.required:
+        return None  # a body may do without it
+    parts = info if isinstance(info, tuple) else getattr(info, "__struct_fields__", ())
+    for part in parts:
+        value = part if isinstance(info, tuple) else getattr(info, part)
+        if isinstance(value, tuple | msgspec.Struct):
+            found = _stranger(value, seen)
+            if found is not None:
+                return found
+    return None
 
 
 JSON = JSONCodec()
@@ -112,6 +149,11 @@ class Compressed:
     def decode(self, body: bytes, type: Any = Any) -> Any:
         """Return the value of *type* that *body* holds; ``InvalidValue`` if it cannot be opened."""
         return self._codec.decode(self.open(body), type)
+
+    def check(self, type: Any) -> None:
+        """Raise ``InvalidValue`` if the other codec knows that no body could ever be *type*."""
+        if check := getattr(self._codec, "check", None):
+            check(type)
 
     def open(self, body: bytes) -> bytes:
         """Return what a compressed body holds, and a plain one as it is."""

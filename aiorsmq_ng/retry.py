@@ -6,12 +6,13 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
+from .durations import Seconds, at_least_0, in_seconds
 from .errors import InvalidValue
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Delays between the deliveries of one message, in seconds, and how many it gets.
+    """Delays between the deliveries of one message, and how many it gets.
 
     The delay is ordinary visibility: the message waits in its queue, and any RSMQ client sees it
     when it is due. After ``max_receives`` deliveries it goes to the dead-letter queue.
@@ -19,11 +20,11 @@ class Retry:
 
     #: Deliveries a message gets before it goes to the dead-letter queue; 0 for no limit.
     max_receives: int = 20
-    #: How delays grow; or a ladder of delays in seconds, whose last one repeats.
-    backoff: Literal["exponential", "linear", "constant"] | tuple[float, ...] = "exponential"
-    #: The first delay, and the longest (not for a ladder).
-    base: float = 1.0
-    cap: float = 900.0
+    #: How delays grow; or a ladder of delays, whose last one repeats.
+    backoff: Literal["exponential", "linear", "constant"] | tuple[Seconds, ...] = "exponential"
+    #: The first delay, and the longest (not for a ladder); seconds, or a timedelta.
+    base: Seconds = 1.0
+    cap: Seconds = 900.0
     #: Draw each delay between half and the whole, so that failures do not come back together.
     jitter: bool = True
 
@@ -31,22 +32,25 @@ class Retry:
         if self.max_receives < 0:
             raise InvalidValue(f"max_receives must be at least 0, not {self.max_receives}")
         if isinstance(self.backoff, tuple):
-            if not self.backoff or not all(step >= 0 for step in self.backoff):
-                raise InvalidValue(f"a ladder has delays of at least 0, not {self.backoff!r}")
+            if not self.backoff:
+                raise InvalidValue("a ladder has at least one delay")
+            for step in self.backoff:
+                at_least_0("a delay of a ladder", step)
         elif self.backoff not in ("exponential", "linear", "constant"):
             raise InvalidValue(
                 f"backoff must be exponential, linear, constant or a tuple, not {self.backoff!r}"
             )
-        if not 0 <= self.base <= self.cap:
-            raise InvalidValue("base must be at least 0 seconds and at most cap")
+        if at_least_0("base", self.base) > at_least_0("cap", self.cap):
+            raise InvalidValue(f"base must be at most cap, not {self.base!r}")
 
     def delay(self, rc: int) -> float:
         """Return the seconds to wait after delivery number *rc* failed."""
         if isinstance(self.backoff, tuple):
-            whole = self.backoff[min(rc, len(self.backoff)) - 1]
+            whole = in_seconds("backoff", self.backoff[min(rc, len(self.backoff)) - 1])
         else:
             steps = {"exponential": 2.0 ** min(rc - 1, 60), "linear": float(rc), "constant": 1.0}
-            whole = min(self.cap, self.base * steps[self.backoff])
+            base_s, cap_s = in_seconds("base", self.base), in_seconds("cap", self.cap)
+            whole = min(cap_s, base_s * steps[self.backoff])
         # Jitter, not a secret.
         return whole * random.uniform(0.5, 1.0) if self.jitter else whole  # noqa: S311
 

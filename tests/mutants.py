@@ -63,6 +63,13 @@ MUTANTS = (
         ("tests/contract/test_worker_health.py",),
     ),
     Mutant(
+        "handlers: a class that no body can be is refused",
+        "aiorsmq_ng/codec.py",
+        "if stranger is not None:",
+        "if False:",
+        ("tests/contract/test_worker_start.py",),
+    ),
+    Mutant(
         "worker: looks before it creates",
         "aiorsmq_ng/worker/worker.py",
         "if not await queue.exists():",

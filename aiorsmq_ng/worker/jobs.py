@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..codec import Codec
 from ..delivery import Delivery, Outcome
 from ..errors import InvalidValue, LeaseLost, RSMQError
 from .routes import FailureHook, Middleware, Route
@@ -60,7 +59,6 @@ class Job:
         batch: list[Delivery],
         middleware: Sequence[Middleware],
         on_failure: Sequence[FailureHook],
-        codec: Codec,
         tally: Tally,
     ) -> None:
         self.route = route
@@ -68,7 +66,6 @@ class Job:
         self._batch = batch
         self._middleware = middleware
         self._on_failure = on_failure
-        self._codec = codec
         self._tally = tally
         self._handling: asyncio.Task[Any] | None = None
         self._reason: str | None = None
@@ -137,7 +134,7 @@ class Job:
     def _arguments(self) -> list[Any]:
         if self.route.size:
             return [self._batch]
-        return self.route.arguments(self._batch[0], self._codec)
+        return self.route.arguments(self._batch[0])
 
     async def _handle(self, arguments: list[Any]) -> None:
         async def call(depth: int) -> Any:
@@ -219,7 +216,7 @@ class Job:
             delivery.on_lost = None
             delivery.origin.keeper.drop(delivery)
 
-    async def _note(self, error: BaseException) -> None:
+    async def _note(self, error: Exception) -> None:
         first = self._batch[0]
         self._tally.note(error)
         logger.warning(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
-from ..codec import Codec, Compressed
+from ..codec import Codec
 from ..delivery import Delivery
+from ..durations import Seconds
 from ..errors import InvalidValue
 from ..models import Message
 from ..queue import Queue
 from ..retry import Retry
+from .bodies import Reader, reader
 
 Handler = Callable[..., Awaitable[Any]]
 #: What a middleware calls to go on.
@@ -24,7 +26,13 @@ Middleware = Callable[[Delivery, Next], Awaitable[Any]]
 #: Called when the worker starts or stops.
 Hook = Callable[[], Awaitable[Any]]
 #: Called with a message and what its handling raised.
-FailureHook = Callable[[Delivery, BaseException], Awaitable[Any]]
+FailureHook = Callable[[Delivery, Exception], Awaitable[Any]]
+
+#: Decorators return what they are given, with its own type.
+H = TypeVar("H", bound=Handler)
+M = TypeVar("M", bound=Middleware)
+K = TypeVar("K", bound=Hook)
+F = TypeVar("F", bound=FailureHook)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +41,12 @@ class Route:
 
     queue: str
     handler: Handler
+    #: What reads each argument of the handler; none: it is the delivery.
+    readers: tuple[Reader | None, ...]
     retry: Retry
     dead_letter: str | None
     timeout: float | None
-    vt: float | None
+    vt: Seconds | None
     weight: int = 1
     #: Batches: messages per call, and how long to wait for them after the first.
     size: int = 0
@@ -47,27 +57,19 @@ class Route:
             raise InvalidValue(f"timeout must be more than 0 seconds, not {self.timeout!r}")
         if self.weight < 1:
             raise InvalidValue(f"weight must be at least 1, not {self.weight!r}")
-        if not inspect.iscoroutinefunction(self.handler):
-            raise InvalidValue(f"handler {_name(self.handler)} must be an async function")
-        wanted = parameters(self.handler)
-        if self.size and wanted != [Delivery]:
+        if self.size and self.readers != (None,):
             raise InvalidValue(
                 f"batch handler {self.name} must take one argument: a list of deliveries"
             )
-        if self.dead_letter == self.queue:
-            raise InvalidValue(f"queue {self.queue!r} cannot be its own dead-letter queue")
 
     @property
     def name(self) -> str:
         """Name of the handler, for logs."""
         return _name(self.handler)
 
-    def arguments(self, delivery: Delivery, codec: Codec) -> list[Any]:
+    def arguments(self, delivery: Delivery) -> list[Any]:
         """Return what the handler is called with; ``InvalidValue`` if the body does not fit."""
-        return [
-            delivery if wanted is Delivery else decode(delivery, wanted, codec)
-            for wanted in parameters(self.handler)
-        ]
+        return [delivery if read is None else read(delivery) for read in self.readers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,31 @@ class Served:
     queue: Queue
 
 
-@cache
-def parameters(handler: Handler) -> list[Any]:
+def readers(handler: Handler, codec: Codec) -> tuple[Reader | None, ...]:
+    """Return what reads each argument of *handler*, none for the delivery.
+
+    ``InvalidValue`` for what cannot be a handler, or asks for what no body could ever be.
+    """
+    found: list[Reader | None] = []
+    for wanted in _wanted(handler):
+        try:
+            found.append(None if wanted is Delivery else reader(wanted, codec))
+        except InvalidValue as error:
+            raise InvalidValue(f"handler {_name(handler)} cannot be called: {error}") from error
+    return tuple(found)
+
+
+def _wanted(handler: Handler) -> list[Any]:
     """Return what each parameter of *handler* wants: ``Delivery``, or a type for the body."""
+    function: Any = handler
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function) and not isinstance(function, type):
+        function = getattr(function, "__call__", None)  # noqa: B004 - an object that can be called
+    if not inspect.iscoroutinefunction(function):
+        raise InvalidValue(f"handler {_name(handler)} must be an async function")
     try:
-        hints = get_type_hints(handler)
+        hints = get_type_hints(function)
     except Exception as error:
         raise InvalidValue(f"annotations of {_name(handler)} cannot be read: {error}") from error
     wanted: list[Any] = []
@@ -102,37 +124,6 @@ def parameters(handler: Handler) -> list[Any]:
             f"not {len(wanted)} arguments"
         )
     return wanted
-
-
-def decode(message: Message, wanted: Any, codec: Codec) -> Any:
-    """Return the body of *message* as the type *wanted*."""
-    if wanted is bytes:
-        return message.body
-    # Errors are raised outside of ``except``: those of decoders may hold the body.
-    if wanted is str:
-        try:
-            return message.text
-        except UnicodeDecodeError as error:
-            fault = f"is not UTF-8 text: {error.reason}"
-        raise InvalidValue(f"body {fault}")
-    # pydantic's models know best how to read themselves; it need not be installed for this.
-    if validate := getattr(wanted, "model_validate_json", None):
-        body = codec.open(message.body) if isinstance(codec, Compressed) else message.body
-        try:
-            return validate(body)
-        except ValueError as error:
-            fault = _faults(error, wanted)
-        raise InvalidValue(f"body does not fit {_name(wanted)}: {fault}")
-    return codec.decode(message.body, wanted)
-
-
-def _faults(error: ValueError, model: Any) -> str:
-    """Return pydantic's findings without what they quote from the body."""
-    fields, found = getattr(model, "model_fields", {}), []
-    for entry in error.errors() if callable(getattr(error, "errors", None)) else []:  # type: ignore[attr-defined]
-        known = [str(part) for part in entry["loc"][:1] if part in fields]
-        found.append(" ".join([*known, entry["type"]]))
-    return ", ".join(found) or type(error).__name__
 
 
 def _is_message(hint: Any) -> bool:

@@ -13,14 +13,15 @@ import anyio
 from ..client import RSMQ
 from ..consumer import Stock
 from ..delivery import Delivery
-from ..durations import Seconds, at_least_0
+from ..durations import Seconds, at_least_0, in_seconds
 from ..errors import InvalidValue, QueueNotFound, RSMQError
 from ..outages import outlast
 from ..protocol.limits import MAX_SECONDS
+from ..queue import Queue
 from ..retry import Retry
 from .health import State, WorkerHealth
 from .jobs import Job, Tally, in_one_line
-from .routes import FailureHook, Handler, Hook, Middleware, Route, Served
+from .routes import F, FailureHook, H, Hook, K, M, Middleware, Route, Served, readers
 from .signals import stopped_by_signals
 
 R = TypeVar("R")
@@ -98,14 +99,15 @@ class Worker:
         *,
         retry: Retry | None = None,
         dead_letter: str | None = None,
-        timeout: float | None = None,
-        vt: float | None = None,
+        timeout: Seconds | None = None,
+        vt: Seconds | None = None,
         weight: int = 1,
-    ) -> Callable[[Handler], Handler]:
-        """Register a coroutine function for the messages of *queue*.
+    ) -> Callable[[H], H]:
+        """Register a coroutine function (or an object with ``async __call__``) for *queue*.
 
         It takes the body (converted to its annotation: ``str``, ``bytes``, a dataclass, a pydantic
-        model, anything msgspec reads), the ``Delivery``, or both. Returning acks the message;
+        model, anything msgspec reads, also inside lists, dicts and unions), the ``Delivery``, or
+        both; an annotation that no body could ever fit is refused here. Returning acks the message;
         raising gives it back by *retry*, and after the last delivery moves it to *dead_letter*
         (``<queue>-dead``). *timeout* cancels the handler. *vt* is the lease, renewed meanwhile.
         """
@@ -113,7 +115,7 @@ class Worker:
             queue=queue,
             retry=retry or Retry(),
             dead_letter=dead_letter,
-            timeout=timeout,
+            timeout=None if timeout is None else in_seconds("timeout", timeout),
             vt=vt,
             weight=weight,
         )
@@ -123,32 +125,32 @@ class Worker:
         queue: str,
         *,
         size: int,
-        wait: float,
+        wait: Seconds,
         retry: Retry | None = None,
         dead_letter: str | None = None,
-        timeout: float | None = None,
-        vt: float | None = None,
-    ) -> Callable[[Handler], Handler]:
+        timeout: Seconds | None = None,
+        vt: Seconds | None = None,
+    ) -> Callable[[H], H]:
         """Register a coroutine function for lists of messages of *queue*.
 
         It is called with up to *size* deliveries: as soon as there are so many, or *wait* seconds
         after the first. It may settle each by itself (``ack``, ``reject``, ...); those it does not
         settle are acked when it returns, and given back by *retry* when it raises.
         """
-        if size < 1 or not wait >= 0:
-            raise InvalidValue("a batch has a size of at least 1 and waits at least 0 seconds")
+        if size < 1:
+            raise InvalidValue(f"a batch has a size of at least 1, not {size!r}")
 
         return self._registrar(
             queue=queue,
             retry=retry or Retry(),
             dead_letter=dead_letter,
-            timeout=timeout,
+            timeout=None if timeout is None else in_seconds("timeout", timeout),
             vt=vt,
             size=size,
-            wait=wait,
+            wait=at_least_0("wait", wait),
         )
 
-    def middleware(self, function: Middleware) -> Middleware:
+    def middleware(self, function: M) -> M:
         """Register a coroutine function that wraps every handler: ``await call_next()`` inside.
 
         The first one registered is the outermost.
@@ -156,17 +158,17 @@ class Worker:
         self._middleware.append(function)
         return function
 
-    def on_start(self, function: Hook) -> Hook:
+    def on_start(self, function: K) -> K:
         """Register a coroutine function that is called before the first message is taken."""
         self._on_start.append(function)
         return function
 
-    def on_stop(self, function: Hook) -> Hook:
+    def on_stop(self, function: K) -> K:
         """Register a coroutine function that is called when the last handler has ended."""
         self._on_stop.append(function)
         return function
 
-    def on_failure(self, function: FailureHook) -> FailureHook:
+    def on_failure(self, function: F) -> F:
         """Register a coroutine function that is called with each message that failed, and why.
 
         Also for a body that does not decode, which no handler and no middleware ever sees.
@@ -258,15 +260,23 @@ class Worker:
         queues = ", ".join(route.queue for route in self._routes)
         return f"<Worker of {queues or 'no queues'}, {self._state}, {len(self._jobs)} handlers>"
 
-    def _registrar(self, **rules: Any) -> Callable[[Handler], Handler]:
-        def register(function: Handler) -> Handler:
-            route = Route(handler=function, **rules)
+    def _registrar(self, **rules: Any) -> Callable[[H], H]:
+        def register(function: H) -> H:
+            route = Route(handler=function, readers=readers(function, self.rsmq.codec), **rules)
+            # A queue, or a dead-letter queue, that cannot exist is refused here and not by run().
+            queue = self._handle(route)
+            queue.origin.sibling(queue.dead_letter)
             if any(known.queue == route.queue for known in self._routes):
                 raise InvalidValue(f"queue {route.queue!r} has a handler already")
             self._routes.append(route)
             return function
 
         return register
+
+    def _handle(self, route: Route) -> Queue:
+        return self.rsmq.queue(
+            route.queue, retry=route.retry, dead_letter=route.dead_letter, vt=route.vt
+        )
 
     def _check_routes(self) -> None:
         """Refuse a worker without handlers, and what would move messages on before any sees them.
@@ -290,9 +300,7 @@ class Worker:
         return [await self._open(route) for route in self._routes]
 
     async def _open(self, route: Route) -> Served:
-        queue = self.rsmq.queue(
-            route.queue, retry=route.retry, dead_letter=route.dead_letter, vt=route.vt
-        )
+        queue = self._handle(route)
         if self._create:
             # Looking first: creating needs rights that a worker need not have, and memory.
             if not await queue.exists():
@@ -389,7 +397,7 @@ class Worker:
         return await self.rsmq.receive_many(count, *(s.queue for s in served), wait=MAX_SECONDS)
 
     def _start(self, route: Route, batch: list[Delivery]) -> None:
-        job = Job(route, batch, self._middleware, self._on_failure, self.rsmq.codec, self._tally)
+        job = Job(route, batch, self._middleware, self._on_failure, self._tally)
         self._jobs.add(job)
         job.start(on_end=self._ended)
 

@@ -1,6 +1,7 @@
 """Types of the public surface, read by mypy and pyright; never run."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any, assert_type
 
 from redis.asyncio import Redis
@@ -87,3 +88,25 @@ async def handle(body: dict[str, int], message: Delivery) -> None:
 
 
 assert_type(worker.health, WorkerHealth)
+assert_type(worker.health.ok, bool)
+
+
+@worker.handler("typed", vt=timedelta(seconds=5), timeout=timedelta(seconds=1))
+async def typed(body: int, message: Delivery) -> str:
+    return str(body)
+
+
+@worker.on_failure
+async def told(message: Delivery, error: Exception) -> None: ...
+
+
+@worker.on_failure
+async def told_all(message: Delivery, error: BaseException) -> None: ...
+
+
+async def call_them(delivery: Delivery) -> None:
+    """Decorated functions keep their own types, so unit tests that call them are checked."""
+    assert_type(await typed(1, delivery), str)
+    await typed("1", delivery)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await told(delivery, ValueError())
+    Retry(base=timedelta(seconds=1), backoff=(timedelta(seconds=1), 5))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import aiorsmq_ng
 from aiorsmq_ng import Compressed, InvalidValue, Message
 from aiorsmq_ng.codec import COMPRESSED, JSON, to_body
-from aiorsmq_ng.worker.routes import decode
+from aiorsmq_ng.worker.bodies import reader
 
 PACKAGE = Path(aiorsmq_ng.__file__).parent
 MIB = 1024 * 1024
@@ -179,8 +179,8 @@ def test_only_invalid_value_escapes_from_reading_a_body(body, wanted):
     for read in (
         message.json,
         lambda: message.json(wanted),
-        lambda: decode(message, wanted, JSON),
-        lambda: decode(message, wanted, Compressed(max_size=MIB)),
+        lambda: reader(wanted, JSON)(message),
+        lambda: reader(wanted, Compressed(max_size=MIB))(message),
     ):
         try:
             read()
@@ -207,7 +207,7 @@ def test_only_invalid_value_escapes_from_reading_a_body(body, wanted):
 def test_error_about_a_body_does_not_quote_it(body, wanted):
     stored = body if isinstance(body, bytes) else body.encode()
     with pytest.raises(InvalidValue) as caught:
-        decode(Message("x" * 32, stored, 1, 1), wanted, JSON)
+        reader(wanted, JSON)(Message("x" * 32, stored, 1, 1))
 
     assert "canary" not in f"{caught.value} {caught.value!r} {caught.value.__context__!r}"
 
@@ -223,7 +223,7 @@ def test_form_is_read_from_a_compressed_body():
     body = Compressed(min_size=0).encode({"number": 7, "rest": "x" * 100})
 
     assert body.startswith(COMPRESSED)
-    assert decode(Message("x" * 32, body, 1, 1), Form, Compressed()).number == 7
+    assert reader(Form, Compressed())(Message("x" * 32, body, 1, 1)).number == 7
     assert json.loads(Compressed().open(body))["number"] == 7
 
 
