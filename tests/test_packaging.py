@@ -1,5 +1,6 @@
 """What is built is what is needed."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -58,3 +59,14 @@ def test_no_file_records_where_packages_were_downloaded_from():
     ).stdout.split()
 
     assert not [f for f in tracked if f.endswith((".lock", "lock.json", "lock.yaml"))]
+
+
+def test_page_of_the_package_index_has_full_addresses_only(wheel):
+    (metadata,) = [n for n in wheel.namelist() if n.endswith("METADATA")]
+    text = wheel.read(metadata).decode()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+
+    assert len(links) > 20
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    named = re.findall(r"^Project-URL: (\w+)", text, re.MULTILINE)
+    assert {"Homepage", "Changelog", "Issues"} <= set(named)

@@ -18,7 +18,6 @@ STATUS = {
     "rsmqError": Code.INTERNAL,
     "queueExists": Code.ALREADY_EXISTS,
     "queueNotFound": Code.NOT_FOUND,
-    "topicNotFound": Code.NOT_FOUND,
     "messageTooLong": Code.INVALID_ARGUMENT,
     "invalidValue": Code.INVALID_ARGUMENT,
     "invalidFormat": Code.INVALID_ARGUMENT,

@@ -1,4 +1,4 @@
 """The way to Redis and back: run operations, listen for wake-ups.
 
-Only ``adapter`` and ``connect`` know redis-py.
+A contract in ``pyproject.toml`` lists the modules that import redis-py.
 """

@@ -1,7 +1,7 @@
 """The Lua scripts, one file per operation, and the loader that turns a file into a Script.
 
-``@include name`` on a line of its own is replaced by ``_name.lua``. That is all the loader does,
-so a script is a constant: its text never depends on data.
+``@include name`` on a line of its own is replaced by ``_name.lua``, and comments are left out.
+A script is a constant: its text never depends on data.
 """
 
 from __future__ import annotations

@@ -1,0 +1,76 @@
+"""What the pages say can be read as it was meant, and agrees with what it is about."""
+
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", page.read_text())
+
+
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def rows_without_head(text: str) -> list[str]:
+    """Return the first row of every block of rows that is shown as text: its table was cut."""
+    blocks = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
+    return [b.split("\n")[0] for b in blocks if not re.match(r"\|.*\n\|[-:| ]+\|", b)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_table_has_a_head(page):
+    assert rows_without_head(prose(page)) == []
+
+
+def test_row_that_an_empty_line_cuts_off_is_found():
+    assert rows_without_head("| a |\n|---|\n| b |\n\n| c |\n") == ["| c |"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_link_leads_somewhere(page):
+    broken = []
+    for target in LINK.findall(prose(page)):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            broken.append(target)
+    assert broken == []
+
+
+def test_glossary_has_one_row_for_each_word():
+    rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    words = Counter(word.strip() for row in rows for word in row.split(","))
+
+    assert len(words) > 50
+    assert [word for word, count in words.items() if count > 1] == []
+
+
+def test_architecture_names_every_layer_of_the_contract():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = {
+        name
+        for contract in contracts["contracts"]
+        if contract["type"] == "layers"
+        for line in contract["layers"]
+        for name in re.split(r"[|: ]+", line)
+    }
+    text = (ROOT / "docs/architecture.md").read_text()
+    table = text[text.index("| layer | does") :].split("\n\n")[0]
+
+    assert layers == {
+        n for row in table.split("\n")[2:] for n in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
