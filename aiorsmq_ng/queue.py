@@ -322,13 +322,15 @@ class Queue:
         count: int | None = None,
         where: Callable[[Message], bool] | None = None,
         rate: float | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> int:
         """Move messages from a dead-letter queue back here, where they start anew.
 
         *source* is by default this queue's own dead-letter queue; *count* limits how many, *where*
         chooses, *rate* is messages per second at most. Moved in batches of up to 100, each
         atomic: interrupted at any point, every message is in exactly one of the two queues.
-        Returns how many were moved.
+        Returns how many were moved. *progress* is told the size of each batch; a cancellation then
+        waits for the batch under way, so that what it was told is the whole truth.
         """
         given = self.dead_letter if source is None else source
         name = given if isinstance(given, str) else given.name
@@ -339,7 +341,7 @@ class Queue:
             raise InvalidValue(f"rate must be more than 0 messages per second, not {rate!r}")
         most = None if count is None else limits.check_count(count)
         try:
-            return await redrive(self.origin, keys, most, where, rate)
+            return await redrive(self.origin, keys, most, where, rate, progress)
         except QueueNotFound as error:
             # Nothing was ever rejected.
             if source is None and error.queue == keys.queue:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import anyio
 
@@ -21,8 +23,13 @@ async def redrive(
     count: int | None,
     where: Callable[[Message], bool] | None,
     rate: float | None,
+    progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Move up to *count* ready messages of *source* to *target*; return how many."""
+    """Move up to *count* ready messages of *source* to *target*; return how many.
+
+    *progress* is told the size of every batch that was moved, also of the last one before a
+    cancellation, which waits for it.
+    """
     transport = target.transport
     # What arrives while this runs (what was moved may fail again) is left for the next time.
     present = (await transport.run(queues.attributes(source))).ready
@@ -40,9 +47,11 @@ async def redrive(
             if not ids:
                 continue
         channel = target.channel(target.keys)
-        done = await transport.run(
-            messages.redrive(source, target.keys, min(page, left), ids=ids, channel=channel)
-        )
+        move = messages.redrive(source, target.keys, min(page, left), ids=ids, channel=channel)
+        if progress is None:
+            done = await transport.run(move)
+        else:
+            done = await _counted(transport.run(move), progress)
         moved += len(done)
         left -= len(done)
         if not done and where is None:
@@ -50,3 +59,18 @@ async def redrive(
         if rate is not None and left > 0:
             await anyio.sleep(len(done) / rate)
     return moved
+
+
+async def _counted(
+    moving: Coroutine[Any, Any, list[str]], progress: Callable[[int], None]
+) -> list[str]:
+    batch = asyncio.ensure_future(moving)
+    try:
+        await asyncio.shield(batch)
+    except asyncio.CancelledError:
+        await asyncio.wait([batch])
+        if not batch.cancelled() and batch.exception() is None:
+            progress(len(batch.result()))
+        raise
+    progress(len(batch.result()))
+    return batch.result()

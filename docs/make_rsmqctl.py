@@ -50,14 +50,16 @@ not allow; 3 nothing there, only with `--fail-empty`; 4 the server cannot be rea
 Ctrl-C. An error is one sentence with a next step; `-v` adds the log and a traceback.
 
 **Questions.** `queue purge`, `dlq purge`, a `dlq redrive` of everything, `doctor --fix`, `topic delete` and
-`topic unsubscribe --discard` ask first on a terminal. Where nobody can be asked, in a pipe or a script,
+`topic unsubscribe --discard` ask first on a terminal. But for `doctor`, they look before they ask: the
+question says how many messages go, and what is not there is told instead. Where nobody can be asked, in a pipe or a script,
 they are refused with status 2 unless `--yes` is given. RSMQ's own `queue delete` and `message delete` ask
 nothing.
 
 **An outage** at the start is told after 2 seconds; `worker run` and `serve grpc` wait for the server, and say so. Later a call is tried for 5 seconds, and one of long work
 (`export`, `import`, `--file`, `queue move`, `dlq redrive`) for a minute, which outlasts a failover.
 
-**Ctrl-C** gives back what was received and not finished, and leaves files as they were.
+**Ctrl-C** gives back what was received and not finished, and leaves files as they were. Long work says how
+far it came: how many lines are done, how many messages were moved, printed or deleted.
 
 ## Files of messages
 
@@ -70,7 +72,7 @@ nothing.
 | `body_base64` | the bytes, if they are not UTF-8 text | |
 | `sent` | epoch milliseconds, or null if the id does not tell | not used |
 | `rc`, `fr` | how often received, and the time of the first receive (ms); 0 if never | not used |
-| `visible_at` | epoch milliseconds from which on it can be received | if it lies in the future, the message is delayed until then; `--now` passes over it |
+| `visible_at` | epoch milliseconds from which on it can be received | if it lies in the future, the message is delayed until then, at most for RSMQ's 9 999 999 seconds, and a note says so; `--now` passes over it |
 
 Both work page by page, so the size of a queue does not matter. `message send --file` is simpler: every line
 is a body as it stands.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import click
 
 import aiorsmq_ng
 
-from .filters import compile_filter
+from .filters import Filter, compile_filter
 from .groups import LazyGroup
 from .options import (
+    asks,
     complete_queue,
     confirm,
     count_option,
@@ -37,7 +38,8 @@ dead_letter_option = click.option(
     help="Its dead-letter queue, if that is not <queue>-dead.",
     shell_complete=complete_queue,
 )
-Condition = Callable[["aiorsmq_ng.Message"], bool]
+#: Reasons that are asked for at the same time.
+_AT_ONCE = 100
 
 
 @click.group(
@@ -136,6 +138,7 @@ def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty:
     epilog=examples(
         "$ rsmqctl dlq redrive -n jobs --filter \"body.type == 'invoice'\" --dry-run",
         '{"would_redrive": 2}',
+        "$ rsmqctl dlq redrive -n jobs --filter \"'Timeout' in reason\"",
         "$ rsmqctl dlq redrive -n jobs --rate 100/s --yes",
         '{"redriven": 3}',
     )
@@ -146,8 +149,9 @@ def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty:
     "condition",
     type=compile_filter,
     metavar="CONDITION",
-    help="Only those for which it holds. It compares id, rc, fr, sent (ms), size (bytes), text and "
-    "body (decoded JSON: body.user.name, body['a-b'], body[0]) by ==, !=, <, >, in, and, or, not.",
+    help="Only those for which it holds. It compares id, rc, fr, sent (ms), size (bytes), text, "
+    "reason and body (decoded JSON: body.user.name, body['a-b'], body[0]) by ==, !=, <, >, in, "
+    "and, or, not.",
 )
 @most_option
 @rate_option
@@ -159,7 +163,8 @@ def redrive(**how: object) -> None:
     """Move dead letters back to their queue, where they start anew.
 
     Without --filter and -c it means all of them, and asks first. What arrives while it runs is
-    left for the next time. Interrupted at any point, every message is in exactly one queue.
+    left for the next time. Interrupted at any point, every message is in exactly one queue, and a
+    note says how many were moved.
     """
     show_record(_redrive(**how))  # type: ignore[arg-type]
 
@@ -167,23 +172,29 @@ def redrive(**how: object) -> None:
 def _redrive(
     *,
     name: str,
-    condition: Condition | None,
+    condition: Filter | None,
     count: int | None,
     rate: float | None,
     dry_run: bool,
     dead_letter: str | None,
     yes: bool,
 ) -> Record:
-    if not (dry_run or condition or count is not None):
-        confirm(f"Move all dead letters of queue {name!r} back to it?", yes=yes)
+    if not (dry_run or condition or count is not None) and asks(yes=yes):
+        if not (dead := run(lambda rsmq: _count(rsmq, name, dead_letter)).ready):
+            return {"redriven": 0}
+        confirm(f"Move {_letters(dead)} of queue {name!r} back to it?")
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> Record:
+        from .moving import move
+
         dead = await _dead_queue(rsmq, name, dead_letter)
+        if dead is not None and condition is not None and condition.needs_reasons:
+            await _learn_reasons(dead, condition)
         if dry_run:
             return {"would_redrive": await _matching(dead, condition, count) if dead else 0}
         if dead is None:
             return {"redriven": 0}
-        moved = await rsmq.queue(name).redrive(dead, count=count, where=condition, rate=rate)
+        moved = await move(rsmq.queue(name), dead, count=count, where=condition, rate=rate)
         return {"redriven": moved}
 
     return run(work, patient=True)
@@ -196,7 +207,12 @@ def _redrive(
 @global_options()
 def purge(name: str, dead_letter: str | None, yes: bool) -> None:
     """Remove the dead letters of a queue for good, after a question."""
-    confirm(f"Remove all dead letters of queue {name!r} for good?", yes=yes)
+    if asks(yes=yes):
+        found = run(lambda rsmq: _count(rsmq, name, dead_letter))
+        if not (dead := found.ready + found.delayed):
+            show_record({"purged": 0})
+            return
+        confirm(f"Remove {_letters(dead)} of queue {name!r} for good?")
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
         dead = await _dead_queue(rsmq, name, dead_letter)
@@ -221,7 +237,36 @@ async def _dead_queue(
     return dead
 
 
-async def _matching(dead: aiorsmq_ng.Queue, condition: Condition | None, count: int | None) -> int:
+class _Count(NamedTuple):
+    ready: int = 0
+    delayed: int = 0
+
+
+async def _count(rsmq: aiorsmq_ng.RSMQ, name: str, dead_letter: str | None) -> _Count:
+    """Return how many dead letters of a queue there are that nobody holds."""
+    dead = await _dead_queue(rsmq, name, dead_letter)
+    if dead is None:
+        return _Count()
+    found = await dead.attributes()
+    return _Count(found.ready, found.delayed)
+
+
+def _letters(count: int) -> str:
+    return f"{count} dead letter{'s' * (count != 1)}"
+
+
+async def _learn_reasons(dead: aiorsmq_ng.Queue, condition: Filter) -> None:
+    """Ask for the reasons of all that are ready, a hundred at a time."""
+    import asyncio
+
+    ids = [message.id async for message in dead.scan() if message.state == "ready"]
+    for at in range(0, len(ids), _AT_ONCE):
+        page = ids[at : at + _AT_ONCE]
+        reasons = await asyncio.gather(*(dead.reason(id) for id in page))
+        condition.reasons.update(zip(page, reasons, strict=True))
+
+
+async def _matching(dead: aiorsmq_ng.Queue, condition: Filter | None, count: int | None) -> int:
     found = 0
     async for message in dead.scan():
         if message.state != "ready" or found == count:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -39,60 +39,78 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 
 Value = Callable[[Any], Any]
+_REASON = "reason"
 
 
-def compile_filter(text: str) -> Callable[[aiorsmq_ng.Message], bool]:
+class Filter:
+    """A condition on a message."""
+
+    def __init__(self, tree: ast.expr) -> None:
+        #: Why messages were rejected, by their ids; to be filled in first if they are needed.
+        self.reasons: dict[str, str | None] = {}
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        self.needs_reasons = _REASON in names
+        self._value = _build(tree, {**NAMES, _REASON: lambda m: self.reasons.get(m.id)})
+
+    def __call__(self, message: aiorsmq_ng.Message) -> bool:
+        """Return True if it holds."""
+        return bool(self._value(message))
+
+
+def compile_filter(text: str) -> Filter:
     """Return the condition *text* as a function of a message."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise click.BadParameter(f"{text!r} cannot be read; {_HINT}") from None
-    value = _build(tree.body)
-    return lambda message: bool(value(message))
+    return Filter(tree.body)
 
 
 _HINT = "write it like: body.type == 'invoice' and rc > 3"
 
 
-def _build(node: ast.expr) -> Value:
+def _build(node: ast.expr, names: Mapping[str, Value]) -> Value:
+    def build(part: ast.expr) -> Value:
+        return _build(part, names)
+
     match node:
         case ast.Constant(value=value) if isinstance(value, str | int | float | None):
             return lambda _: value
         case ast.Name(id=name) if name in _WORDS:
             return lambda _: _WORDS[name]
-        case ast.Name(id=name) if name in NAMES:
-            return NAMES[name]
+        case ast.Name(id=name) if name in names:
+            return names[name]
         case ast.Name(id=name):
-            known = ", ".join(NAMES)
+            known = ", ".join(names)
             raise click.BadParameter(f"a filter cannot speak of {name!r}; it knows {known}")
         case ast.Attribute(value=inner, attr=key):
-            return _get(_build(inner), lambda _: key)
+            return _get(build(inner), lambda _: key)
         case ast.Subscript(value=inner, slice=key):
-            return _get(_build(inner), _build(key))
+            return _get(build(inner), build(key))
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            built = [_build(item) for item in items]
+            built = [build(item) for item in items]
             return lambda message: [item(message) for item in built]
         case _:
-            return _build_logic(node)
+            return _build_logic(node, build)
 
 
-def _build_logic(node: ast.expr) -> Value:
+def _build_logic(node: ast.expr, build: Callable[[ast.expr], Value]) -> Value:
     match node:
         case ast.BoolOp(op=ast.And(), values=values):
-            parts = [_build(value) for value in values]
+            parts = [build(value) for value in values]
             return lambda message: all(part(message) for part in parts)
         case ast.BoolOp(values=values):
-            parts = [_build(value) for value in values]
+            parts = [build(value) for value in values]
             return lambda message: any(part(message) for part in parts)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _build(operand)
+            inner = build(operand)
             return lambda message: not inner(message)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
             return lambda _: -number
         case ast.Compare(left=left, ops=ops, comparators=rights) if all(
             type(op) in _COMPARE for op in ops
         ):
-            sides = [_build(side) for side in (left, *rights)]
+            sides = [build(side) for side in (left, *rights)]
             return _compare(sides, [_COMPARE[type(op)] for op in ops])
     raise click.BadParameter(f"a filter cannot hold {ast.unparse(node)!r}; {_HINT}")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -11,12 +12,13 @@ import aiorsmq_ng
 from .options import (
     count_option,
     fail_empty_option,
+    messages,
     name_option,
     nothing,
     positive,
     start_option,
 )
-from .output import Record, Rows, emit, message_record, show_rows
+from .output import Record, Rows, complain, emit, message_record, show_rows
 from .session import current_settings, examples, global_options, run
 
 PEEK_COLUMNS = ("id", "message", "rc", "ts", "sent")
@@ -107,7 +109,8 @@ def tail(name: str, last: int, count: int | None, interval: float, consume: bool
     async def work(rsmq: aiorsmq_ng.RSMQ) -> None:
         queue = rsmq.queue(name)
         if consume:
-            await _consume(queue, printer)
+            with printer.counted("deleted"):
+                await _consume(queue, printer)
         else:
             await _follow(queue, printer, last, interval)
 
@@ -122,11 +125,22 @@ class Printer:
         self._rows = Rows(PEEK_COLUMNS)
         self._output = current_settings().output
         self._begun = False
+        self._printed = 0
 
     @property
     def done(self) -> bool:
         """Whether enough were printed."""
         return self._left is not None and self._left <= 0
+
+    @contextmanager
+    def counted(self, what: str) -> Iterator[None]:
+        """Say how many were printed, and what became of them, if it does not come to its end."""
+        try:
+            yield
+        except BaseException:
+            if self._printed:
+                complain(f"{messages(self._printed)} printed and {what}")
+            raise
 
     def __call__(self, message: aiorsmq_ng.Message) -> None:
         """Print one."""
@@ -138,6 +152,7 @@ class Printer:
         else:
             emit(record)
         self._begun = True
+        self._printed += 1
         if self._left is not None:
             self._left -= 1
 

@@ -9,8 +9,17 @@ import click
 import aiorsmq_ng
 
 from .groups import LazyGroup
-from .options import fail_empty_option, id_option, name_option, nothing, skip_option, to_option
-from .output import message_record, printable, show_record
+from .options import (
+    dedup_key_option,
+    fail_empty_option,
+    id_option,
+    ids_option,
+    name_option,
+    nothing,
+    skip_option,
+    to_option,
+)
+from .output import message_record, printable, show_record, show_sent
 from .session import current_settings, examples, global_options, program, run, seconds
 
 
@@ -57,18 +66,31 @@ def message() -> None:
     type=seconds,
     help="How long it waits before it can be received; not given: the queue's own delay.",
 )
+@dedup_key_option
 @global_options()
-def send(name: str, body: str | None, file: str | None, skip: int, delay: float | None) -> None:
+def send(
+    name: str,
+    body: str | None,
+    file: str | None,
+    skip: int,
+    delay: float | None,
+    dedup_key: str | None,
+) -> None:
     """Send a message and print its id.
 
     With --file one for every line that is not empty, in order, with an id per line on stdout and,
     if only stderr is a terminal, a progress bar there. The body is the line without its end: one
     JSON document per line (NDJSON) becomes one JSON message each. A failure says after how many
     lines, to go on with --skip.
+
+    With --dedup-key a second message within five minutes is not stored: the id is that of the
+    first, and a note on stderr says so.
     """
     if (body is None) == (file is None):
         raise click.UsageError("give either '-m' / '--message' or '-f' / '--file'")
     if file is not None:
+        if dedup_key is not None:
+            raise click.UsageError("'--dedup-key' is for a single message")
         from .transfer import send_file
 
         send_file(name, file, delay, skip)
@@ -77,7 +99,7 @@ def send(name: str, body: str | None, file: str | None, skip: int, delay: float 
         raise click.UsageError("'--skip' is for '-f' / '--file'")
     # Arguments that are not text reach Python as surrogates; this gives their bytes back.
     raw = str(body).encode(errors="surrogateescape")
-    click.echo(run(lambda rsmq: rsmq.send_message(name, raw, delay=delay)))
+    show_sent(run(lambda rsmq: rsmq.send_message(name, raw, delay=delay, dedup_key=dedup_key)))
 
 
 @click.command(
@@ -154,15 +176,23 @@ def pop(name: str, fail_empty: bool) -> None:
 
 
 @click.command(
-    epilog=examples("$ rsmqctl message delete -n jobs -i g73zkl38qzSBNq2NcnVVlCldqwqFXRJd")
+    epilog=examples(
+        "$ rsmqctl message delete -n jobs -i g73zkl38qzSBNq2NcnVVlCldqwqFXRJd",
+        "$ rsmqctl message delete -n jobs -i g73zkl38qzSBNq2NcnVVlCldqwqFXRJd \\",
+        "      -i g7aoitedg36TbsB8eP2yPY8XgaLwfKN3",
+    )
 )
 @name_option
-@id_option
+@ids_option
 @global_options()
-def delete(name: str, id: str) -> None:
-    """Delete a message, whoever holds it. Prints nothing."""
-    if not run(lambda rsmq: rsmq.delete_message(name, id)):
-        raise _absent(name, id)
+def delete(name: str, ids: tuple[str, ...]) -> None:
+    """Delete messages, whoever holds them. Prints nothing.
+
+    Exit status 1 if one of them is not there; the others are deleted all the same.
+    """
+    gone = set(run(lambda rsmq: rsmq.queue(name).delete_many(ids)))
+    if missing := [id for id in dict.fromkeys(ids) if id not in gone]:
+        raise _absent(name, *missing)
 
 
 @click.command(
@@ -192,7 +222,7 @@ def visibility(name: str, id: str, vt: float) -> None:
     )
 )
 @name_option
-@click.option("-i", "--id", "ids", required=True, multiple=True, help="A message's id; repeatable.")
+@ids_option
 @to_option
 @global_options()
 def move(name: str, ids: tuple[str, ...], target: str) -> None:
@@ -224,8 +254,10 @@ def _nothing_ready(name: str, fail_empty: bool) -> None:
     nothing(f"no message is ready in queue {name!r}", fail=fail_empty)
 
 
-def _absent(name: str, id: str) -> click.ClickException:
+def _absent(name: str, *ids: str) -> click.ClickException:
     look = f"{program(current_settings().namespace)} queue describe -n {name}"
+    what = f"message {ids[0]} is" if len(ids) == 1 else f"messages {', '.join(ids)} are"
+    which = "it was" if len(ids) == 1 else "they were"
     return click.ClickException(
-        f"message {id} is not in queue {name!r}, it was perhaps deleted; look with: {look}"
+        f"{what} not in queue {name!r}, {which} perhaps deleted; look with: {look}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 import aiorsmq_ng
 
 #: RSMQ's longest delay, in seconds.
-_MAX_DELAY_S = 9_999_999
+MAX_DELAY_S = 9_999_999
 
 
 class Text(msgspec.Struct):
@@ -69,8 +69,13 @@ def _record(message: aiorsmq_ng.ScannedMessage) -> Text | Binary:
         return Binary(message.id, base64.b64encode(message.body).decode(), *rest)
 
 
-def decode(line: bytes, number: int, *, ready: bool) -> tuple[bytes, float | None]:
-    """Return body and delay of a line; *ready* leaves the delay out."""
+def decode(
+    line: bytes, number: int, *, ready: bool, late: Callable[[int], None]
+) -> tuple[bytes, float | None]:
+    """Return body and delay of a line; *ready* leaves the delay out.
+
+    *late* is told the number of a line whose delay is longer than RSMQ allows.
+    """
     try:
         found = _decoder.decode(line)
         text, visible_at = found.body, found.visible_at
@@ -79,7 +84,10 @@ def decode(line: bytes, number: int, *, ready: bool) -> tuple[bytes, float | Non
         raise click.ClickException(f"line {number} cannot be read: {error}") from None
     if ready or visible_at is None or (left_ms := visible_at - time.time() * 1000) <= 0:
         return body, 0
-    return body, min(round(left_ms) / 1000, _MAX_DELAY_S)
+    if left_ms > MAX_DELAY_S * 1000:
+        late(number)
+        return body, MAX_DELAY_S
+    return body, round(left_ms) / 1000
 
 
 def _body(line: Line) -> bytes:

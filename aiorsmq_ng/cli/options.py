@@ -9,7 +9,7 @@ import click
 
 import aiorsmq_ng
 
-from .output import complain
+from .output import complain, printable
 
 #: Exit status for an empty result, for scripts that ask for it.
 NOTHING_THERE = 3
@@ -84,6 +84,9 @@ to_option = click.option(
     "--to", "target", required=True, help="The queue to move to.", shell_complete=complete_queue
 )
 id_option = click.option("-i", "--id", required=True, help="The message's id.")
+ids_option = click.option(
+    "-i", "--id", "ids", required=True, multiple=True, help="A message's id; repeatable."
+)
 count_option = click.option(
     "-c",
     "--count",
@@ -112,6 +115,9 @@ start_option = click.option(
 skip_option = click.option(
     "--skip", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out so many lines."
 )
+dedup_key_option = click.option(
+    "--dedup-key", metavar="KEY", help="Store no second message with this key within 5 minutes."
+)
 rate_option = click.option("--rate", type=rate, help="At most so many per second, as in 100/s.")
 yes_option = click.option(
     "-y", "--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked."
@@ -121,14 +127,22 @@ fail_empty_option = click.option(
 )
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Go on only with the user's consent; where nobody can be asked, that is ``--yes``."""
-    if yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+def asks(*, yes: bool) -> bool:
+    """Return True if the user must be asked; where nobody can be asked, ``--yes`` is needed."""
+    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError("nobody can be asked here; give --yes to do it without a question")
-    if not click.confirm(question, err=True):
+    return not yes
+
+
+def confirm(question: str) -> None:
+    """Go on only with the user's consent."""
+    if not click.confirm(printable(question), err=True):
         raise click.ClickException("nothing was changed")
+
+
+def messages(count: int, kind: str = "") -> str:
+    """Return a number of messages in words."""
+    return f"{count} {kind}{' ' * bool(kind)}message{'s' * (count != 1)}"
 
 
 def nothing(sentence: str, *, fail: bool) -> None:

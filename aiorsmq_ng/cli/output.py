@@ -154,6 +154,13 @@ class HarmlessFormatter(logging.Formatter):
         return harmless(super().format(record))
 
 
+def show_sent(id: str) -> None:
+    """Print the id of a message that was sent, and say so if another one has it."""
+    click.echo(id)
+    if getattr(id, "duplicate", False):
+        complain(f"nothing was stored: it is a duplicate of {id}, sent before with this key")
+
+
 def message_record(message: aiorsmq_ng.Message) -> Record:
     r"""Return a message as it is printed; bytes that are not UTF-8 appear as ``\xff``."""
     return {

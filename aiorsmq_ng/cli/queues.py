@@ -8,8 +8,10 @@ import aiorsmq_ng
 
 from .groups import LazyGroup
 from .options import (
+    asks,
     complete_queue,
     confirm,
+    messages,
     most_option,
     name_option,
     rate_option,
@@ -155,7 +157,13 @@ def purge(name: str, leased: bool, yes: bool) -> None:
 
     The queue itself and its attributes stay. Messages cannot be brought back; see message export.
     """
-    confirm(f"Remove all messages from queue {name!r}?", yes=yes)
+    if asks(yes=yes):
+        found = run(lambda rsmq: rsmq.get_queue_attributes(name))
+        if not (count := found.msgs if leased else found.ready + found.delayed):
+            show_record({"purged": 0})
+            return
+        held = f" ({found.leased} leased {'of them' if leased else 'ones stay'})"
+        confirm(f"Remove {messages(count)} from queue {name!r}{held if found.leased else ''}?")
     show_record({"purged": run(lambda rsmq: rsmq.queue(name).purge(leased=leased))})
 
 
@@ -208,13 +216,16 @@ def move(name: str, target: str, count: int | None, rate: float | None) -> None:
     """Move the ready messages of a queue to another one.
 
     They start anew there, with no receives. Delayed and leased ones stay, and so do those that
-    arrive while it runs. Interrupted at any point, every message is in exactly one of the queues.
+    arrive while it runs. Interrupted at any point, every message is in exactly one of the queues,
+    and a note says how many were moved.
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        from .moving import move
+
         for queue in (name, target):  # a missing one is told, also if nothing is moved
             await rsmq.queue(queue).attributes()
-        return await rsmq.queue(target).redrive(name, count=count, rate=rate)
+        return await move(rsmq.queue(target), rsmq.queue(name), count=count, rate=rate)
 
     show_record({"moved": run(work, patient=True)})
 

@@ -44,6 +44,8 @@ class Settings:
     insecure_tls: bool = False
     plain_password: bool = False
     token_file: str | None = field(default=None, repr=False)
+    #: What was typed when it was asked for; a command may open a client twice.
+    prompted: str | None = field(default=None, repr=False)
 
     def client(
         self,
@@ -87,7 +89,9 @@ class Settings:
         if self.password_prompt:
             if not sys.stdin.isatty():
                 raise click.UsageError("--password-prompt needs a terminal to ask on")
-            return with_password(url, click.prompt("Password", hide_input=True, err=True))
+            if self.prompted is None:
+                self.prompted = str(click.prompt("Password", hide_input=True, err=True))
+            return with_password(url, self.prompted)
         if self.password_file is not None:
             return with_password(url, _first_line("password", self.password_file))
         password = os.environ.get("RSMQ_PASSWORD")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
+from typing import Any
 
 import click
 
@@ -10,13 +12,23 @@ import aiorsmq_ng
 
 from .groups import LazyGroup
 from .looking import PEEK_COLUMNS, Printer, peek_record
-from .options import complete, confirm, fail_empty_option, nothing, yes_option
-from .output import Record, attributes_record, emit, show_record, show_rows
+from .options import (
+    asks,
+    complete,
+    confirm,
+    dedup_key_option,
+    fail_empty_option,
+    messages,
+    nothing,
+    skip_option,
+    yes_option,
+)
+from .output import Record, attributes_record, emit, show_record, show_rows, show_sent
 from .session import current_settings, examples, global_options, program, run, seconds
 
 MODES = ("shared", "each")
-#: Lines that are published by one call.
-_PAGE = 500
+_NO_LIMIT = "none"
+_SUBSCRIPTION_COLUMNS = ("consumer", "mode", "state", "queue", "peers", "msgs", "ready", "leased")
 
 
 def complete_topic(
@@ -24,6 +36,24 @@ def complete_topic(
 ) -> list[str]:
     """Complete the name of a topic by asking the server; without an answer there is none."""
     return complete(context, incomplete, lambda rsmq: rsmq.list_topics())
+
+
+def _length(value: str | int) -> int | str:
+    """Read a number of messages, or ``none``."""
+    if value == _NO_LIMIT:
+        return _NO_LIMIT
+    try:
+        found = int(value)
+    except ValueError:
+        found = -1
+    if found < 0:
+        raise click.BadParameter(f"{value!r} is neither a number of messages nor {_NO_LIMIT!r}")
+    return found
+
+
+def _age(value: str | float) -> float | str:
+    """Read a number of seconds, or ``none``."""
+    return _NO_LIMIT if value == _NO_LIMIT else seconds(value)
 
 
 topic_option = click.option(
@@ -98,37 +128,38 @@ def list_topics() -> None:
     type=seconds,
     help="How long it waits before it can be received; not given: each queue's own delay.",
 )
-@click.option("--dedup-key", metavar="KEY", help="Publish no second message with this key.")
+@skip_option
+@dedup_key_option
 @global_options()
 def publish(
-    name: str, body: str | None, file: str | None, delay: float | None, dedup_key: str | None
+    name: str,
+    body: str | None,
+    file: str | None,
+    delay: float | None,
+    skip: int,
+    dedup_key: str | None,
 ) -> None:
     """Put a message into every subscription; print its id.
 
     Without a subscription it waits for the first one. With --file one for every line that is not
-    empty, in order, with an id per line on stdout.
+    empty, in order, with an id per line on stdout; a failure says after how many lines, to go on
+    with --skip. With --dedup-key a second message within five minutes is not stored: the id is
+    that of the first, and a note on stderr says so.
     """
     if (body is None) == (file is None):
         raise click.UsageError("give either '-m' / '--message' or '-f' / '--file'")
     if file is not None:
         if dedup_key is not None:
             raise click.UsageError("'--dedup-key' is for a single message")
-        run(lambda rsmq: _publish_lines(rsmq.topic(name), file, delay), patient=True)
+        from .transfer import publish_file
+
+        publish_file(name, file, delay, skip)
         return
+    if skip:
+        raise click.UsageError("'--skip' is for '-f' / '--file'")
     # Arguments that are not text reach Python as surrogates; this gives their bytes back.
     raw = str(body).encode(errors="surrogateescape")
-    click.echo(run(lambda rsmq: rsmq.topic(name).publish(raw, delay=delay, dedup_key=dedup_key)))
-
-
-async def _publish_lines(topic: aiorsmq_ng.Topic, file: str, delay: float | None) -> None:
-    from .streams import Source
-
-    with Source(file) as source:
-        async for lines in source.blocks():
-            bodies = [line for line in lines if line.strip()]
-            for at in range(0, len(bodies), _PAGE):
-                for id in await topic.publish_many(bodies[at : at + _PAGE], delay=delay):
-                    click.echo(id)
+    show_sent(run(lambda rsmq: rsmq.topic(name).publish(raw, delay=delay, dedup_key=dedup_key)))
 
 
 @click.command(
@@ -196,11 +227,18 @@ def unsubscribe(name: str, consumer: str, peer: str | None, discard: bool, yes: 
 
     What was not received yet stays in its queue, and is there again after subscribing again.
     """
-    if discard:
-        confirm(f"Delete what {consumer!r} has not received from topic {name!r}?", yes=yes)
+
+    async def look(rsmq: aiorsmq_ng.RSMQ) -> int:
+        found = _subscriptions(await _described(rsmq, name), name, consumer, peer)
+        return sum(s.attributes.msgs for s in found if s.attributes)
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        _subscriptions(await _described(rsmq, name), name, consumer, peer)
         return await rsmq.topic(name).unsubscribe(consumer, peer=peer, discard=discard)
+
+    if discard and asks(yes=yes):
+        held = messages(run(look))
+        confirm(f"Delete {held} that {consumer!r} has not received from topic {name!r}?")
 
     show_record({"kept": run(work)})
 
@@ -249,14 +287,19 @@ def observe(  # noqa: PLR0913 - one per option
     printed one by one as they come, and Ctrl-C gives back what was not printed. Observing keeps a
     peer alive.
     """
+    printer = Printer(count)
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
         subscription = rsmq.topic(name).subscription(consumer, mode=mode, peer=peer)
-        if follow:
-            await subscription.attributes()  # a person wants to be told that nobody subscribed
-            await _follow(subscription, vt, Printer(count))
-            return []
-        found = await subscription.observe(count or 50, vt=vt, wait=wait)
+        try:
+            if follow:
+                await subscription.attributes()  # a person wants to be told that nobody subscribed
+                with printer.counted("deleted"):
+                    await _follow(subscription, vt, printer)
+                return []
+            found = await subscription.observe(count or 50, vt=vt, wait=wait)
+        except aiorsmq_ng.QueueNotFound:
+            raise await _not_subscribed(rsmq.topic(name), consumer, mode, peer) from None
         rows = [peek_record(message) for message in found]
         show_rows(rows, PEEK_COLUMNS)
         if ack:
@@ -264,15 +307,35 @@ def observe(  # noqa: PLR0913 - one per option
                 await message.ack()
         return rows
 
-    try:
-        found = run(work)
-    except aiorsmq_ng.QueueNotFound:
-        line = f"{program(current_settings().namespace)} topic subscribe -n {name} -c {consumer}"
-        raise click.ClickException(
-            f"{consumer!r} has not subscribed to topic {name!r}; do so with: {line}"
-        ) from None
+    found = run(work)
     if not found and not follow:
         nothing(f"nothing is ready for {consumer!r} of topic {name!r}", fail=fail_empty)
+
+
+async def _not_subscribed(
+    topic: aiorsmq_ng.Topic, consumer: str, mode: str, peer: str | None
+) -> click.ClickException:
+    """Return an error that says what is there instead, or how to subscribe."""
+    own = [s for s in (await topic.describe()).subscriptions if s.consumer == consumer]
+    peers = ", ".join(sorted(p.name for s in own for p in s.peers))
+    if own and mode == "shared":
+        return click.ClickException(
+            f"every peer of {consumer!r} has a copy of its own of topic {topic.name!r}; "
+            f"give --mode each and -p with one of: {peers}"
+        )
+    if own and own[0].mode == "shared":
+        return click.ClickException(
+            f"all peers of {consumer!r} share what is published to topic {topic.name!r}; "
+            "leave --mode out"
+        )
+    words = ["topic", "subscribe", "-n", topic.name, "-c", consumer]
+    words += ["--mode", mode, "-p", str(peer)] if mode == "each" else []
+    line = f"{program(current_settings().namespace)} {shlex.join(words)}"
+    known = f", its peers are: {peers}" if peers else ""
+    subject = f"peer {peer!r} of {consumer!r}" if own else repr(consumer)
+    return click.ClickException(
+        f"{subject} has not subscribed to topic {topic.name!r}{known}; do so with: {line}"
+    )
 
 
 async def _follow(
@@ -309,7 +372,7 @@ def describe(name: str) -> None:
     how many subscriptions ended because their queue was deleted. A peer that was silent for too
     long is off, what was unsubscribed and still holds messages is left; they wait for its return.
     """
-    found = run(lambda rsmq: rsmq.topic(name).describe())
+    found = run(lambda rsmq: _described(rsmq, name))
     subscriptions = [
         {
             "consumer": s.consumer,
@@ -321,31 +384,51 @@ def describe(name: str) -> None:
         }
         for s in found.subscriptions
     ]
-    show_record(
-        {
-            "topic": found.name,
-            "queue": found.queue,
-            "waiting": found.waiting,
-            "max_length": found.max_length,
-            "max_age": found.max_age,
-            "trimmed": found.trimmed,
-            "lost": found.lost,
-            "subscriptions": subscriptions,
-        }
+    record: Record = {
+        "topic": found.name,
+        "queue": found.queue,
+        "waiting": found.waiting,
+        "max_length": found.max_length,
+        "max_age": found.max_age,
+        "trimmed": found.trimmed,
+        "lost": found.lost,
+    }
+    if current_settings().output != "table":
+        show_record({**record, "subscriptions": subscriptions})
+        return
+    show_record(record)
+    click.echo()
+    rows = [{**s, "peers": ", ".join(p["name"] for p in s["peers"])} for s in subscriptions]
+    show_rows(rows, _SUBSCRIPTION_COLUMNS)
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl topic limit -n news --max-length 1000 --max-age 3600",
+        "$ rsmqctl topic limit -n news --max-age none",
     )
-
-
-@click.command(epilog=examples("$ rsmqctl topic limit -n news --max-length 1000 --max-age 3600"))
+)
 @topic_option
-@click.option("--max-length", type=click.IntRange(min=0), metavar="N", help="Messages at most.")
-@click.option("--max-age", type=seconds, help="Age at most.")
+@click.option("--max-length", type=_length, metavar="N", help="Messages at most, or none.")
+@click.option("--max-age", type=_age, metavar="SECONDS", help="Age at most, or none.")
 @global_options()
-def limit(name: str, max_length: int | None, max_age: float | None) -> None:
+def limit(name: str, max_length: int | str | None, max_age: float | str | None) -> None:
     """Limit what waits for the first subscription. Prints nothing.
 
-    What is not given is not limited. The oldest messages go first.
+    What is not given stays; none lifts a limit. The oldest messages go first. The topic need not
+    be there yet.
     """
-    run(lambda rsmq: rsmq.topic(name).set_backlog(max_length=max_length, max_age=max_age))
+    if max_length is None and max_age is None:
+        raise click.UsageError("give '--max-length', '--max-age' or both")
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> None:
+        before = await rsmq.topic(name).describe()
+        await rsmq.topic(name).set_backlog(
+            max_length=_limit(max_length, before.max_length),
+            max_age=_limit(max_age, before.max_age),
+        )
+
+    run(work)
 
 
 @click.command(epilog=examples("$ rsmqctl topic delete -n news --yes", '{"deleted": true}'))
@@ -354,5 +437,50 @@ def limit(name: str, max_length: int | None, max_age: float | None) -> None:
 @global_options()
 def delete(name: str, yes: bool) -> None:
     """Delete a topic with all subscriptions, after a question."""
-    confirm(f"Delete topic {name!r} and all its subscriptions?", yes=yes)
-    show_record({"deleted": run(lambda rsmq: rsmq.topic(name).delete())})
+    if asks(yes=yes):
+        found = run(lambda rsmq: _described(rsmq, name))
+        held = sum(s.attributes.msgs for s in found.subscriptions if s.attributes)
+        count = len(found.subscriptions)
+        confirm(
+            f"Delete topic {name!r}, {count} subscription{'s' * (count != 1)} and "
+            f"{messages(held + found.waiting)}?"
+        )
+    if not run(lambda rsmq: rsmq.topic(name).delete()):
+        raise _absent(name)
+    show_record({"deleted": True})
+
+
+async def _described(rsmq: aiorsmq_ng.RSMQ, name: str) -> aiorsmq_ng.TopicInfo:
+    """Describe a topic that is there."""
+    found = await rsmq.topic(name).describe()
+    known = (found.subscriptions, found.waiting, found.max_length, found.max_age, found.trimmed)
+    if not any(known) and name not in await rsmq.list_topics():
+        raise _absent(name)
+    return found
+
+
+def _subscriptions(
+    found: aiorsmq_ng.TopicInfo, name: str, consumer: str, peer: str | None
+) -> list[aiorsmq_ng.SubscriptionInfo]:
+    """Return those of a consumer, or of one peer that has a copy of its own."""
+    own = [s for s in found.subscriptions if s.consumer == consumer]
+    # Peers that share a copy are not listed any more after a time of silence.
+    of_peer = [s for s in own if s.mode == "shared" or peer in (None, *(p.name for p in s.peers))]
+    if of_peer:
+        return of_peer
+    who = f"peer {peer!r} of {consumer!r}" if own else repr(consumer)
+    look = f"{program(current_settings().namespace)} topic describe -n {shlex.quote(name)}"
+    raise click.ClickException(
+        f"{who} has not subscribed to topic {name!r}; see who has with: {look}"
+    )
+
+
+def _absent(name: str) -> click.ClickException:
+    look = f"{program(current_settings().namespace)} topic list"
+    return click.ClickException(f"topic {name!r} does not exist; see those there are with: {look}")
+
+
+def _limit(given: float | str | None, before: float | None) -> Any:
+    if given is None:
+        return before
+    return None if given == _NO_LIMIT else given

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 import click
 
 import aiorsmq_ng
 
-from .options import name_option, skip_option
+from .options import messages, name_option, skip_option
 from .output import complain, printable, show_record
 from .session import examples, global_options, run
 
@@ -19,6 +19,10 @@ from .session import examples, global_options, run
 Entry = tuple[bytes, float | None]
 Reader = Callable[[bytes, int], Entry]
 Show = Callable[[Sequence[str]], None]
+#: Takes bodies and a delay and stores them, all or none; the ids.
+Send = Callable[[list[bytes], float | None], Awaitable[list[str]]]
+#: Returns how to send, and the largest body (-1: any).
+Aim = Callable[[aiorsmq_ng.RSMQ], Awaitable[tuple[Send, int]]]
 
 #: Messages and bytes of bodies that one call sends at most.
 _PAGE, _PAGE_BYTES = 1000, 1 << 20
@@ -97,26 +101,55 @@ def import_messages(name: str, file: str, skip: int, now: bool) -> None:
     their own and no receives. A line that cannot be read ends the import; a failure says after how
     many lines, to go on with --skip.
     """
-    from .ndjson import decode
+    from .ndjson import MAX_DELAY_S, decode
 
-    sent = _pump(name, file, partial(decode, ready=now), skip=skip, label="importing")
+    late: list[int] = []
+    read = partial(decode, ready=now, late=late.append)
+    sent = _pump(_to_queue(name), file, read, skip=skip, label="importing")
     show_record({"imported": sent})
+    if late:
+        complain(
+            f"{messages(len(late))}, the first in line {late[0]}, will be visible earlier than "
+            f"visible_at says, after {MAX_DELAY_S} seconds, which is RSMQ's longest delay"
+        )
+
+
+def publish_file(name: str, file: str, delay: float | None, skip: int = 0) -> None:
+    """Publish every line of *file* after the first *skip* to a topic, and print the ids."""
+
+    async def aim(rsmq: aiorsmq_ng.RSMQ) -> tuple[Send, int]:
+        topic = rsmq.topic(name)
+        return lambda bodies, delay: topic.publish_many(bodies, delay=delay), -1
+
+    _lines(aim, file, delay, skip, "publishing")
 
 
 def send_file(name: str, file: str, delay: float | None, skip: int = 0) -> None:
     """Send every line of *file* after the first *skip* as a message, and print the ids."""
+    _lines(_to_queue(name), file, delay, skip, "sending")
 
+
+def _lines(aim: Aim, file: str, delay: float | None, skip: int, label: str) -> None:
     def read(line: bytes, number: int) -> Entry:
         return line, delay
 
     def show(ids: Sequence[str]) -> None:
         click.echo("\n".join(ids))
 
-    _pump(name, file, read, skip=skip, label="sending", show=show)
+    _pump(aim, file, read, skip=skip, label=label, show=show)
+
+
+def _to_queue(name: str) -> Aim:
+    async def aim(rsmq: aiorsmq_ng.RSMQ) -> tuple[Send, int]:
+        queue = rsmq.queue(name)
+        found = await queue.attributes()  # a missing queue is told before anything is read
+        return lambda bodies, delay: queue.send_many(bodies, delay=delay), found.maxsize
+
+    return aim
 
 
 def _pump(
-    name: str,
+    aim: Aim,
     file: str,
     read: Reader,
     *,
@@ -130,37 +163,65 @@ def _pump(
         from .progress import progress
         from .streams import Source
 
-        queue = rsmq.queue(name)
-        await queue.attributes()  # a missing queue is told before anything is read
+        send, maxsize = await aim(rsmq)
         # Ids on the terminal are progress enough, and a bar would stand between them.
         bar = sys.stderr.isatty() and not (show is not None and sys.stdout.isatty())
-        pump = _Pump(queue, read, skip, show)
+        pump = _Pump(send, _limited(read, maxsize), skip, show)
         with Source(file) as source, progress(label, source.count() if bar else 0, bar) as advance:
             try:
                 async for lines in source.blocks():
                     await pump.feed(lines)
                     advance(len(lines))
             except BaseException:
-                if pump.done > skip:
-                    complain(f"the first {pump.done} lines are done; to go on: --skip {pump.done}")
+                pump.tell()
                 raise
         return pump.sent
 
     return run(work, patient=True)
 
 
+def _limited(read: Reader, maxsize: int) -> Reader:
+    """Return *read* with a look at sizes: a page is stored whole, so a failure names no line."""
+    if maxsize < 0:
+        return read
+
+    def limited(line: bytes, number: int) -> Entry:
+        body, delay = read(line, number)
+        if len(body) > maxsize:
+            raise click.ClickException(
+                f"line {number} has a body of {len(body)} bytes, and the queue's maxsize is "
+                f"{maxsize}; leave it out, or use a queue with a larger one"
+            )
+        return body, delay
+
+    return limited
+
+
 class _Pump:
     """Sends lines as messages, page by page and in order; reads one page while another is sent."""
 
-    def __init__(self, queue: aiorsmq_ng.Queue, read: Reader, skip: int, show: Show | None) -> None:
-        self._queue = queue
+    def __init__(self, send: Send, read: Reader, skip: int, show: Show | None) -> None:
+        self._store = send
         self._read = read
         self._skip = skip
         self._show = show
         self._number = 0
         self._sending: asyncio.Future[None] | None = None
+        #: A line that cannot be sent, if there was one.
+        self._bad: int | None = None
         #: Lines that need no second try, and messages sent.
         self.done = self.sent = 0
+
+    def tell(self) -> None:
+        """Say how many lines are done, and how to go on."""
+        done = f"the first {self.done} lines are done; " if self.done > self._skip else ""
+        if self._bad is not None and self.done == self._bad - 1:
+            complain(
+                f"{done}to go on with line {self._bad}: --skip {self.done}, "
+                f"without it: --skip {self._bad}"
+            )
+        elif done:
+            complain(f"{done}to go on: --skip {self.done}")
 
     async def feed(self, lines: list[bytes]) -> None:
         """Send *lines*; those before one that cannot be read are sent, too."""
@@ -176,6 +237,7 @@ class _Pump:
         finally:
             await self._sent()
         if failure is not None:
+            self.done = self._number - 1  # also lines before it that are empty or left out
             raise failure
         self.done = self._number
 
@@ -192,6 +254,7 @@ class _Pump:
                 try:
                     entries.append((self._number, self._read(line, self._number)))
                 except click.ClickException as error:
+                    self._bad = self._number
                     return entries, error
         return entries, None
 
@@ -210,7 +273,7 @@ class _Pump:
         by_delay: dict[float | None, list[bytes]] = {}
         for _, (body, delay) in page:
             by_delay.setdefault(delay, []).append(body)
-        calls = (self._queue.send_many(bodies, delay=d) for d, bodies in by_delay.items())
+        calls = (self._store(bodies, d) for d, bodies in by_delay.items())
         ids = await asyncio.gather(*calls)
         self.done = page[-1][0]
         self.sent += len(page)

@@ -634,6 +634,26 @@ async def test_redrive_interrupted_leaves_every_message_in_one_queue(rsmq, queue
     assert not here & there
 
 
+async def test_redrive_tells_its_progress_also_of_the_batch_that_a_cancellation_meets(rsmq, queue):
+    dead = await rsmq.create_queue("jobs-dead")
+    for _ in range(5):
+        await dead.send_many([str(i) for i in range(1000)])
+        seen: list[int] = []
+        task = asyncio.create_task(queue.redrive(progress=seen.append))
+        while not seen:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the next batch is under way
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        assert 0 < sum(seen) < 1000
+        assert sum(seen) == (await queue.attributes()).msgs
+        rest: list[int] = []
+        assert await queue.redrive(progress=rest.append) == sum(rest) == 1000 - sum(seen)
+        await queue.purge()
+
+
 async def test_redrive_without_any_dead_letters_moves_nothing(rsmq, queue):
     assert await queue.redrive() == 0
     with pytest.raises(QueueNotFound):

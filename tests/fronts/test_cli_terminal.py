@@ -95,9 +95,9 @@ def plain(text: str) -> str:
 @pytest.mark.parametrize(
     ("command", "question"),
     [
-        ("queue purge", "Remove all messages from queue 'jobs'?"),
-        ("dlq purge", "Remove all dead letters of queue 'jobs' for good?"),
-        ("dlq redrive", "Move all dead letters of queue 'jobs' back to it?"),
+        ("queue purge", "Remove 1 message from queue 'jobs'?"),
+        ("dlq purge", "Remove 1 dead letter of queue 'jobs' for good?"),
+        ("dlq redrive", "Move 1 dead letter of queue 'jobs' back to it?"),
     ],
 )
 def test_what_cannot_be_undone_asks_first(
@@ -120,6 +120,111 @@ def test_what_cannot_be_undone_asks_first(
     assert status == 0
     assert re.search(r'{"(purged|redriven)": 1}', shown)
     assert redis.zcard(f"{ns}:jobs") + redis.zcard(f"{ns}:jobs-dead") in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "question"),
+    [
+        ((), "Remove 3 messages from queue 'jobs' (1 leased ones stay)?"),
+        (("--leased",), "Remove 4 messages from queue 'jobs' (1 leased of them)?"),
+    ],
+    ids=["ready and delayed", "all"],
+)
+def test_purge_looks_first_and_says_how_many(
+    jobs: Ctl, terminal: Terminal, more: tuple[str, ...], question: str
+) -> None:
+    """The number is that which goes."""
+    for delay in ("0", "0", "0", "60"):
+        jobs("message", "send", "-n", "jobs", "-m", "x", "-d", delay)
+    jobs("message", "receive", "-n", "jobs")
+    asked = terminal("queue", "purge", "-n", "jobs", *more)
+    asked.expect_exact(f"{question} [y/N]: ")
+    asked.sendline("y")
+    number = question.split()[1]
+
+    assert ended(asked) == (0, f'y\r\n{{"purged": {number}}}\r\n')
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("queue purge -n none", "queue 'none' does not exist"),
+        ("dlq purge -n none", "queue 'none' does not exist"),
+        ("dlq redrive -n none", "queue 'none' does not exist"),
+        ("topic delete -n none", "topic 'none' does not exist"),
+        ("topic unsubscribe -n none -c a --discard", "topic 'none' does not exist"),
+        ("topic unsubscribe -n news -c none --discard", "'none' has not subscribed"),
+    ],
+)
+def test_nothing_is_asked_about_what_is_not_there(
+    jobs: Ctl, terminal: Terminal, command: str, sentence: str
+) -> None:
+    """A typo is told before I agree to anything."""
+    jobs("topic", "subscribe", "-n", "news", "-c", "a")
+    status, shown = ended(terminal(*command.split()))
+
+    assert status == 1
+    assert sentence in shown
+    assert "[y/N]" not in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "question"),
+    [
+        ("topic delete -n news", "Delete topic 'news', 2 subscriptions and 4 messages?"),
+        (
+            "topic unsubscribe -n news -c a --discard",
+            "Delete 2 messages that 'a' has not received from topic 'news'?",
+        ),
+    ],
+)
+def test_questions_about_topics_say_what_goes(
+    ctl: Ctl, terminal: Terminal, command: str, question: str
+) -> None:
+    """Before it goes."""
+    for consumer in "ab":
+        ctl("topic", "subscribe", "-n", "news", "-c", consumer)
+    for body in "12":
+        ctl("topic", "publish", "-n", "news", "-m", body)
+    asked = terminal(*command.split())
+    asked.expect_exact(f"{question} [y/N]: ")
+    asked.sendline("n")
+
+    assert ended(asked)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [("queue purge", "purged"), ("dlq purge", "purged"), ("dlq redrive", "redriven")],
+)
+def test_nothing_is_asked_if_there_is_nothing_to_do(
+    jobs: Ctl, terminal: Terminal, command: str, printed: str
+) -> None:
+    """Zero is the answer, not a question."""
+    done = terminal(*command.split(), "-n", "jobs")
+
+    assert ended(done) == (0, f'{{"{printed}": 0}}\r\n')
+
+
+def test_password_is_asked_for_once_where_a_question_follows(
+    server_url: str, jobs: Ctl, terminal: Terminal, redis: Redis, ns: str
+) -> None:
+    """A command that looks, asks and acts opens two clients."""
+    jobs("message", "send", "-n", "jobs", "-m", "x")
+    redis.execute_command("ACL", "SETUSER", ns, "on", ">s3cret", "~*", "&*", "+@all")
+    try:
+        scheme, _, rest = server_url.partition("://")
+        line = ("--password-prompt", "queue", "purge", "-n", "jobs")
+        asked = terminal(*line, url=f"{scheme}://{ns}@{rest}")
+        asked.expect_exact("Password: ")
+        asked.sendline("s3cret")
+        asked.expect_exact("[y/N]: ")
+        asked.sendline("y")
+        status, shown = ended(asked)
+    finally:
+        redis.execute_command("ACL", "DELUSER", ns)
+
+    assert (status, "Password" in shown) == (0, False)
 
 
 def test_yes_asks_nothing(jobs: Ctl, terminal: Terminal) -> None:

@@ -162,7 +162,9 @@ def test_import_of_a_line_that_cannot_be_read_says_which(
 
     assert (failed.status, failed.out) == (1, "")
     where, why = failed.err.splitlines()
-    assert where == "rsmqctl: the first 3 lines are done; to go on: --skip 3"
+    assert where == (
+        "rsmqctl: the first 3 lines are done; to go on with line 4: --skip 3, without it: --skip 4"
+    )
     assert why.startswith("rsmqctl: line 4 cannot be read: ")
     assert words.lower() in why.lower()
     assert bodies(redis, ns) == [b"1", b"3"]
@@ -174,15 +176,47 @@ def test_import_of_a_line_that_cannot_be_read_says_which(
 def test_import_of_too_large_a_body_says_how_far_it_came(
     jobs: Ctl, redis: Redis, ns: str, tmp_path: Path
 ) -> None:
-    """A page is stored whole or not at all, so the number is exact."""
+    """And which line it is, although a page is stored whole or not at all."""
     lines = [{"body": str(n)} for n in range(1500)]
     lines[1200] = {"body": "x" * 70_000}
     failed = jobs("message", "import", "-n", "jobs", "-f", write(tmp_path / "in", *lines))
 
     assert failed.status == 1
-    assert "the first 1000 lines are done" in failed.err
-    assert "exceeds the maxsize" in failed.err
-    assert bodies(redis, ns) == [str(n).encode() for n in range(1000)]
+    where, why = failed.err.splitlines()
+    assert "the first 1200 lines are done; to go on with line 1201: --skip 1200" in where
+    assert "line 1201 has a body of 70000 bytes, and the queue's maxsize is 65536" in why
+    assert bodies(redis, ns) == [str(n).encode() for n in range(1200)]
+    again = ("message", "import", "-n", "jobs", "-f", str(tmp_path / "in"), "--skip", "1201")
+    assert jobs(*again).out == '{"imported": 299}\n'
+
+
+def test_import_of_a_bad_first_line_says_how_to_leave_it_out(jobs: Ctl, tmp_path: Path) -> None:
+    """Also if nothing is done yet, or only what was left out."""
+    file = tmp_path / "in"
+    file.write_text('nonsense\nmore of it\n{"body": "3"}\n')
+    line = ("message", "import", "-n", "jobs", "-f", str(file))
+    for skip in (0, 1):
+        failed = jobs(*line, "--skip", str(skip))
+        number = skip + 1
+        assert failed.err.splitlines()[0] == (
+            f"rsmqctl: to go on with line {number}: --skip {skip}, without it: --skip {number}"
+        )
+    assert jobs(*line, "--skip", "2").out == '{"imported": 1}\n'
+
+
+def test_import_of_a_delay_beyond_rsmqs_longest_says_so(
+    jobs: Ctl, redis: Redis, ns: str, tmp_path: Path
+) -> None:
+    """What comes earlier than the file says is not passed over in silence."""
+    far = (time.time() + 20_000_000) * 1000
+    lines = [{"body": "now"}, {"body": "far", "visible_at": far}, {"body": "x", "visible_at": far}]
+    done = jobs("message", "import", "-n", "jobs", "-f", write(tmp_path / "in", *lines))
+
+    assert (done.status, done.out) == (0, '{"imported": 3}\n')
+    assert done.sentence == (
+        "rsmqctl: 2 messages, the first in line 2, will be visible earlier than visible_at says, "
+        "after 9999999 seconds, which is RSMQ's longest delay"
+    )
 
 
 def test_import_interrupted_says_how_far_it_came(
@@ -247,11 +281,11 @@ def test_send_file_goes_on_where_it_was_told_to(
     file = str(tmp_path / "in")
     Path(file).write_text("\n".join(lines))
     failed = jobs("message", "send", "-n", "jobs", "-f", file)
-    assert "the first 1000 lines are done; to go on: --skip 1000" in failed.err
+    assert "to go on with line 1501: --skip 1500, without it: --skip 1501" in failed.err
     jobs("queue", "set", "-n", "jobs", "-m", "-1")
-    went_on = jobs("message", "send", "-n", "jobs", "-f", file, "--skip", "1000")
+    went_on = jobs("message", "send", "-n", "jobs", "-f", file, "--skip", "1500")
 
-    assert (went_on.status, len(went_on.out.split())) == (0, 502)
+    assert (went_on.status, len(went_on.out.split())) == (0, 2)
     assert bodies(redis, ns) == [line.encode() for line in lines]
 
 
@@ -344,7 +378,7 @@ class SlowQueue:
         self.begun = asyncio.Event()
         self.stored: list[bytes] = []
 
-    async def send_many(self, bodies: list[bytes], *, delay: float | None) -> list[str]:
+    async def send(self, bodies: list[bytes], delay: float | None) -> list[str]:
         self.begun.set()
         await self.let.wait()
         self.stored += bodies
@@ -354,7 +388,7 @@ class SlowQueue:
 async def test_interrupted_while_a_page_is_sent_it_tells_truly_how_far_it_came() -> None:
     """What was on the wire is waited for and counted; what was not is not sent."""
     queue = SlowQueue()
-    pump = _Pump(queue, lambda line, _: (line, None), 0, None)  # type: ignore[arg-type]
+    pump = _Pump(queue.send, lambda line, _: (line, None), 0, None)
     feeding = asyncio.create_task(pump.feed([b"%d" % n for n in range(2500)]))
     await queue.begun.wait()
     feeding.cancel()
