@@ -27,6 +27,7 @@ TOPICS = (
     "tests/contract/test_topic_peers.py",
     "tests/faults/test_topics.py",
 )
+HOSTILE = ("tests/fronts/grpc/test_hostile.py",)
 
 
 @dataclass(frozen=True)
@@ -486,6 +487,55 @@ MUTANTS = (
         "self._loop.call_soon_threadsafe(function)",
         "function()",
         ("tests/storms/test_leaving.py",),
+    ),
+    Mutant(
+        "broker: nothing is received of a call that is refused",
+        "aiorsmq_ng/broker/door.py",
+        "return grpc.stream_stream_rpc_method_handler(refuse)",
+        "return grpc.unary_unary_rpc_method_handler(refuse)",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: windows do not grow for calls that are not let in",
+        "aiorsmq_ng/broker/server.py",
+        '("grpc.http2.bdp_probe", 0)',
+        '("grpc.http2.bdp_probe", 1)',
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: a request is counted before it is read",
+        "aiorsmq_ng/broker/room.py",
+        "        limits = self._limits\n        await self.expect(visit)",
+        "        limits = self._limits",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: one caller leaves something to the others",
+        "aiorsmq_ng/broker/budget.py",
+        "return -(-left // 2) if self._divided else left",
+        "return left",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: what a wait brings is given back where replies are not read",
+        "aiorsmq_ng/broker/messages.py",
+        "if not VISIT.get().more(_size(taken)):",
+        "if not (VISIT.get().more(_size(taken)) or True):",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: a stream takes nothing more where replies are not read",
+        "aiorsmq_ng/broker/streams.py",
+        "fits = self._visit.more(size)",
+        "fits = self._visit.more(size) or True",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: a token does not go to a proxy",
+        "aiorsmq_ng/remote/link.py",
+        '("grpc.enable_http_proxy", int(address.tls is not None))',
+        '("grpc.enable_http_proxy", 1)',
+        ("tests/remote/test_access.py",),
     ),
 )
 

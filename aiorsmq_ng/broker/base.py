@@ -13,13 +13,12 @@ from .held import Held, Lent
 from .options import Limits
 from .receipts import Proof, Receipts
 from .requests import Requests
+from .room import MAX_BYTES
 from .tokens import CALLER, PRODUCER, Refused
 
 R = TypeVar("R")
 
-#: Bytes of bodies in a reply for whoever does not say: it fits into 4 MiB with what is around it.
-MAX_BYTES = 4_000_000
-#: What one may ask for: so much is in the broker's memory for each reply.
+#: What one may ask for. The broker's limit of a reply may be less, and holds as well.
 MOST_BYTES = 64 * 1024 * 1024
 #: Handles on subscriptions that are kept.
 _SUBSCRIPTIONS = 10_000
@@ -118,7 +117,7 @@ class Shared:
         """Return how many bytes of bodies a request wants in one reply."""
         if not 0 <= given <= MOST_BYTES:
             raise InvalidValue(f"max_bytes must be between 1 and {MOST_BYTES}, not {given}")
-        return given or MAX_BYTES
+        return min(given or MAX_BYTES, self.limits.largest_reply)
 
     async def once(
         self, method: str, request: Any, work: Callable[[], Awaitable[R]], **how: Any

@@ -9,9 +9,10 @@ from typing import Any
 from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, SendUnknown, Subscription
 
 from ..rpc import v1_pb2 as pb
-from .base import MAX_BYTES, Shared, message, seconds
-from .door import Room
+from .base import Shared, message, seconds
+from .budget import VISIT
 from .requests import check_id
+from .room import MAX_BYTES, Room, unread
 from .tokens import CALLER
 
 #: Answer so long before the call's deadline: a reply on its way takes time.
@@ -21,6 +22,8 @@ _BELIEVED_S = 30.0
 #: Messages that one Recover takes over, though they might be too large for its reply; what does not
 #: fit is visible again.
 _RECOVERED = 64
+#: Bodies that a waiting call is given at once, if it can be known how large they are.
+_WAITED_BYTES = 500_000
 #: The largest limit that a queue can have, other than none.
 _LARGEST_LIMIT = 65536
 
@@ -97,6 +100,7 @@ class Taking:
 
     def __init__(self, shared: Shared, room: Room) -> None:
         self._rsmq = shared.rsmq
+        self._room = room
         self._stopping = room.stopping
         self._limits: dict[str, tuple[float, int]] = {}
 
@@ -121,21 +125,26 @@ class Taking:
         self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float
     ) -> tuple[list[Delivery], float | None]:
         """Do what ``take`` does; a message larger than those before it may make it too much."""
-        step = min(count, await self.safe(queues, max_bytes))
+        largest = await self._largest(queues, max_bytes)
+        step = min(count, max(1, max_bytes // largest))
         taken: list[Delivery] = []
         try:
-            taken, next_visible = await self._now(step, queues, vt)
+            taken, next_visible = await self._now(step, queues, vt, step * largest)
             if not taken and wait > 0:
                 next_visible = None
+                # Nobody knows when it comes, so no room is kept for it; it is no more than this.
+                step = min(step, max(1, _WAITED_BYTES // largest))
                 taken = await self.wait(step, queues, vt, wait)
+                if not VISIT.get().more(_size(taken)):
+                    raise unread()
             # Fewer than asked for: no more is there. Without a lease, the same would come again.
             full = len(taken) == step and min((d.vt_ms for d in taken), default=0) > 0
             while full and len(taken) < count:
-                biggest, size = max(len(d.body) for d in taken), sum(len(d.body) for d in taken)
+                biggest, size = max(len(d.body) for d in taken), _size(taken)
                 step = min(count - len(taken), (max_bytes - size) // max(biggest, 1024))
                 if step < 1:
                     break
-                more, _ = await self._now(step, queues, vt)
+                more, _ = await self._now(step, queues, vt, max_bytes - size)
                 full = len(more) == step
                 taken += more
         except BaseException:
@@ -146,7 +155,11 @@ class Taking:
 
     async def safe(self, queues: list[Queue], max_bytes: int) -> int:
         """Return how many messages of *queues* are sure to fit into *max_bytes*, at least 1."""
-        now, largest = asyncio.get_running_loop().time(), 0
+        return max(1, max_bytes // await self._largest(queues, max_bytes))
+
+    async def _largest(self, queues: list[Queue], max_bytes: int) -> int:
+        """Return how large a message of *queues* can be; at most *max_bytes*."""
+        now, largest = asyncio.get_running_loop().time(), 1
         for queue in queues:
             until, limit = self._limits.get(queue.name, (0.0, 0))
             if now >= until:
@@ -155,14 +168,24 @@ class Taking:
                     self._limits.clear()
                 self._limits[queue.name] = (now + _BELIEVED_S, limit)
             largest = max(largest, limit if 0 < limit <= _LARGEST_LIMIT else max_bytes)
-        return max(1, max_bytes // largest)
+        return largest
 
     async def _now(
-        self, count: int, queues: list[Queue], vt: float | None
+        self, count: int, queues: list[Queue], vt: float | None, size: int
     ) -> tuple[list[Delivery], float | None]:
-        if isinstance(queues[0], Subscription):
-            return await queues[0].receive_many(count, vt=vt), None
-        return await self._rsmq.receive_now(count, *queues, vt=vt)
+        """Lease what is there, when there is room for *size* more bytes of it."""
+        visit = VISIT.get()
+        kept = await self._room.reply(visit, size)
+        try:
+            if isinstance(queues[0], Subscription):
+                found, next_visible = await queues[0].receive_many(count, vt=vt), None
+            else:
+                found, next_visible = await self._rsmq.receive_now(count, *queues, vt=vt)
+        except BaseException:
+            visit.change(-kept)
+            raise
+        visit.change(_size(found) - kept)
+        return found, next_visible
 
     async def wait(
         self, count: int, queues: list[Queue], vt: float | None, wait: float
@@ -200,6 +223,10 @@ def seen(task: asyncio.Future[Any]) -> None:
     """Let a task fail in peace whose caller is gone: nobody else asks what came of it."""
     if not task.cancelled():
         task.exception()
+
+
+def _size(taken: list[Delivery]) -> int:
+    return sum(len(delivery.body) for delivery in taken)
 
 
 def _cut(taken: list[Delivery], max_bytes: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from aiorsmq_ng import InvalidValue
@@ -27,15 +27,32 @@ class Limits:
     calls: int = 1000
     #: Streams, and calls that wait for messages.
     streams: int = 4000
+    #: Calls and streams of one connection.
+    connection_streams: int = 1000
+    #: Requests that are being received or worked on, bytes together; at least four of the largest.
+    receiving_bytes: int = 128 * 1024 * 1024
+    #: How long one request may take to arrive.
+    arrival: float = 20.0
+    #: Bodies in one reply, in bytes; at least those of one request.
+    reply_bytes: int = 8 * 1024 * 1024
+    #: Replies that clients have not read yet, bytes together; at least four of the largest.
+    unread_bytes: int = 128 * 1024 * 1024
+    #: Calls of the health service, which need no token.
+    probes: int = 200
     #: The longest wait of one call.
     wait: float = 60.0
     #: Unsettled messages of one Consume.
     unsettled: int = 1000
 
     def __post_init__(self) -> None:
-        for name in ("message_bytes", "batch", "calls", "streams", "wait", "unsettled"):
-            if not getattr(self, name) > 0:
-                raise InvalidValue(f"the limit {name} must be more than 0")
+        for one in fields(self):
+            if not getattr(self, one.name) > 0:
+                raise InvalidValue(f"the limit {one.name} must be more than 0")
+
+    @property
+    def largest_reply(self) -> int:
+        """Bytes of bodies in one reply: what could be sent can also be received."""
+        return max(self.reply_bytes, self.message_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ import aiorsmq_ng
 from aiorsmq_ng import QueueExists
 
 from ..rpc import v1_pb2 as pb
-from .base import MAX_BYTES, Shared, message, seconds
+from .base import Shared, message, seconds
+from .room import MAX_BYTES
 from .tokens import CALLER
 
 M = TypeVar("M", bound=aiorsmq_ng.Message)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from aiorsmq_ng import InvalidValue, RSMQError, SendUnknown, Unavailable
 
+from .budget import VISIT
 from .status import BrokerError
 
 R = TypeVar("R")
@@ -162,7 +163,9 @@ class Requests:
             finally:
                 made.task = None
 
-        return asyncio.create_task(run(), name="aiorsmq-ng broker call")
+        task = asyncio.create_task(run(), name="aiorsmq-ng broker call")
+        VISIT.get().hold(task)  # it may go on without its caller, and has the request
+        return task
 
     def _keep(self, name: tuple[str, str, str]) -> None:
         if name not in self._made:

@@ -16,7 +16,7 @@ from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound, RSMQError
 
 from ..rpc import routeguide_pb2, routeguide_pb2_grpc, v1_pb2, v1_pb2_grpc
 from .base import Shared
-from .door import Door, Room
+from .door import Door
 from .gomq import RouteGuideService
 from .held import Held, Lent
 from .messages import MessageCalls, Taking
@@ -24,6 +24,7 @@ from .options import BrokerOptions, is_local
 from .queues import LookCalls, QueueCalls
 from .receipts import Receipts
 from .requests import Requests
+from .room import Room
 from .settling import SettleCalls
 from .streams import StreamCalls
 from .tokens import Tokens
@@ -37,6 +38,11 @@ _PROBE_S = 2.0
 _LAST_S = 0.5
 #: A peer that says nothing for so long is asked whether it is there, and given up if it is not.
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 20_000, 10_000
+
+#: Bytes of a request that are received before the door lets it in.
+_UNREAD_BYTES = 16 * 1024
+#: How long a connection may take before it speaks HTTP/2.
+_HANDSHAKE_MS = 10_000
 
 
 class QueuesService(QueueCalls, LookCalls, MessageCalls, SettleCalls, StreamCalls):
@@ -65,7 +71,8 @@ class Broker:
         self._requests = Requests()
         self._held = Held()
         self._lent = Lent()
-        self._room = Room(self._options.limits)
+        # Where there is only one caller, there is nobody to leave something to.
+        self._room = Room(self._options.limits, divided=len(self._tokens) > 1)
         self._server: Any = None
         self._health = cast(Any, health).aio.HealthServicer()  # known at run time only
         self._probing: asyncio.Task[None] | None = None
@@ -216,7 +223,11 @@ def _channel_options(options: BrokerOptions) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.max_send_message_length", -1),  # replies are bounded where they are made
-        ("grpc.max_concurrent_streams", most),
+        ("grpc.max_concurrent_streams", limits.connection_streams),
+        # What arrives before the door has read the request: so much of each call, and no more.
+        ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
+        ("grpc.http2.bdp_probe", 0),  # or it would be more the faster the client is
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
         # A burst waits for the door, which knows how to refuse; gRPC by itself cancels some of it.
         ("grpc.server.max_pending_requests", most),
         ("grpc.server.max_pending_requests_hard_limit", 2 * most),

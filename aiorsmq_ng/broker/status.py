@@ -35,6 +35,7 @@ STATUS = {
     "unauthenticated": Code.UNAUTHENTICATED,
     "forbidden": Code.PERMISSION_DENIED,
     "tooManyCalls": Code.RESOURCE_EXHAUSTED,
+    "tooSlow": Code.DEADLINE_EXCEEDED,
     "requestForgotten": Code.ABORTED,
     "stopping": Code.UNAVAILABLE,
     "internal": Code.INTERNAL,

@@ -15,9 +15,10 @@ from aiorsmq_ng import Delivery, InvalidValue, Queue, Subscription, Unavailable
 
 from ..rpc import v1_pb2 as pb
 from .base import Shared, seconds
-from .door import Room
+from .budget import VISIT
 from .held import Key, key_of
 from .messages import receive, seen
+from .room import Room
 from .status import BrokerError
 from .tokens import CALLER
 
@@ -78,14 +79,16 @@ class Stream:
         self._shared = shared
         # A lost lease is told of by a task that began in the call of somebody else.
         self._identity = CALLER.get().identity
+        self._visit = VISIT.get()
         self._queues = queues
         self._most = most
         self._vt = seconds(request, "vt_ms")
         self._renews = not request.no_renewal
         self._max_bytes = shared.max_bytes(request.max_bytes)
         self._unsettled: dict[Key, Delivery] = {}
-        #: How many messages make a step: one, until it is known how large they are.
-        self._step = 1
+        #: How many messages make a step: one, until it is known how large they are; and for how
+        #: many bytes there must be room before it.
+        self._step, self._needs = 1, 1
         self._outbox: deque[Delivery] = deque()
         self._lost: deque[pb.LostLease] = deque()
         self._changed = asyncio.Event()
@@ -139,6 +142,7 @@ class Stream:
                 await self._changed.wait()
                 continue
             try:
+                await self._visit.readable(self._needs)
                 count, wait = min(room, self._step), self._shared.limits.wait
                 taken = await receive(self._shared.rsmq, count, self._queues, self._vt, wait)
                 if taken:
@@ -152,9 +156,12 @@ class Stream:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _OUTAGE_CAP_S)
                 continue
+            size = sum(map(self._size, taken))
+            fits = self._visit.more(size)
+            self._needs = 1 if fits else size
             for delivery in taken:
                 # The stream may have ended while they were on their way to it.
-                if self._stopped.is_set():
+                if self._stopped.is_set() or not fits:
                     delivery.give_back()
                 else:
                     self._hold(delivery)
@@ -171,9 +178,10 @@ class Stream:
             while self._lost or self._outbox:
                 response = pb.ConsumeResponse(lost=self._lost)
                 self._lost.clear()
-                self._load(response)
+                size = self._load(response)
                 if response.deliveries or response.lost:
                     await context.write(response)
+                self._visit.change(-size)
             # Everything is written: there is room for the next step.
             self._changed.set()
             await asyncio.sleep(0)
@@ -181,19 +189,25 @@ class Stream:
                 self._changed.clear()
                 await self._changed.wait()
 
-    def _load(self, response: pb.ConsumeResponse) -> None:
-        """Put as many deliveries into a response as fit, and at least one."""
-        room = self._max_bytes
+    def _load(self, response: pb.ConsumeResponse) -> int:
+        """Put as many deliveries into a response as fit, at least one; return their size."""
+        room, size = self._max_bytes, 0
         while self._outbox:
             delivery = self._outbox[0]
             if response.deliveries and len(delivery.body) > room:
-                return
+                break
             self._outbox.popleft()
+            size += self._size(delivery)
             if key_of(delivery) in self._unsettled:
                 room -= len(delivery.body)
                 told = self._shared.delivery(delivery, self._max_bytes, self._identity)
                 response.deliveries.append(told)
                 delivery.body = b""  # it is the client's now; only the lease is kept
+        return size
+
+    def _size(self, delivery: Delivery) -> int:
+        """Return the bytes of a body in a response; one that is too large is left out there."""
+        return len(delivery.body) if len(delivery.body) <= self._max_bytes else 0
 
     def _hold(self, delivery: Delivery) -> None:
         key = key_of(delivery)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
+#: Limits that have an option ``--max-...``.
+_LIMITS = (
+    "message_bytes", "batch", "calls", "streams", "connection_streams", "receiving_bytes",
+    "reply_bytes", "unread_bytes", "wait",
+)  # fmt: skip
 #: One token for everything, for whoever needs no file.
 TOKEN_VARIABLE, RECEIPT_VARIABLE = "RSMQ_BROKER_TOKEN", "RSMQ_RECEIPT_KEY"
 
@@ -91,6 +97,22 @@ def serve() -> None:
 @click.option("--max-batch", type=click.IntRange(min=1), help="Most messages in a request.")
 @click.option("--max-calls", type=click.IntRange(min=1), help="Most calls under way.")
 @click.option("--max-streams", type=click.IntRange(min=1), help="Most streams and waiting calls.")
+@click.option(
+    "--max-connection-streams",
+    type=click.IntRange(min=1),
+    help="Most calls and streams of one connection.",
+)
+@click.option(
+    "--max-receiving-bytes",
+    type=click.IntRange(min=1024),
+    help="Most bytes of requests that are being received or worked on, together.",
+)
+@click.option("--max-reply-bytes", type=click.IntRange(min=1024), help="Largest reply.")
+@click.option(
+    "--max-unread-bytes",
+    type=click.IntRange(min=1024),
+    help="Most bytes of replies that clients have not read yet, together.",
+)
 @click.option("--max-wait", type=click.FloatRange(min=0.1), help="Longest wait of a call, seconds.")
 @click.option(
     "--grace",
@@ -127,6 +149,7 @@ def grpc(**given: Any) -> None:
         broker = Broker(rsmq, options, tokens)
         try:
             if await _reached(rsmq, given["wait_for_server"], came):
+                _raise_open_files()
                 await broker.start()
                 _announce(broker.addresses, options, tokens, rsmq.ns)
                 await _until_stopped(broker, came)
@@ -150,7 +173,7 @@ def read_options(given: dict[str, Any]) -> BrokerOptions:
         raise click.UsageError("--client-ca needs --cert and --key")
     limits = {
         name: given[f"max_{name}"]
-        for name in ("message_bytes", "batch", "calls", "streams", "wait")
+        for name in _LIMITS
         if given[f"max_{name}"] is not None
     }
     receipt_key = _read("receipt_key", given["receipt_key"])
@@ -193,6 +216,15 @@ def _read(name: str, file: str | None) -> bytes | None:
     except OSError as error:
         option = "--" + name.replace("_", "-")
         raise click.UsageError(f"{option} {file!r} cannot be read: {error.strerror}") from None
+
+
+def _raise_open_files() -> None:
+    """Let this process have as many connections as its user may."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _client(settings: Settings) -> aiorsmq_ng.RSMQ:

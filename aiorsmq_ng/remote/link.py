@@ -118,6 +118,9 @@ def _channel(address: Address, options: Options) -> Any:
         ("grpc.min_reconnect_backoff_ms", max(1, round(options.connect_timeout * 1000))),
         # Only the operation knows whether it may be repeated.
         ("grpc.enable_retries", 0),
+        # Without TLS a proxy that the environment names would read the token, and on this machine
+        # it would not even reach the broker.
+        ("grpc.enable_http_proxy", int(address.tls is not None)),
         # A connection of this client's own, whatever others this process has to the same address.
         ("grpc.use_local_subchannel_pool", 1),
     ]

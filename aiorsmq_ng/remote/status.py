@@ -34,7 +34,7 @@ _KINDS: Mapping[str, type[RSMQError]] = {
 } | dict.fromkeys(InvalidValue.CODES, InvalidValue)  # fmt: skip
 
 #: The broker turned the call away at its door, and may take it soon.
-_TRY_LATER = frozenset({"stopping", "tooManyCalls"})
+_TRY_LATER = frozenset({"stopping", "tooManyCalls", "tooSlow"})
 #: gRPC's words for a call that never left this machine. They are no contract: an error in other
 #: words counts as one whose request may have arrived.
 _NEVER_SENT = (

@@ -276,3 +276,24 @@ def test_missing_extra_is_said_with_the_line_to_type():
 
     assert 'pip install "aiorsmq-ng[grpc]"' in result.stderr
     assert "InvalidValue" in result.stderr
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "https_proxy", "grpc_proxy"])
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+async def test_no_proxy_of_the_environment_sees_a_token(guarded, ns, monkeypatch, variable, host):
+    seen = bytearray()
+
+    async def proxy(reader, writer):
+        seen.extend(await reader.read(65536))
+        writer.close()
+
+    async with await asyncio.start_server(proxy, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        for name in ("no_proxy", "no_grpc_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(variable, f"http://127.0.0.1:{port}")
+        url = guarded.replace("127.0.0.1", host)
+        async with RSMQ(url, ns=ns, token=SECRET, options=Options(connect_timeout=5)) as maker:
+            await maker.queue("jobs").send("x")
+
+    assert not seen

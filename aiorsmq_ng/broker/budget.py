@@ -1,0 +1,152 @@
+"""What all callers of a broker share, and how much of it one of them may take."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter, deque
+from contextvars import ContextVar
+from typing import Any
+
+
+class Pool:
+    """Something of which there is only so much: calls, streams, bytes.
+
+    Divided, one party may take half of what the others leave, so that there is always something
+    left for one who comes later: half of all for the first, a quarter for the second, and so on.
+    """
+
+    def __init__(self, most: int, *, divided: bool) -> None:
+        self.most = most
+        self._divided = divided
+        self._parties: Counter[str] = Counter()
+        self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        #: How much is taken, by all together.
+        self.taken = 0
+
+    def share(self, who: str) -> int:
+        """Return how much *who* may have at present."""
+        left = self.most - (self.taken - self._parties[who])
+        return -(-left // 2) if self._divided else left
+
+    def room(self, who: str) -> int:
+        """Return how much more *who* may take; less than 0 after an ``add`` of too much."""
+        return self.share(who) - self._parties[who]
+
+    def take(self, who: str, amount: int) -> bool:
+        """Take *amount* if there is room for it; return whether."""
+        if self.room(who) < amount:
+            return False
+        self.add(who, amount)
+        return True
+
+    def add(self, who: str, amount: int) -> None:
+        """Count *amount*, whether there is room for it or not; less than 0: give it back."""
+        self.taken += amount
+        self._parties[who] += amount
+        if not self._parties[who]:
+            del self._parties[who]
+        if amount < 0 and self._waiting:
+            self._serve()
+
+    async def acquire(self, who: str, amount: int) -> None:
+        """Take *amount*, after all that *who* waits for already."""
+        if who not in self._waiting and self.take(who, amount):
+            return
+        waiting = self._waiting.setdefault(who, deque())
+        entry = (amount, asyncio.get_running_loop().create_future())
+        waiting.append(entry)
+        try:
+            await entry[1]
+        except asyncio.CancelledError:
+            if not entry[1].cancelled():
+                self.add(who, -amount)
+            elif entry in waiting:
+                waiting.remove(entry)
+                self._serve()  # what came after it may need less
+            raise
+
+    def _serve(self) -> None:
+        for who, waiting in list(self._waiting.items()):
+            while waiting and (waiting[0][1].done() or self.take(who, waiting[0][0])):
+                _, granted = waiting.popleft()
+                if not granted.done():  # or it was cancelled, and will learn of it
+                    granted.set_result(None)
+            if not waiting:
+                self._waiting.pop(who, None)
+
+
+class Visit:
+    """One call, with all that it has taken, until its reply is with the client."""
+
+    def __init__(self, who: str, places: Pool, requests: Pool, replies: Pool) -> None:
+        self.who = who
+        self._places = places
+        self._requests, self._replies = requests, replies
+        self._request = self._reply = 0
+        #: The call itself, and tasks that go on without it.
+        self._users = 1
+
+    async def expect(self, size: int) -> None:
+        """Wait until there is room for a request of *size* bytes."""
+        await self._requests.acquire(self.who, size)
+        self._request += size
+
+    def arrived(self, size: int) -> None:
+        """Take note of how large the request really is."""
+        self._requests.add(self.who, size - self._request)
+        self._request = size
+
+    async def prepare(self, size: int) -> int:
+        """Wait until there is room for *size* bytes of a reply; return how many were counted."""
+        size = self._possible(size)
+        await self._replies.acquire(self.who, size)
+        self._reply += size
+        return size
+
+    def replies(self, size: int) -> None:
+        """Take note of how large the reply really is."""
+        self.change(size - self._reply)
+
+    def change(self, more: int) -> None:
+        """Take note that the reply has *more* bytes than was counted, or fewer."""
+        if self._users:
+            self._replies.add(self.who, more)
+            self._reply += more
+
+    def more(self, size: int) -> bool:
+        """Count *size* more bytes of the reply if there is room for them; return whether."""
+        # A single reply always fits where nothing else is under way, however large it is.
+        fits = self._replies.room(self.who) >= size or not self._replies.taken
+        if fits:
+            self.change(size)
+        return fits
+
+    async def readable(self, size: int) -> None:
+        """Wait until there would be room for *size* bytes, and take none of it."""
+        size = self._possible(size)
+        await self._replies.acquire(self.who, size)
+        self._replies.add(self.who, -size)
+
+    def hold(self, task: asyncio.Task[Any]) -> None:
+        """Let *task*, which may go on after the call, keep what the call has taken."""
+        self._users += 1
+        task.add_done_callback(self.leave)
+
+    def leave(self, _: Any = None) -> None:
+        """Give back what was taken, unless a task still needs it."""
+        self._users -= 1
+        if self._users == 0:
+            self._places.add(self.who, -1)
+            self._requests.add(self.who, -self._request)
+            self._replies.add(self.who, -self._reply)
+
+    def _possible(self, size: int) -> int:
+        # More than that is nobody's share.
+        return min(size, -(-self._replies.most // 2))
+
+
+#: What nobody counts: code that runs outside of any call.
+_UNCOUNTED = Visit("", *(Pool(sys.maxsize, divided=False) for _ in range(3)))
+#: The visit that the running code belongs to; set for each call by the door.
+VISIT: ContextVar[Visit] = ContextVar("aiorsmq_ng.broker.visit", default=_UNCOUNTED)

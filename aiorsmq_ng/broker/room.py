@@ -1,0 +1,135 @@
+"""How much a broker has under way, and of whom."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .budget import Pool, Visit
+from .options import Limits
+from .status import BrokerError
+
+logger = logging.getLogger("aiorsmq_ng.broker")
+
+#: Bytes of bodies in a reply for whoever does not say: it fits into 4 MiB with what is around it.
+MAX_BYTES = 4_000_000
+#: Log lines about refusals of one caller in a window; the others are counted.
+_LINES, _WINDOW_S = 10, 10.0
+
+
+class Rule(NamedTuple):
+    """What a call needs: one of some roles; whether it waits for messages; whether it settles."""
+
+    roles: tuple[str, ...]
+    waits: bool = False
+    #: Taken even while the broker stops, so that messages in clients' hands can be settled.
+    settles: bool = False
+    #: What is answered, after a pause, where there is no room: clients that crash on an error.
+    instead: Callable[[], Any] | None = None
+    #: Its reply may be large: there must be room for one before it is made.
+    large: bool = False
+
+
+class Room:
+    """How many calls are under way, how many bytes they have, and how much there may be."""
+
+    def __init__(self, limits: Limits, *, divided: bool = False) -> None:
+        self._limits = limits
+        self._places = {
+            False: Pool(limits.calls, divided=divided),
+            True: Pool(limits.streams, divided=divided),
+        }
+        largest = max(limits.largest_reply, limits.message_bytes)
+        received = max(limits.receiving_bytes, 4 * limits.message_bytes)
+        #: Bytes of requests that are being received or worked on, and of replies not read yet.
+        self.requests = Pool(received, divided=divided)
+        self.replies = Pool(max(limits.unread_bytes, 4 * largest), divided=divided)
+        # Strangers share with each other, by address, and with nobody else.
+        self._probes = Pool(limits.probes, divided=True)
+        self._probing = Pool(4 * limits.message_bytes, divided=True)
+        #: Set when the broker stops: only what settles messages is taken then.
+        self.stopping = asyncio.Event()
+
+    @property
+    def under_way(self) -> int:
+        """How many calls there are."""
+        return sum(pool.taken for pool in self._places.values())
+
+    def enter(self, rule: Rule, who: str) -> Visit:
+        """Let a call of *who* in, or raise ``BrokerError``."""
+        if self.stopping.is_set() and not rule.settles:
+            raise BrokerError("stopping", "the broker is being stopped; try again elsewhere")
+        places = self._places[rule.waits]
+        if not places.take(who, 1):
+            what = "streams and waiting calls" if rule.waits else "calls"
+            raise _full(f"{places.taken} {what} are under way, and no more are taken of {who!r}")
+        return Visit(who, places, self.requests, self.replies)
+
+    def probe(self, address: str) -> Visit:
+        """Let in somebody who only asks whether the broker is well, from *address*."""
+        if not self._probes.take(address, 1):
+            raise _full(f"{self._probes.taken} probes are under way")
+        return Visit(address, self._probes, self._probing, self.replies)
+
+    async def expect(self, visit: Visit) -> None:
+        """Wait until there is room for the largest request."""
+        try:
+            async with asyncio.timeout(self._limits.arrival):
+                await visit.expect(self._limits.message_bytes)
+        except TimeoutError:
+            raise _full("too many bytes of requests are under way") from None
+
+    async def request(self, visit: Visit, context: Any) -> Any:
+        """Return the request of a call, which is received only when there is room for it."""
+        limits = self._limits
+        await self.expect(visit)
+        try:
+            async with asyncio.timeout(limits.arrival):
+                request = await context.read()
+        except TimeoutError:
+            raise BrokerError(
+                "tooSlow", f"the request did not arrive within {limits.arrival:g} s; send it faster"
+            ) from None
+        if not hasattr(request, "ByteSize"):
+            raise BrokerError("invalidValue", "the call ended before its request had come")
+        visit.arrived(request.ByteSize())
+        return request
+
+    async def reply(self, visit: Visit, size: int) -> int:
+        """Wait until there is room for *size* bytes of a reply; return how many were counted."""
+        try:
+            async with asyncio.timeout(self._limits.arrival):
+                return await visit.prepare(size)
+        except TimeoutError:
+            raise unread() from None
+
+
+def unread() -> BrokerError:
+    """Return the refusal of one more reply to somebody who does not read them."""
+    return _full("too many bytes of replies are not read yet")
+
+
+def _full(why: str) -> BrokerError:
+    return BrokerError("tooManyCalls", f"{why}; try again later")
+
+
+class Refusals:
+    """Tells the log of refusals: of the first ones of each caller, and of how many followed."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._count: dict[str, int] = {}
+
+    def tell(self, who: str, level: int, text: str, *args: object) -> None:
+        """Log a refusal of *who*, unless there were many of late."""
+        now = self._clock()
+        if now - self._since.get(who, -_WINDOW_S) >= _WINDOW_S:
+            if (more := self._count.get(who, 0) - _LINES) > 0:
+                logger.log(level, "refused %d more calls of %s", more, who or "strangers")
+            self._since[who], self._count[who] = now, 0
+        self._count[who] += 1
+        if self._count[who] <= _LINES:
+            logger.log(level, text, *args)

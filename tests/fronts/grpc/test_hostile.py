@@ -1,0 +1,254 @@
+"""Clients that want to harm: what they can take, and what is left for the others."""
+
+import asyncio
+import logging
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from aiorsmq_ng.broker import Limits
+from aiorsmq_ng.rpc import v1_pb2 as pb
+from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
+
+from ...support.http2 import raw_client
+from .support import connected, until
+from .test_security import bearer, status
+
+HOSTILE, HONEST = "token-of-a-hostile-client", "token-of-an-honest-client"
+TOKENS = f"""
+[hostile]
+token = "{HOSTILE}"
+roles = ["producer", "consumer"]
+
+[honest]
+token = "{HONEST}"
+roles = ["producer", "consumer"]
+"""
+MIB = 1024 * 1024
+#: What is received of a call before the door has let it in.
+AHEAD = 64 * 1024
+JOBS = [pb.Source(queue="jobs")]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "/aiorsmq.v1.Queues/Send",
+        "/aiorsmq.v1.Queues/Consume",
+        "/aiorsmq.v1.Queues/Purge",
+        "/routeguide.RouteGuide/Publish",
+        "/no.such.Service/Call",
+    ],
+)
+async def test_nothing_is_received_of_a_call_that_is_refused(serve, method):
+    """Half-sent messages of 4 MiB, by somebody without the right token or role."""
+    tokens = f'[shop]\ntoken = "{HOSTILE}"\nroles = []\n'.replace("[]", '["consumer"]')
+    refused = {12} if "no.such" in method else {16}
+    for headers in ((), bearer("a-wrong-token-0123")):
+        async with serve(tokens=tokens) as broker, raw_client(broker.addresses[0]) as client:
+            for _ in range(50):
+                client.push(client.open(method, missing=4 * MIB, headers=headers), 4 * MIB - 1)
+            await client.until(lambda client=client: len(client.statuses) == 50)
+            await client.quiet()
+
+        assert set(client.statuses.values()) == refused
+        assert max(client.accepted.values()) <= AHEAD
+
+
+async def test_no_more_is_received_of_one_caller_than_its_share(serve, rsmq):
+    """With a token: what is announced is counted before it is read."""
+    await rsmq.create_queue("jobs")
+    limits = Limits(message_bytes=MIB, receiving_bytes=8 * MIB)
+    async with (
+        serve(tokens=TOKENS, limits=limits) as broker,
+        raw_client(broker.addresses[0]) as client,
+        connected(broker) as channel,
+    ):
+        for _ in range(60):
+            stream = client.open("/aiorsmq.v1.Queues/Send", missing=MIB, headers=bearer(HOSTILE))
+            client.push(stream, MIB - 1)
+        await client.quiet()
+
+        assert 3 * MIB < sum(client.accepted.values()) < 4 * MIB + 60 * AHEAD
+        large = [n for n in client.accepted.values() if n > AHEAD]
+        assert len(large) == 4  # half of the eight that are taken altogether
+        request = pb.SendRequest(queue="jobs", bodies=[bytes(60_000)])
+        for _ in range(20):
+            await QueuesStub(channel).Send(request, metadata=bearer(HONEST))
+        await until(lambda: asyncio.sleep(0, broker._room.requests.taken == 4 * MIB))
+        client.abort()
+        await until(lambda: asyncio.sleep(0, not broker.under_way))
+
+    assert broker._room.requests.taken == 0
+
+
+async def test_a_request_that_takes_too_long_to_arrive_is_given_up(serve, rsmq):
+    await rsmq.create_queue("jobs")
+    limits = Limits(arrival=0.3, message_bytes=MIB, receiving_bytes=8 * MIB)
+    async with serve(limits=limits) as broker, raw_client(broker.addresses[0]) as client:
+        for _ in range(10):
+            client.push(client.open("/aiorsmq.v1.Queues/Send", missing=MIB), MIB - 1)
+        await client.until(lambda: len(client.statuses) == 10)
+
+        # Eight were received in part, the others got no place in time.
+        assert set(client.statuses.values()) <= {4, 8}
+        await until(lambda: asyncio.sleep(0, not broker.under_way))
+        assert broker._room.requests.taken == 0
+
+
+@pytest.mark.parametrize("method", ["Check", "Watch"])
+async def test_probes_are_counted_and_take_nothing_from_callers(serve, rsmq, method):
+    await rsmq.create_queue("jobs")
+    limits = Limits(message_bytes=MIB, probes=20)
+    async with (
+        serve(tokens=TOKENS, limits=limits) as broker,
+        raw_client(broker.addresses[0]) as client,
+        connected(broker) as channel,
+    ):
+        for _ in range(40):
+            stream = client.open(f"/grpc.health.v1.Health/{method}", missing=MIB)
+            client.push(stream, MIB - 1)
+        await client.quiet()
+
+        # All of one address: half of the places, and half of the four requests that are received.
+        assert list(client.statuses.values()) == [8] * 30
+        assert sum(client.accepted.values()) < 2 * MIB + 40 * AHEAD
+        info = QueuesStub(channel).GetInfo(pb.GetInfoRequest(), metadata=bearer(HONEST))
+        assert (await info).identity == "honest"
+        client.abort()
+        health = health_pb2_grpc.HealthStub(channel)
+        check = health_pb2.HealthCheckRequest()
+        await until(lambda: answered(health.Check(check)))
+
+
+async def answered(call):
+    return await status(call) is grpc.StatusCode.OK
+
+
+async def test_a_connection_has_no_more_streams_than_it_may(serve):
+    async with (
+        serve(limits=Limits(connection_streams=7)) as broker,
+        raw_client(broker.addresses[0]) as client,
+    ):
+        assert client.most_streams == 7
+
+
+async def test_one_token_cannot_take_all_streams(serve, rsmq):
+    await rsmq.create_queue("jobs")
+    watch = pb.WatchRequest(queues=["jobs"])
+    async with (
+        serve(tokens=TOKENS, limits=Limits(streams=20)) as broker,
+        connected(broker) as channel,
+        connected(broker) as other,
+    ):
+        queues, hostile = QueuesStub(other), QueuesStub(channel)
+        streams = [hostile.Watch(watch, metadata=bearer(HOSTILE)) for _ in range(20)]
+        outcomes = [await status(stream.read()) for stream in streams]
+        assert outcomes.count(grpc.StatusCode.OK) == 10
+        assert outcomes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) == 10
+        request = pb.ReceiveRequest(sources=JOBS, wait_ms=1)
+        assert await status(queues.Receive(request, metadata=bearer(HONEST))) is grpc.StatusCode.OK
+
+
+async def test_the_log_tells_of_the_first_refusals_and_counts_the_others(serve, caplog):
+    caplog.set_level(logging.INFO)
+    async with serve(tokens=TOKENS) as broker, connected(broker) as channel:
+        queues = QueuesStub(channel)
+        for _ in range(200):
+            await status(queues.GetInfo(pb.GetInfoRequest()))
+        await status(queues.Purge(pb.PurgeRequest(queue="jobs"), metadata=bearer(HONEST)))
+
+    refused = [r.getMessage() for r in caplog.records if "refused" in r.getMessage()]
+    assert len(refused) <= 40
+    assert "'honest' lacks the role" in refused[-1]
+
+
+async def filled(rsmq, count=40, size=60_000):
+    queue = await rsmq.create_queue("jobs", vt=300)
+    await queue.send_many([bytes(size)] * count)
+    return queue
+
+
+async def test_replies_that_are_not_read_are_bounded_for_each_caller(serve, rsmq):
+    """Small requests for the same large reply again and again, and none of them read."""
+    await filled(rsmq)
+    limits = Limits(
+        reply_bytes=MIB, message_bytes=MIB, unread_bytes=8 * MIB, receiving_bytes=64 * MIB
+    )
+    request = pb.ReceiveRequest(sources=JOBS, count=1000, vt_ms=0, max_bytes=64 * MIB)
+    async with (
+        serve(tokens=TOKENS, limits=limits) as broker,
+        raw_client(broker.addresses[0]) as client,
+        connected(broker) as channel,
+    ):
+        client.reads = False
+        for _ in range(100):
+            client.open(
+                "/aiorsmq.v1.Queues/Receive", request.SerializeToString(), headers=bearer(HOSTILE)
+            )
+        await until(lambda: asyncio.sleep(0, broker._room.replies.taken > 3 * MIB))
+        await client.quiet()
+
+        assert broker._room.replies.taken <= 4 * MIB
+        queues = QueuesStub(channel)
+        got = await queues.Receive(request, metadata=bearer(HONEST))
+        assert 0 < sum(len(d.body) for d in got.deliveries) <= MIB
+        client.abort()
+        await until(lambda: asyncio.sleep(0, not broker.under_way))
+
+    assert broker._room.replies.taken == 0
+
+
+async def test_streams_that_are_not_read_are_bounded_for_each_caller(serve, rsmq):
+    queue = await filled(rsmq, count=400)
+    limits = Limits(
+        reply_bytes=MIB, message_bytes=MIB, unread_bytes=8 * MIB, receiving_bytes=64 * MIB
+    )
+    request = pb.ConsumeRequest(sources=JOBS, max_unsettled=100)
+    async with (
+        serve(tokens=TOKENS, limits=limits) as broker,
+        raw_client(broker.addresses[0]) as client,
+        connected(broker) as channel,
+    ):
+        client.reads = False
+        for _ in range(40):
+            client.open(
+                "/aiorsmq.v1.Queues/Consume", request.SerializeToString(), headers=bearer(HOSTILE)
+            )
+        await until(lambda: asyncio.sleep(0, broker._room.replies.taken > 2 * MIB))
+        await client.quiet()
+
+        assert broker._room.replies.taken <= 4 * MIB
+        stream = QueuesStub(channel).Consume(request, metadata=bearer(HONEST))
+        assert (await stream.read()).deliveries
+        stream.cancel()
+        client.abort()
+        await until(lambda: asyncio.sleep(0, not broker.under_way))
+
+    assert broker._room.replies.taken == 0
+    assert (await queue.attributes()).msgs == 400
+
+
+async def test_a_waiting_call_of_one_who_does_not_read_takes_nothing(serve, rsmq):
+    """What comes for a wait is not foreseen, so it is given back where there is no room."""
+    queue = await rsmq.create_queue("jobs", vt=300)
+    limits = Limits(
+        reply_bytes=MIB, message_bytes=MIB, unread_bytes=4 * MIB, receiving_bytes=64 * MIB
+    )
+    request = pb.ReceiveRequest(sources=JOBS, count=8, wait_ms=30_000)
+    async with (
+        serve(tokens=TOKENS, limits=limits) as broker,
+        raw_client(broker.addresses[0]) as client,
+    ):
+        client.reads = False
+        for _ in range(100):
+            client.open(
+                "/aiorsmq.v1.Queues/Receive", request.SerializeToString(), headers=bearer(HOSTILE)
+            )
+        await until(lambda: asyncio.sleep(0, broker.under_way == 100))
+        await queue.send_many([bytes(60_000)] * 200)
+        await client.quiet()
+
+        assert broker._room.replies.taken <= 2 * MIB
+        assert (await queue.attributes()).leased <= 2 * MIB / 60_000
