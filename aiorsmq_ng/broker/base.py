@@ -14,7 +14,7 @@ from .options import Limits
 from .receipts import Proof, Receipts
 from .requests import Requests
 from .room import MAX_BYTES
-from .tokens import CALLER, PRODUCER, Refused
+from .tokens import CALLER, PRODUCER, UNKNOWN, Owner, Refused, owner_of
 
 R = TypeVar("R")
 
@@ -37,6 +37,8 @@ class Shared:
         self.held = held
         self.lent = Lent()
         self._subscriptions: dict[bytes, Subscription] = {}
+        #: Whose those are whose names do not tell.
+        self._owners: dict[str, Owner] = {}
 
     def queue(self, name: str, **settings: Any) -> Queue:
         """Return a queue that the caller may use; ``Refused`` for another."""
@@ -46,8 +48,15 @@ class Shared:
     def check_queue(self, name: str) -> None:
         """Raise ``Refused`` if the caller may not use the queue *name*."""
         caller = CALLER.get()
-        if not caller.sees_queue(name):
+        if not caller.sees_queue(name, self._owners.get(name)):
             raise Refused(f"token {caller.identity!r} is not for queue {name!r}", known=True)
+
+    def check_proof(self, proof: Proof) -> None:
+        """Raise ``Refused`` if the caller may not use the queue of a receipt any more."""
+        caller = CALLER.get()
+        owner = Owner(*proof.owner) if proof.owner else None
+        if not caller.sees_queue(proof.queue, owner):
+            raise Refused(f"token {caller.identity!r} is not for queue {proof.queue!r}", known=True)
 
     def check_target(self, name: str) -> None:
         """Raise ``Refused`` if the caller may not put messages into the queue *name*."""
@@ -61,9 +70,16 @@ class Shared:
             raise Refused(f"token {caller.identity!r} is not for topic {name!r}", known=True)
         return self.rsmq.topic(name)
 
+    def subscriber(self, topic: str, consumer: str) -> Topic:
+        """Return a topic if the caller may use the subscription of *consumer*; else ``Refused``."""
+        found, caller = self.topic(topic), CALLER.get()
+        if not caller.sees_subscription(topic, consumer):
+            raise Refused(f"token {caller.identity!r} is not for consumer {consumer!r}", known=True)
+        return found
+
     def subscription(self, subscriber: pb.Subscriber, **settings: Any) -> Subscription:
         """Return a subscription that the caller may use; no I/O."""
-        return self.topic(subscriber.topic).subscription(
+        return self.subscriber(subscriber.topic, subscriber.consumer).subscription(
             subscriber.consumer,
             mode="each" if subscriber.mode == pb.MODE_EACH else "shared",
             peer=subscriber.peer or None,
@@ -97,9 +113,12 @@ class Shared:
         found = self._subscriptions.pop(key, None)
         found = found or self.subscription(source.subscriber, **settings)
         self._subscriptions[key] = found
+        if owner_of(found.name) is UNKNOWN:
+            self._owners[found.name] = Owner(source.subscriber.topic, source.subscriber.consumer)
         if len(self._subscriptions) > _SUBSCRIPTIONS:
-            del self._subscriptions[next(iter(self._subscriptions))]
-        self.topic(source.subscriber.topic)  # may this caller, too?
+            oldest = self._subscriptions.pop(next(iter(self._subscriptions)))
+            self._owners.pop(oldest.name, None)
+        self.subscriber(source.subscriber.topic, source.subscriber.consumer)  # may this one, too?
         return found
 
     def batch(self, what: str, items: Any) -> None:
@@ -162,6 +181,7 @@ class Shared:
             delivery.fr,
             delivery.vt_ms,
             "" if dead == f"{delivery.queue}-dead" else dead,
+            self._owners.get(delivery.queue),
         )
         return self.receipts.write(proof, identity or CALLER.get().identity)
 

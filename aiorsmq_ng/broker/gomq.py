@@ -63,13 +63,13 @@ class RouteGuideService:
 
     async def Subscribe(self, request: pb.Subscription, context: Any) -> pb.Result:
         """Subscribe the consumer, and this peer of it."""
-        self._shared.topic(request.key)
+        self._shared.subscriber(request.key, request.consumerID)
         await self._peers.subscribe(request.consumerID, address(context), request.key)
         return pb.Result(code=0)
 
     async def Unsubscribe(self, request: pb.Subscription, _: Any) -> pb.Result:
         """End the subscription of the consumer: of all its peers, as GOMQ does."""
-        self._shared.topic(request.key)
+        self._shared.subscriber(request.key, request.consumerID)
         await self._peers.unsubscribe(request.consumerID, request.key)
         return pb.Result(code=0)
 
@@ -84,7 +84,11 @@ class RouteGuideService:
             if peer is None:
                 await anyio.sleep(WAIT_S)
                 return pb.RecordSet()
-            return await self._observe(peer, caller.sees_topic, context.time_remaining())
+            return await self._observe(
+                peer,
+                lambda key: caller.sees_subscription(key, request.consumerID),
+                context.time_remaining(),
+            )
         except (RSMQError, Refused) as error:
             logger.warning("an Observe was answered with nothing: %s", error)
         except Exception:

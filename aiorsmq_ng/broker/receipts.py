@@ -26,6 +26,8 @@ class Proof(NamedTuple):
     vt_ms: int
     #: Where Reject takes it; empty for the queue's own.
     dead_letter: str = ""
+    #: Topic and consumer of a subscription whose queue does not tell them by its name.
+    owner: tuple[str, str] | None = None
 
 
 class BadReceipt(Exception):
@@ -35,8 +37,10 @@ class BadReceipt(Exception):
 class Receipts:
     """Writes receipts and reads them again."""
 
-    def __init__(self, key: bytes | None = None) -> None:
-        self._key = sha256(key or secrets.token_bytes(32)).digest()
+    def __init__(self, key: bytes | None = None, namespace: str = "") -> None:
+        # The namespace is part of the key: brokers of several may have been given the same one.
+        secret = sha256(key or secrets.token_bytes(32)).digest()
+        self._key = hmac.digest(secret, namespace.encode(), "sha256")
 
     def write(self, proof: Proof, identity: str) -> str:
         """Return the receipt of a delivery to *identity*."""

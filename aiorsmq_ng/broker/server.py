@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -84,9 +86,8 @@ class Broker:
     async def start(self) -> None:
         """Listen; ``InvalidValue`` if an address cannot be had."""
         options = self._options
-        shared = Shared(
-            self._rsmq, options.limits, Receipts(options.receipt_key), self._requests, self._held
-        )
+        receipts = Receipts(options.receipt_key, self._rsmq.ns)
+        shared = Shared(self._rsmq, options.limits, receipts, self._requests, self._held)
         self._lent = shared.lent
         self._server = grpc.aio.server(
             interceptors=[Door(self._tokens, self._room, self._requests.broker)],
@@ -174,7 +175,11 @@ class Broker:
                 f"address {address!r} cannot be listened on: it is in use, not of this machine, or "
                 "certificate and key do not fit"
             )
-        return address if local else f"{address.rpartition(':')[0]}:{port}"
+        if not local:
+            return f"{address.rpartition(':')[0]}:{port}"
+        with suppress(OSError):  # an abstract one has no file
+            os.chmod(address.removeprefix("unix:").removeprefix("//"), 0o600)
+        return address
 
     async def _probe(self, names: list[str]) -> None:
         """Tell the health service whether Redis answers."""

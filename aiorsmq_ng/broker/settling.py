@@ -12,7 +12,7 @@ from ..rpc import v1_pb2 as pb
 from .base import Shared, seconds
 from .held import Key
 from .receipts import BadReceipt, Proof
-from .tokens import CALLER
+from .tokens import CALLER, Refused
 
 Verb = Callable[[Delivery], Awaitable[None]]
 
@@ -84,7 +84,8 @@ class SettleCalls:
         shared = self._shared
         try:
             proof = shared.receipts.read(receipt, CALLER.get().identity)
-        except BadReceipt:
+            shared.check_proof(proof)  # the right may have been taken since
+        except (BadReceipt, Refused):
             return pb.OUTCOME_BAD_RECEIPT, None
         key = proof[:4]
         held = shared.held.find(key)
@@ -107,7 +108,6 @@ class SettleCalls:
         self._shared.lent.settled(key)
 
     def _proven(self, proof: Proof, dead_letter: str) -> Delivery:
-        # Whoever has the receipt was allowed to receive from the queue.
         queue = self._shared.rsmq.queue(
             proof.queue, dead_letter=dead_letter or proof.dead_letter or None
         )

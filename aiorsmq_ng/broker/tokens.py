@@ -9,14 +9,17 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiorsmq_ng import InvalidValue
+
+from ..protocol.topic_names import read_queue_name
 
 PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
 ROLES = frozenset({PRODUCER, CONSUMER, ADMIN})
 #: What a token says that is not one of these is a slip of the pen, and could open too much.
-_FIELDS = frozenset({"token", "sha256", "roles", "queues", "topics"})
+_NAMES = ("queues", "topics", "consumers")
+_FIELDS = frozenset({"token", "sha256", "roles", *_NAMES})
 #: A token this short could be found by trying.
 _SHORTEST = 16
 
@@ -29,6 +32,28 @@ class Refused(Exception):
         self.known = known
 
 
+class Owner(NamedTuple):
+    """Whose queue the queue of a subscription is."""
+
+    topic: str
+    consumer: str
+
+
+#: Of a queue whose name does not tell: only those who may use all of them may use it.
+UNKNOWN = Owner("", "")
+
+
+def owner_of(queue: str) -> Owner | None:
+    """Return whose subscription *queue* belongs to, as its name tells; None: an ordinary one.
+
+    A topic's own queue belongs to no consumer, and a dead-letter queue to whom its queue does.
+    """
+    parts = read_queue_name(queue)
+    if parts is None:
+        return None
+    return Owner(parts[0], parts[1] if len(parts) > 1 else "") if parts else UNKNOWN
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Somebody who came in: a name, and what it may do."""
@@ -37,6 +62,8 @@ class Caller:
     roles: frozenset[str] = ROLES
     queues: tuple[str, ...] = ("*",)
     topics: tuple[str, ...] = ("*",)
+    #: Whose subscriptions it may use, on those topics.
+    consumers: tuple[str, ...] = ("*",)
 
     def has(self, *roles: str) -> bool:
         """Tell whether it has one of *roles*; an admin has all."""
@@ -48,13 +75,24 @@ class Caller:
             needed = " or ".join(roles)
             raise Refused(f"token {self.identity!r} lacks the role {needed}", known=True)
 
-    def sees_queue(self, queue: str) -> bool:
-        """Tell whether it may use *queue*."""
-        return any(fnmatchcase(queue, pattern) for pattern in self.queues)
+    def sees_queue(self, queue: str, owner: Owner | None = None) -> bool:
+        """Return True if it may use *queue*; *owner*, if known: whose subscription that is.
+
+        The queue of a subscription has two names, and patterns of queues do not count for it: it
+        is the topic's and the consumer's.
+        """
+        owner = owner or owner_of(queue)
+        if owner is None:
+            return _fits(queue, self.queues)
+        return self.sees_subscription(*owner)
 
     def sees_topic(self, topic: str) -> bool:
-        """Tell whether it may use *topic*."""
-        return any(fnmatchcase(topic, pattern) for pattern in self.topics)
+        """Return True if it may use *topic*."""
+        return _fits(topic, self.topics)
+
+    def sees_subscription(self, topic: str, consumer: str) -> bool:
+        """Return True if it may use the subscription of *consumer* to *topic*."""
+        return self.sees_topic(topic) and _fits(consumer, self.consumers)
 
 
 #: Who is allowed everything: where no tokens are set, everybody.
@@ -149,8 +187,14 @@ def _caller(name: str, table: Mapping[str, Any]) -> Caller:
     roles = _words(name, table, "roles", ())
     if not roles or not ROLES.issuperset(roles):
         raise InvalidValue(f"token {name!r} needs 'roles', a list of {', '.join(sorted(ROLES))}")
-    queues, topics = (_words(name, table, key, ("*",)) for key in ("queues", "topics"))
-    return Caller(name, frozenset(roles), tuple(queues), tuple(topics))
+    # One list says that the token is not for everything; then a missing one opens nothing.
+    rest = () if any(key in table for key in _NAMES) else ("*",)
+    names = (tuple(_words(name, table, key, rest)) for key in _NAMES)
+    return Caller(name, frozenset(roles), *names)
+
+
+def _fits(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _words(name: str, table: Mapping[str, Any], key: str, default: Sequence[str]) -> Sequence[str]:

@@ -28,6 +28,7 @@ class TopicsService:
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, _: Any) -> pb.TopicDescription:
         """Describe a topic and its subscriptions."""
+        caller = CALLER.get()
         found = await self._shared.topic(request.topic).describe()
         return pb.TopicDescription(
             topic=found.name,
@@ -37,7 +38,12 @@ class TopicsService:
             max_age_ms=None if found.max_age is None else round(found.max_age * 1000),
             trimmed=found.trimmed,
             lost=found.lost,
-            subscriptions=[_described(found.name, one) for one in found.subscriptions],
+            # Who else consumes is nothing that the caller needs to know.
+            subscriptions=[
+                _described(found.name, one)
+                for one in found.subscriptions
+                if caller.sees_subscription(found.name, one.consumer)
+            ],
         )
 
     async def Publish(self, request: pb.PublishRequest, _: Any) -> pb.PublishResponse:
@@ -65,7 +71,7 @@ class TopicsService:
     async def Subscribe(self, request: pb.SubscribeRequest, _: Any) -> pb.Subscription:
         """Make somebody a subscriber."""
         who = request.subscriber
-        topic = self._shared.topic(who.topic)
+        topic = self._shared.subscriber(who.topic, who.consumer)
         vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
         silence = seconds(who, "silence_ms")
 
@@ -85,7 +91,7 @@ class TopicsService:
 
     async def Unsubscribe(self, request: pb.UnsubscribeRequest, _: Any) -> pb.UnsubscribeResponse:
         """End a subscription."""
-        topic = self._shared.topic(request.topic)
+        topic = self._shared.subscriber(request.topic, request.consumer)
 
         async def work() -> pb.UnsubscribeResponse:
             left = await topic.unsubscribe(

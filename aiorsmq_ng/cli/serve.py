@@ -63,8 +63,11 @@ def serve() -> None:
         "  [shop]",
         '  sha256 = "9f86d081884c7d65..."      # or token = "..."',
         '  roles = ["producer", "consumer"]    # or "admin"',
-        '  queues = ["orders-*"]               # not given: all',
+        '  queues = ["orders-*"]               # names or patterns',
         '  topics = ["news"]',
+        '  consumers = ["shop-*"]              # whose subscriptions to those',
+        "",
+        "Without any of the three lists: everything. With one of them, a missing one means none.",
     )
 )
 @click.option(
@@ -171,11 +174,7 @@ def read_options(given: dict[str, Any]) -> BrokerOptions:
         tls = Tls(certificate=files["cert"], key=files["key"], client_ca=files["client_ca"])
     elif files["client_ca"] is not None:
         raise click.UsageError("--client-ca needs --cert and --key")
-    limits = {
-        name: given[f"max_{name}"]
-        for name in _LIMITS
-        if given[f"max_{name}"] is not None
-    }
+    limits = {name: given[f"max_{name}"] for name in _LIMITS if given[f"max_{name}"] is not None}
     receipt_key = _read("receipt_key", given["receipt_key"])
     if receipt_key is None and os.environ.get(RECEIPT_VARIABLE):
         receipt_key = os.environ[RECEIPT_VARIABLE].encode()

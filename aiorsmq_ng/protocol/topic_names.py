@@ -20,6 +20,7 @@ _DIGEST_BYTES = 12
 _MAX_TEXT = 1000
 
 _ODD = re.compile(rb"[^a-zA-Z0-9-]")
+_CUT = re.compile(rf"_h[0-9a-f]{{{2 * _DIGEST_BYTES}}}$")
 _ESCAPE = re.compile(rb"_([0-9a-f]{2})")
 
 
@@ -57,6 +58,22 @@ def unescape(part: str) -> str:
 def queue_name(topic: str, *rest: str) -> str:
     """Return the name of the queue for a topic alone, a consumer of it, or a peer of that."""
     return TOPIC_MARK.join(map(_part, (topic, *rest))) if rest else _part(topic) + TOPIC_MARK
+
+
+def read_queue_name(queue: str) -> tuple[str, ...] | None:
+    """Return topic, consumer and peer of a topic's queue, or of its dead letters, by its name.
+
+    The topic alone for its own queue; nothing if a part was cut, so that it cannot be read; None if
+    this is not the name of a topic's queue.
+    """
+    while queue.endswith(DEAD_SUFFIX):  # which no part ends with
+        queue = queue.removesuffix(DEAD_SUFFIX)
+    parts = queue.split(TOPIC_MARK)
+    if len(parts) not in (2, 3):
+        return None
+    if any(_CUT.search(part) for part in parts):
+        return ()
+    return tuple(map(unescape, parts if parts[1:] != [""] else parts[:1]))
 
 
 def _part(text: str) -> str:

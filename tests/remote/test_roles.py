@@ -26,6 +26,7 @@ TOKENS = "".join(
     roles = {role.split(" and ")}
     queues = {NAMES}
     topics = ["news"]
+    consumers = ["*"]
     """
     for role in ROLES
 )
