@@ -28,6 +28,8 @@ FORMATS = ("json", "ndjson", "table", "csv")
 _DEADLINE_S, _CONNECT_S = 5.0, 2.0
 #: Long work that has begun well waits out a stall or a failover: to go on by hand is dear.
 _PATIENT_S = 60.0
+#: After how long it says that it waits.
+SILENCE_S = 3.0
 
 
 @dataclass(slots=True)
@@ -212,6 +214,29 @@ def finish(session: Callable[[], Awaitable[R]], *, patient: bool = False) -> R:
         raise click.UsageError(str(error), click.get_current_context()) from error
     finally:
         contact.setLevel(before)
+
+
+async def patiently(rsmq: aiorsmq_ng.RSMQ, work: Awaitable[R]) -> R:
+    """Await a call of long work; say so if the server keeps it waiting.
+
+    The log tells of attempts that fail. A server that is only silent fails none for long.
+    """
+    import asyncio
+
+    from .output import complain
+
+    def tell() -> None:
+        if not rsmq.contact.away:
+            complain(
+                f"the server has not answered for {SILENCE_S:g} s; waiting for it, up to "
+                f"{_PATIENT_S:g} s; Ctrl-C ends that"
+            )
+
+    timer = asyncio.get_running_loop().call_later(SILENCE_S, tell)
+    try:
+        return await work
+    finally:
+        timer.cancel()
 
 
 def start_log(form: str, level: int) -> None:

@@ -13,7 +13,7 @@ import aiorsmq_ng
 
 from .options import messages, name_option, skip_option
 from .output import complain, printable, show_record
-from .session import examples, global_options, run
+from .session import examples, global_options, patiently, run
 
 #: What becomes of a line: a body, and a delay if it has one of its own.
 Entry = tuple[bytes, float | None]
@@ -66,15 +66,25 @@ def export_messages(name: str, file: str) -> None:
         done = 0
         seen = file == "-" and sys.stdout.isatty()
         bar = sys.stderr.isatty() and not seen
+        pages = _pages(queue.scan())
         with sink(file) as out, progress("exporting", total, bar) as advance:
-            async for page in _pages(queue.scan()):
+            while page := await patiently(rsmq, anext(pages, None)):
                 lines = encode(page)
                 out.write(_harmless(lines) if seen else lines)
                 done += len(page)
                 advance(len(page))
         return done
 
-    done = run(work, patient=True)
+    try:
+        done = run(work, patient=True)
+    except aiorsmq_ng.Unavailable as error:
+        if error.executed is not None:
+            raise
+        # Nothing is in doubt about a look.
+        kept = "" if file == "-" else f", and {file} is as it was"
+        raise aiorsmq_ng.Unavailable(
+            f"the server did not answer in time; nothing was changed{kept}", passing=True
+        ) from error
     if file != "-":
         show_record({"exported": done})
 
@@ -166,7 +176,11 @@ def _pump(
         send, maxsize = await aim(rsmq)
         # Ids on the terminal are progress enough, and a bar would stand between them.
         bar = sys.stderr.isatty() and not (show is not None and sys.stdout.isatty())
-        pump = _Pump(send, _limited(read, maxsize), skip, show)
+        pump = _Pump(
+            lambda bodies, delay: patiently(rsmq, send(bodies, delay)),
+            _limited(read, maxsize),
+            *(skip, show),
+        )
         with Source(file) as source, progress(label, source.count() if bar else 0, bar) as advance:
             try:
                 async for lines in source.blocks():

@@ -9,11 +9,14 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
+import aiorsmq_ng
+from aiorsmq_ng.cli import session
 from aiorsmq_ng.cli.streams import Source, sink
 from aiorsmq_ng.cli.transfer import _cut, _Pump
 
@@ -414,3 +417,63 @@ async def test_lines_are_read_whatever_their_ends(tmp_path: Path) -> None:
         with Source(str(file)) as source:
             assert source.count() == len(lines)
             assert [line async for block in source.blocks() for line in block] == lines
+
+
+# waiting
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes its time over every look and every send."""
+    look, send = aiorsmq_ng.Queue.scan, aiorsmq_ng.Queue.send_many
+
+    async def scan(self: aiorsmq_ng.Queue) -> AsyncIterator[aiorsmq_ng.ScannedMessage]:
+        await asyncio.sleep(0.3)
+        async for message in look(self):
+            yield message
+
+    async def send_many(self: aiorsmq_ng.Queue, bodies: list[bytes], **how: float) -> list[str]:
+        await asyncio.sleep(0.3)
+        return list(await send(self, bodies, **how))
+
+    monkeypatch.setattr(aiorsmq_ng.Queue, "scan", scan)
+    monkeypatch.setattr(aiorsmq_ng.Queue, "send_many", send_many)
+    monkeypatch.setattr(session, "SILENCE_S", 0.05)
+
+
+@pytest.mark.usefixtures("silent")
+def test_export_and_import_say_that_they_wait_for_the_server(jobs: Ctl, tmp_path: Path) -> None:
+    """Silence for a minute would look like work."""
+    jobs("message", "send", "-n", "jobs", "-m", "x")
+    file = str(tmp_path / "out")
+    waited = "rsmqctl: the server has not answered for 0.05 s; waiting for it, up to 60 s;"
+    for verb in ("export", "import"):
+        done = jobs("message", verb, "-n", "jobs", "-f", file)
+        assert done.status == 0
+        assert done.sentence.startswith(waited)
+
+
+def test_export_of_a_server_that_answers_says_nothing(jobs: Ctl, tmp_path: Path) -> None:
+    """No note about nothing."""
+    jobs("message", "send", "-n", "jobs", "-m", "x")
+
+    assert jobs("message", "export", "-n", "jobs", "-f", str(tmp_path / "out")).err == ""
+
+
+def test_export_that_gets_no_answer_is_in_no_doubt(
+    jobs: Ctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It only looks: there is no outcome that nobody knows."""
+
+    async def scan(_: aiorsmq_ng.Queue) -> AsyncIterator[aiorsmq_ng.ScannedMessage]:
+        raise aiorsmq_ng.Unavailable("the reply was lost", executed=None, passing=True)
+        yield
+
+    monkeypatch.setattr(aiorsmq_ng.Queue, "scan", scan)
+    failed = jobs("message", "export", "-n", "jobs", "-f", str(tmp_path / "out"))
+
+    assert failed.status == 4
+    assert failed.sentence.startswith(
+        "rsmqctl: the server did not answer in time; nothing was changed, and "
+    )
+    assert list(tmp_path.iterdir()) == []
