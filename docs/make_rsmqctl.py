@@ -17,7 +17,7 @@ INTRODUCTION = """\
 <!-- Made by docs/make_rsmqctl.py from the help of the commands; change it there. -->
 
 The command line of the extra `cli`: `pip install "aiorsmq-ng[cli]"`. Every command shows its page with
-`--help`; this document holds them all.
+`--help`; this document holds them all. `python -m aiorsmq_ng` is the same command.
 
 ![rsmqctl top](pictures/top.svg)
 
@@ -37,7 +37,7 @@ chooses the form:
 |---|---|---|
 | `json` (default) | an object on one line | a list on one line |
 | `ndjson` | the same | an object per line |
-| `table` | a line per value | aligned columns; a cell has 60 characters at most |
+| `table` | a line per value | aligned columns; a cell has 60 characters at most, and times are readable, in UTC |
 | `csv` | a header and a line | a header and lines; text that begins with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break gets a `'` in front, so that no spreadsheet takes it for a formula |
 
 `queue create`, `queue delete` and `message delete` print nothing, `message send` the id, `message
@@ -46,7 +46,7 @@ it is shown as `\\u001b`. Only CSV in a pipe or a file, which knows no such esca
 `NO_COLOR` is honoured.
 
 **Exit status**: 0 done; 1 failed, for example a missing queue; 2 wrong usage, also a value that RSMQ does
-not allow; 3 nothing there, only with `--fail-empty`; 4 the server cannot be reached or refuses; 130
+not allow; 3 nothing there, only with `--fail-empty`, or no server running, by `server status`; 4 the server cannot be reached or refuses; 130
 Ctrl-C. An error is one sentence with a next step; `-v` adds the log and a traceback.
 
 **Questions.** `queue purge`, `dlq purge`, a `dlq redrive` of everything, `doctor --fix`, `topic delete` and

@@ -66,8 +66,8 @@ EXIT_STATUS = {
         '$ rsmqctl message send -n jobs -m "Hello, World"',
         "$ rsmqctl -r redis://db.example:6379/1 --ns shop queue list",
         "",
-        "Exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing there (only with",
-        "--fail-empty), 4 server unreachable, 130 interrupted.",
+        "Exit status: 0 done, 1 failed, 2 wrong usage, 3 nothing there (with",
+        "--fail-empty, or by server status), 4 server unreachable, 130 interrupted.",
     ),
 )
 @global_options(hidden=False)

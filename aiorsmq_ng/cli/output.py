@@ -9,6 +9,7 @@ import logging
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ Record = dict[str, Any]
 #: A cell that begins so may be taken for a formula by a spreadsheet.
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are full-width signs
 _CSV_END = "\r\n"
+#: Columns that hold a time since the epoch, and how many units of it make a second.
+_TIMES = {"ts": 1000, "fr": 1000, "sent": 1000, "delivered": 1000, "created": 1, "modified": 1}
 #: Columns that a cell of a table may have; the whole value is in the other formats.
 _CELL = 60
 
@@ -44,7 +47,7 @@ def show_record(record: Record) -> None:
         case "table":
             width = max(map(len, record))
             for name, value in record.items():
-                click.echo(f"{name:<{width}}  {printable(_text(value))}".rstrip())
+                click.echo(f"{name:<{width}}  {printable(_readable(name, value))}".rstrip())
         case "csv":
             Rows(record).csv([record])
         case _:
@@ -74,7 +77,9 @@ class Rows:
 
     def table(self, rows: Sequence[Record], *, header: bool = True) -> None:
         """Print aligned columns; numbers stand on the right."""
-        cells = [[printable(_text(row.get(c)))[:_CELL] for c in self.columns] for row in rows]
+        cells = [
+            [printable(_readable(c, row.get(c)))[:_CELL] for c in self.columns] for row in rows
+        ]
         numeric = [
             bool(rows) and all(isinstance(row.get(c), int | float | None) for row in rows)
             for c in self.columns
@@ -113,6 +118,21 @@ def _csv_cell(value: object) -> object:
         return value
     text = _text(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _readable(column: str, value: object) -> str:
+    """Return the text of a value for people: times as such, in UTC."""
+    per_second = _TIMES.get(column)
+    if per_second is None or not isinstance(value, int | float):
+        return _text(value)
+    if not value:
+        return ""  # it has not happened yet
+    try:
+        found = datetime.fromtimestamp(value / per_second, UTC)
+    except (ValueError, OverflowError, OSError):
+        return _text(value)
+    precise = found.isoformat(timespec="seconds" if per_second == 1 else "milliseconds")
+    return precise.replace("+00:00", "Z")
 
 
 def _text(value: object) -> str:

@@ -6,9 +6,11 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 import click
+from click.core import ParameterSource
 
 from .groups import LazyGroup
-from .output import Record, complain, show_record
+from .options import NOTHING_THERE
+from .output import Record, complain, show_record, without_secrets
 from .session import current_settings, examples, global_options
 
 folder_option = click.option(
@@ -87,16 +89,32 @@ def status(folder: str | None) -> None:
     """Tell whether the server runs, where, and who uses it.
 
     kept: it goes on without users. users: the processes that use it, or null where the system
-    does not tell.
+    does not tell. Exit status 3 if it does not run.
     """
-    show_record(_record(folder))
+    found = _record(folder)
+    show_record(found)
+    if not found["running"]:
+        click.get_current_context().exit(NOTHING_THERE)
 
 
 def _path(folder: str | None) -> Path | None:
     url = current_settings().redis_url or ""
-    if folder is None and url.startswith("embedded://"):
+    if not url.startswith("embedded://"):
+        _refuse_other_servers(url)
+    elif folder is None:
         folder = unquote(url.removeprefix("embedded://"))
     return Path(folder).expanduser() if folder else None
+
+
+def _refuse_other_servers(url: str) -> None:
+    """Refuse an option -r that names a server of another kind; a variable may be for the others."""
+    context: click.Context | None = click.get_current_context()
+    while context is not None:
+        if context.get_parameter_source("redis_url") is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"{without_secrets(url)} is no embedded server; leave -r out, or give embedded://"
+            )
+        context = context.parent
 
 
 def _record(folder: str | None) -> Record:

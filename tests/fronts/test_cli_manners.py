@@ -11,7 +11,9 @@ import runpy
 import signal
 import stat
 import subprocess
+import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -28,7 +30,7 @@ from aiorsmq_ng.cli.screen import View, age, picture, sparkline
 from aiorsmq_ng.cli.session import Settings, with_password
 from aiorsmq_ng.embedded import status, stop
 
-from .ctl import MODULE, Ctl, Outcome, python, shell
+from .ctl import MODULE, Ctl, Outcome, process, python, shell
 
 DOCS = Path(__file__).parents[2] / "docs"
 EVIL = '=cmd|" /C calc"!A0'
@@ -129,9 +131,25 @@ def test_a_record_in_every_format(jobs: Ctl) -> None:
     id, ts = row["id"], row["ts"]
 
     table = jobs("message", "receive", "-n", "jobs", "-t", "0", "-o", "table").out
-    assert table == f"id       {id}\nmessage  hi\nrc       2\nts       {ts}\n"
+    time = datetime.fromtimestamp(ts / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    assert table == f"id       {id}\nmessage  hi\nrc       2\nts       {time}.{ts % 1000:03}Z\n"
     rows = jobs("message", "receive", "-n", "jobs", "-o", "csv").out
     assert rows == f"id,message,rc,ts\n{id},hi,3,{ts}\n"
+
+
+def test_times_in_tables_are_readable_and_only_there(jobs: Ctl, redis: Redis, ns: str) -> None:
+    """A person reads tables, a program the rest; what has not happened has no time."""
+    jobs("message", "send", "-n", "jobs", "-m", "x")
+    redis.hset(f"{ns}:jobs:Q", mapping={"created": 1645018248, "modified": 10**30})
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+
+    rows = jobs("message", "peek", "-n", "jobs", "-o", "table").out.splitlines()
+    assert re.fullmatch(rf"\w{{32}}  x +0 +{stamp}\.\d{{3}}Z", rows[1])
+    described = jobs("queue", "describe", "-n", "jobs", "-o", "table").out
+    assert re.search(r"^created +2022-02-16T13:30:48Z$", described, re.MULTILINE)
+    assert re.search(r"^modified +1000000", described, re.MULTILINE)
+    for output in ("json", "ndjson", "csv"):
+        assert "1645018248" in jobs("queue", "describe", "-n", "jobs", "-o", output).out
 
 
 def test_rows_in_every_format(jobs: Ctl) -> None:
@@ -385,6 +403,45 @@ def test_server_status_of_a_folder_that_is_not_there_creates_nothing(
 
     assert shown.out.splitlines()[0].split() == ["running", "false"]
     assert not (tmp_path / "new").exists()
+
+
+def test_server_status_exits_with_3_if_nothing_runs(call: Ctl, tmp_path: Path) -> None:
+    """As scripts know it from other managers of services."""
+    assert call("server", "status").status == 3
+    try:
+        assert call("server", "start").status == 0
+        assert call("server", "status").status == 0
+        assert call("server", "stop").status == 0
+        assert call("server", "status").status == 3
+    finally:
+        stop(tmp_path / "data")
+
+
+@pytest.mark.parametrize("verb", ["start", "stop", "status"])
+def test_server_refuses_a_url_of_another_kind(call: Ctl, verb: str, tmp_path: Path) -> None:
+    """It would look elsewhere than I said; a variable may be meant for the other commands."""
+    for line in (("-r", "redis://:secret@h", "server", verb), ("server", verb, "-r", "redis://h")):
+        refused = call(*line)
+        assert (refused.status, refused.out) == (2, "")
+        assert "redis://h is no embedded server; leave -r out" in refused.sentence
+    assert not (tmp_path / "data").exists()
+
+
+def test_server_looks_past_a_variable_that_is_for_other_commands(
+    call: Ctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RSMQ_URL is set for a whole session."""
+    monkeypatch.setenv("RSMQ_URL", "redis://db.example")
+
+    assert call("server", "status").status == 3
+
+
+def test_the_package_can_be_run(server_url: str) -> None:
+    """Where the script is not on the path."""
+    done = process(sys.executable, "-m", "aiorsmq_ng", "-r", server_url, "ping")
+
+    assert (done.status, done.err) == (0, "")
+    assert process(sys.executable, "-m", "aiorsmq_ng", "--help").out.startswith("Usage: rsmqctl ")
 
 
 def test_server_status_follows_the_url_of_an_embedded_server(call: Ctl, tmp_path: Path) -> None:
