@@ -1,7 +1,6 @@
 """The users of docs/security.md: each can do exactly what its table says."""
 
 import asyncio
-import re
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,10 @@ from aiorsmq_ng import RSMQ, Options, QueueNotFound, Retry, Unavailable, Worker
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.testing import FaultProxy
 
-from ..support.roles import BURIED, DONE, begin, prepare, serve
+from ..support.roles import ACL_RULES, BURIED, DONE, begin, prepare, serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
-RULES = {
-    match[1]: match[2].split() for match in re.finditer(r"ACL SETUSER (\w+) ([^`]+?)\n```", PAGE)
-}
+RULES = ACL_RULES
 ROWS = [
     [cell.strip().strip("`") for cell in line.strip("|").split("|")]
     for line in PAGE[PAGE.index("| | producer |") :].split("\n\n")[0].splitlines()

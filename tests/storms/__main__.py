@@ -15,7 +15,7 @@ from aiorsmq_ng.embedded import find_binary
 from aiorsmq_ng.testing import FaultProxy, PrivateServer, Verdict
 
 from ..interop import drivers
-from . import clock, fanout, faults, herd, leaving, losses, report, topologies, volume
+from . import clock, fanout, faults, herd, leaving, losses, report, rights, topologies, volume
 from .scene import Fault, Load, Scene
 from .soak import Soak
 
@@ -118,6 +118,10 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
         },
         "Ways to leave a consumer": {
             name: leaving.by_way(name, seconds / 2) for name in leaving.WAYS
+        },
+        "Workers with few rights, on a full server": {
+            "ACL users": rights.by_acl(seconds),
+            "tokens of a broker": rights.by_token(seconds),
         },
         "Volume": {
             "1 000 000 messages waiting": volume.backlog(seconds),

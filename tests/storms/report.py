@@ -23,6 +23,12 @@ NOTES = {
         "`memory` what these were told is lost, and only counted. *refused*: acks that were made "
         "again after the failover, when the message was gone."
     ),
+    "Workers with few rights, on a full server": (
+        "Eight senders that never pause keep the server out of memory, three workers drain it; "
+        "each second one of these is killed and another one started. Senders and workers have the "
+        "least rights that the documentation names. *wrongly put aside*: messages among the dead "
+        "letters that should have been handled."
+    ),
 }
 _COLOURS = {"sends": "#1f77b4", "receives": "#2ca02c", "faults": "#d62728", "memory": "#9467bd"}
 

@@ -1,10 +1,18 @@
-"""A worker that does everything a worker may come to do, for whoever lends it the rights."""
+"""The documented roles, and a worker that does everything a worker may come to do."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 
 from aiorsmq_ng import RSMQ, Delivery, Retry, Worker
+
+_PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+#: The users of docs/security.md, and what makes each of them.
+ACL_RULES = {
+    match[1]: match[2].split() for match in re.finditer(r"ACL SETUSER (\w+) ([^`]+?)\n```", _PAGE)
+}
 
 
 async def serve(worker: Worker, owner: RSMQ) -> None:
