@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SendToken,
         SendUnknown,
         Unavailable,
+        WrongContext,
     )
     from .models import (
         ConsumerInfo,
@@ -94,6 +95,7 @@ __all__ = [
     "Unavailable",
     "Worker",
     "WorkerHealth",
+    "WrongContext",
 ]
 
 #: Module -> the public names that it defines.
@@ -105,7 +107,7 @@ _HOMES = {
     "errors": (
         "DurabilityUnmet", "InvalidValue", "LeaseLost", "MessageTooLong", "NoAttributeSupplied",
         "QueueCorrupt", "QueueExists", "QueueFull", "QueueNotFound", "RSMQError", "SendToken",
-        "SendUnknown", "Unavailable",
+        "SendUnknown", "Unavailable", "WrongContext",
     ),
     "models": (
         "ConsumerInfo", "DoctorReport", "Finding", "Message", "PeerInfo", "PendingMessage",

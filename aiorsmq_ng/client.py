@@ -52,9 +52,11 @@ class RSMQ:
     """A client of the queues of one namespace, or of several that are used as one.
 
     Use it with ``async with``, or call ``open`` and ``aclose``. Nothing is connected before that;
-    a client that was never opened connects with its first call. ``realtime`` makes sends publish
-    on RSMQ's own channel, for subscribers that are not of this library. *token* is for a broker
-    (``grpc://``, ``grpcs://``); without one, that in ``RSMQ_TOKEN`` is taken.
+    a client that was never opened connects with its first call. From then on it belongs to the
+    event loop of that call: ``WrongContext`` in another loop, thread or forked process.
+    ``realtime`` makes sends publish on RSMQ's own channel, for subscribers that are not of this
+    library. *token* is for a broker (``grpc://``, ``grpcs://``); without one, that in
+    ``RSMQ_TOKEN`` is taken.
     """
 
     def __init__(
@@ -121,8 +123,12 @@ class RSMQ:
     async def aclose(self) -> None:
         """Finish the calls under way, give back what nobody took, and disconnect.
 
-        Takes a few seconds at most. Once begun it goes on, whatever happens to the caller.
+        Takes a few seconds at most. Once begun it goes on, whatever happens to the caller. A client
+        whose event loop has ended, or is the parent's after a fork, is left alone.
         """
+        if self._transport.is_gone:
+            return
+        self._transport.check()
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="aiorsmq-ng close")
         await asyncio.shield(self._closing)

@@ -36,10 +36,11 @@ class Consumer(AsyncIterator[Delivery]):
         self._closed = False
 
     async def __anext__(self) -> Delivery:
+        if not self._started and not self._closed:
+            await self._start()
         if self._closed:
             raise StopAsyncIteration
-        if not self._started:
-            await self._start()
+        self._origin.transport.check()
         if self._stock is not None:
             return self._stock.take_now() or await self._stock.take()
         # Not a stock of one: that would lease the next message while this one is worked on.
@@ -82,8 +83,11 @@ class Consumer(AsyncIterator[Delivery]):
                 self._origin.transport.spawn(self._stock.fill)
 
     def _close(self) -> list[asyncio.Future[Any]]:
+        transport = self._origin.transport
+        if not transport.is_gone:
+            transport.check()
         closed, self._closed = self._closed, True
-        if closed or not self._started:
+        if closed or not self._started or transport.is_gone:
             return []
         for scope in self._waiting:
             scope.cancel()

@@ -132,6 +132,7 @@ class Delivery(Message):
     async def ack_all(origin: Origin, batch: Sequence[Delivery]) -> list[Delivery]:
         """Ack deliveries of one queue by one call; return those that were still their holder's."""
         keeper = origin.keeper
+        origin.transport.check()
         for delivery in batch:
             keeper.suspend(delivery)
         operation = messages.ack_many(origin.keys, [delivery.receipt for delivery in batch])
@@ -206,6 +207,7 @@ class Delivery(Message):
 
         Also while the client is being closed.
         """
+        self.origin.transport.check()
         operation = self._visibility(0)
         after = self.origin.keeper.drop(self)
         return self.origin.transport.submit(operation, after=after, closing=True)
@@ -226,6 +228,7 @@ class Delivery(Message):
         return self.outcome is not None
 
     async def __aenter__(self) -> Self:
+        self.origin.transport.check()
         self.origin.keeper.keep(self)
         return self
 
@@ -306,6 +309,7 @@ class Delivery(Message):
         A change of visibility follows a renewal that is under way: one that overtook it would
         hide the message again. What takes the message out of the queue need not wait.
         """
+        self.origin.transport.check()
         renewing = self.origin.keeper.suspend(self)
         return renewing if operation.script.name == "visibility" else None
 

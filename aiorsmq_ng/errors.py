@@ -166,6 +166,16 @@ class Unavailable(RSMQError):
         self.passing = passing
 
 
+class WrongContext(Unavailable):
+    """Raised for a call from another event loop, thread or process than the client's own.
+
+    Nothing was written. A client belongs to the event loop of its first call: create one per loop,
+    and after a fork.
+    """
+
+    code = "wrongContext"
+
+
 class SendToken:
     """Stands for a send whose outcome is not known; ``Queue.resend`` takes it."""
 

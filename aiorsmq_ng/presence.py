@@ -34,10 +34,12 @@ class Presence:
         self._consumers: Counter[QueueKeys] = Counter()
         self._changed = asyncio.Event()
         self._running = False
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.name = ""
 
     def enter(self, keys: QueueKeys) -> None:
         """Announce one more consumer of a queue."""
+        # Not before: children of the process that made the client are others than it.
+        self.name = self.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._transport.closers.add(self.close)
         self._consumers[keys] += 1
         self._changed.set()

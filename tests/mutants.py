@@ -464,6 +464,27 @@ MUTANTS = (
         ("tests/unit/test_urls.py",),
     ),
     Mutant(
+        "contexts: a call from another loop is refused before it is written",
+        "aiorsmq_ng/transport/coalescing.py",
+        "if running_loop() is not self._home.here:",
+        "if False:",
+        ("tests/faults/test_contexts.py",),
+    ),
+    Mutant(
+        "contexts: a forked child is refused, and touches nothing",
+        "aiorsmq_ng/transport/home.py",
+        "home.here = _FOREIGN",
+        "pass",
+        ("tests/faults/test_contexts.py",),
+    ),
+    Mutant(
+        "contexts: a forked child does not collect its parent's clients",
+        "aiorsmq_ng/transport/home.py",
+        "_inherited.append(home)",
+        "pass",
+        ("tests/faults/test_contexts.py",),
+    ),
+    Mutant(
         "stock: a reply that comes after the end is given back",
         "aiorsmq_ng/consumer.py",
         """        if self._closed:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import _get_running_loop as running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
@@ -28,6 +29,7 @@ from .attempts import Attempts
 from .base import Driver, NotExecuted, ReplyLost
 from .conductor import Conductor, gave_up
 from .contact import Contact
+from .home import Home
 from .lanes import Key, Lane, Waiting
 
 R = TypeVar("R")
@@ -75,7 +77,9 @@ class Transport:
         self._tasks: TaskGroup | None = None
         self._host: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._home = Home(self)
         self._closed = False
+        self._closed_by_caller = False
         #: Called first when the client is closed, while operations can still be submitted.
         self.closers: set[Callable[[], object]] = set()
 
@@ -86,10 +90,11 @@ class Transport:
 
     async def start(self) -> None:
         """Make ready to run operations; nothing is connected yet."""
+        self.check()
         if self._closed:
             raise Unavailable("the client is closed; open a new one")
         if self._host is None:
-            self._loop = asyncio.get_running_loop()
+            self._loop = self._home.settle()
             self._connecting = anyio.Lock()
             self._quiet = asyncio.Event()
             self._quiet.set()
@@ -163,6 +168,7 @@ class Transport:
 
     async def resume(self, token: SendToken) -> Any:
         """Repeat the call that *token* is of, and return what the send would have."""
+        self.check()
         return await self._conductor.resume(token)
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
@@ -171,14 +177,23 @@ class Transport:
             raise Unavailable("the client is closed; open a new one")
         self._tasks.start_soon(function, *args)
 
+    def check(self) -> None:
+        """Raise ``WrongContext`` for a caller in another event loop, thread or process."""
+        if not self._closed_by_caller:
+            self._home.check()
+
+    @property
+    def is_gone(self) -> bool:
+        """Return True if its event loop is closed, or is that of the parent of this process."""
+        return self._home.is_gone
+
     def call_soon(self, function: Callable[[], object]) -> None:
         """Have the event loop call *function*; from any thread, and not at all if it has ended."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(function)
+        self._home.call_soon(function)
 
     async def driver(self) -> Driver:
         """Return the driver, connected on first use."""
+        self._home.check()
         if not self._checked:
             await self._open_driver()
             assert self._driver is not None and self._connecting is not None  # noqa: S101, PT018
@@ -211,6 +226,7 @@ class Transport:
         """Finish what is under way, then let go of every connection."""
         if self._closed:
             return
+        self._closed_by_caller = True
         for close in list(self.closers):
             with suppress(Unavailable):
                 close()
@@ -268,6 +284,8 @@ class Transport:
         firm: bool = False,
     ) -> asyncio.Future[R]:
         assert self._loop is not None  # noqa: S101 - start() came first
+        if running_loop() is not self._home.here:
+            raise self._home.refusal()
         future: asyncio.Future[R] = self._loop.create_future()
         deadline = self._loop.time() + (within_s or self._deadline_s)
         waiting = Waiting(operation, future, deadline, firm)

@@ -689,6 +689,7 @@ ERRORS: dict[type[aiorsmq_ng.RSMQError], tuple[aiorsmq_ng.RSMQError, type[Except
         (aiorsmq_ng.QueueCorrupt("q", "x"), redis_errors.ResponseError),
         (aiorsmq_ng.SendUnknown("x"), redis_errors.ConnectionError),
         (aiorsmq_ng.Unavailable("x"), redis_errors.ConnectionError),
+        (aiorsmq_ng.WrongContext("x"), redis_errors.ConnectionError),
         (aiorsmq_ng.DurabilityUnmet("fsynced", "memory"), AIORSMQException),
     ]
 }
