@@ -16,7 +16,8 @@ from ..rpc import v1_pb2 as pb
 from ..rpc import v1_pb2_grpc as stubs
 from ..transport.base import Command
 from ..transport.urls import Address
-from .status import Failure, metadata
+from . import handshake
+from .status import Failure, NoBroker, metadata
 
 #: A silent peer is asked after this long whether it is there, and given up after that long.
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 10_000, 5_000
@@ -28,6 +29,7 @@ class Link:
 
     def __init__(self, address: Address, namespace: str, options: Options) -> None:
         self.namespace = namespace
+        self._address = address
         self._options = options
         token = address.login.get("token")
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
@@ -53,9 +55,12 @@ class Link:
                 return
             self.info = None
             request = pb.GetInfoRequest()
-            info = await self._make(
-                "GetInfo", self._queues.GetInfo, request, self._options.connect_timeout
-            )
+            try:
+                info = await self._make(
+                    "GetInfo", self._queues.GetInfo, request, self._options.connect_timeout
+                )
+            except NoBroker as outage:
+                raise await handshake.explain(self._address, outage) from None
             if info.namespace != self.namespace:
                 raise InvalidValue(
                     f"the broker serves namespace {info.namespace!r}, not {self.namespace!r}; "

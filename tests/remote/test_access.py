@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import subprocess
 import sys
 import textwrap
@@ -226,7 +227,7 @@ class TestTls:
         async with Broker(inner, options) as broker:
             url = f"grpcs://{broker.addresses[0]}?ssl_ca_certs={authority.file}"
             rsmq = RSMQ(url, ns=ns)
-            with pytest.raises(Unavailable):
+            with pytest.raises(Unavailable, match="may want a certificate by ssl_certfile"):
                 await rsmq.open()
             await rsmq.aclose()
             certificate, key = authority.client_files()
@@ -246,6 +247,25 @@ class TestTls:
         with pytest.raises(Unavailable, match=words):
             await rsmq.open()
         await rsmq.aclose()
+
+    @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+    async def test_broker_with_tls_and_a_client_without(self, secure, ns, host):
+        rsmq = RSMQ(f"grpc://{host}:{secure}", ns=ns)
+        with pytest.raises(Unavailable, match="speaks TLS at this port; use grpcs://") as refused:
+            await rsmq.open()
+        assert not refused.value.passing
+        await rsmq.aclose()
+
+    async def test_silence_and_absence_are_not_taken_for_tls(self, ns):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            for scheme in ("grpc", "grpcs"):
+                for url in (f"{scheme}://127.0.0.1:{port}", f"{scheme}://127.0.0.1:1"):
+                    rsmq = RSMQ(url, ns=ns, options=Options(connect_timeout=0.5))
+                    with pytest.raises(Unavailable) as refused:
+                        await rsmq.open()
+                    assert refused.value.passing
+                    await rsmq.aclose()
 
     async def test_broker_without_tls(self, broker_url, ns):
         rsmq = RSMQ(broker_url.replace("grpc://", "grpcs://"), ns=ns)
