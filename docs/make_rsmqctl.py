@@ -55,9 +55,9 @@ question says how many messages go, and what is not there is told instead. Where
 they are refused with status 2 unless `--yes` is given. RSMQ's own `queue delete` and `message delete` ask
 nothing.
 
-**An outage** at the start is told after 2 seconds; `worker run` and `serve grpc` wait for the server, and say so. Later a call is tried for 5 seconds, and one of long work
-(`export`, `import`, `--file`, `queue move`, `dlq redrive`) for a minute, which outlasts a failover; a note on stderr
-says that it waits.
+**An outage** at the start is told after 2 seconds; `worker run` and `serve grpc` wait for the server, and say so.
+Later a call is tried for 5 seconds, and one of long work (`export`, `import`, `--file`, `queue move`, `dlq
+redrive`) for a minute, which outlasts a failover; a note on stderr says that it waits.
 
 **Ctrl-C** gives back what was received and not finished, and leaves files as they were. Long work says how
 far it came: how many lines are done, how many messages were moved, printed or deleted.
