@@ -13,7 +13,8 @@ import asyncio
 import math
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -66,6 +67,10 @@ class Receiver:
         self._at_once = _FEWEST
         #: Channels on which the loop was called and has not answered yet.
         self._called: set[str] = set()
+        #: When the loop was asked to look, should another one not come.
+        self._asked = math.inf
+        #: Looks under way. A call can arrive before the reply that says who waits for it.
+        self._looks = 0
         self._closed = False
 
     async def receive(self, count: int, vt_ms: int, wait_s: float) -> Received:
@@ -77,15 +82,16 @@ class Receiver:
         until = loop.time() + wait_s
         pause_ms = self._pause_ms() if wait_s > 0 else 0
         operation = self._source.receive(count, vt_ms, pause_ms)
-        received = await self._transport.run(operation)
-        # Nothing found, yet a message is due now: the script stopped to let others through
-        # after clearing a thousand ids without a body.
-        while not received.messages and received.next_visible_ms == 0:
+        with self._looking():
             received = await self._transport.run(operation)
-        if received.messages or wait_s <= 0:
-            return received
-        waiter = _Waiter(count, vt_ms, loop.create_future())
-        self._enrol(waiter, self._look_after_s(received.next_visible_ms, pause_ms))
+            # Nothing found, yet a message is due now: the script stopped to let others through
+            # after clearing a thousand ids without a body.
+            while not received.messages and received.next_visible_ms == 0:
+                received = await self._transport.run(operation)
+            if received.messages or wait_s <= 0:
+                return received
+            waiter = _Waiter(count, vt_ms, loop.create_future())
+            self._enrol(waiter, self._look_after_s(received.next_visible_ms, pause_ms))
         try:
             with anyio.move_on_after(until - loop.time()):
                 return await waiter.future
@@ -126,7 +132,8 @@ class Receiver:
             while not self._closed and await self._somebody_waits():
                 await self._until_due()
                 if self._waiters and not self._closed:
-                    await self._look()
+                    with self._looking():
+                        await self._look()
         finally:
             for waiter in self._waiters:
                 if not waiter.future.done():
@@ -139,10 +146,20 @@ class Receiver:
     async def _somebody_waits(self) -> bool:
         with anyio.move_on_after(_LINGER_S):
             while not self._waiters and not self._closed:
-                self._pass_on()
+                if not self._looks:
+                    self._pass_on()
                 self._changed.clear()
                 await self._changed.wait()
         return bool(self._waiters)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        self._looks += 1
+        try:
+            yield
+        finally:
+            self._looks -= 1
+            self._changed.set()
 
     def _pass_on(self) -> None:
         """Let others be called for what this loop was called for and has no waiter for."""
@@ -153,7 +170,7 @@ class Receiver:
     async def _until_due(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiters and not self._closed and not self._called:
-            remaining = self._due - loop.time()
+            remaining = min(self._due, self._asked) - loop.time()
             if remaining <= 0:
                 break
             self._changed.clear()
@@ -171,6 +188,8 @@ class Receiver:
         if not served:
             return  # all of them were cancelled and have not left yet
         called, self._called = bool(self._called), set()
+        if self._asked <= asyncio.get_running_loop().time():
+            self._asked = math.inf
         pause_ms = self._pause_ms()
         try:
             pending = [
@@ -233,9 +252,9 @@ class Receiver:
         """Look at once, or after as many milliseconds as the call says."""
         text = heard.text if heard.channel in self._source.calls else None
         after_ms = int(text) if text and text.isdigit() else 0
-        if after_ms and self._waiters:
+        if after_ms and (self._waiters or self._looks):
             at = asyncio.get_running_loop().time() + after_ms / 1000 + _MARGIN_S
-            self._due = min(self._due, at)
+            self._asked = min(self._asked, at)
         else:
             # What is meant for everybody need not be passed on.
             self._called.add(heard.channel if text else "")

@@ -43,6 +43,48 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "waiters: a message calls one waiter, not all",
+        f"{SCRIPTS}/_rouse.lua",
+        "#between(zset, '-inf', now, 0, some) - coming",
+        "some",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: one more looks a moment later, should the called one not come",
+        f"{SCRIPTS}/_rouse.lua",
+        "cover(now + 1, now + MOMENT_MS, now + MOMENT_MS)",
+        "",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: one whose connection is gone is skipped",
+        f"{SCRIPTS}/_rouse.lua",
+        "local gone = heard == 0 and",
+        "local gone = false and",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: what a receive leaves is for others",
+        f"{SCRIPTS}/receive.lua",
+        "if #notes > 0 then rouse(zset) end",
+        "",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a call that finds nobody is passed on",
+        "aiorsmq_ng/receiver.py",
+        "self._transport.begin(calls[channel]",
+        "list(calls[channel]",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a call that overtakes the reply is for the one who waits for that",
+        "aiorsmq_ng/receiver.py",
+        "                if not self._looks:\n                    self._pass_on()",
+        "                self._pass_on()",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
         "create: an existing queue is found before the first write",
         f"{SCRIPTS}/create_queue.lua",
         "if listed and present[1]",

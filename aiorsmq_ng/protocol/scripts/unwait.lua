@@ -3,6 +3,8 @@
 local zset = KEYS[1]
 -- @include clock
 -- @include rouse
-redis.pcall('ZREM', waiters_of(zset), ARGV[1])
+-- Unless it has found somebody to wait for meanwhile.
+local at = redis.pcall('ZSCORE', waiters_of(zset), ARGV[1])
+if type(at) == 'string' and tonumber(at) <= now + MOMENT_MS then redis.pcall('ZREM', waiters_of(zset), ARGV[1]) end
 rouse(zset)
 return 1
