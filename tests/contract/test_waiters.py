@@ -32,7 +32,7 @@ async def scripts(raw):
 
 
 async def until(condition, *args):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(20):
         while not await condition(*args):
             await asyncio.sleep(0.01)
 
@@ -68,7 +68,7 @@ async def consume(rsmq, arrived, queue="jobs"):
 
 
 async def take(arrived):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(20):
         return (await arrived.get())[1]
 
 
@@ -170,7 +170,7 @@ async def test_waiters_whose_connections_are_gone_are_skipped(server_url, ns, qu
             dead = {f"dead{number}": (time.time() + 900) * 1000 for number in range(20)}
             await raw.zadd(f"{ns}:jobs:ng:waiters", dead)
             await queue.send("x")
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(20):
                 assert (await waiting).text == "x"
 
 
@@ -211,7 +211,7 @@ async def test_call_for_a_waiter_that_was_cancelled_is_passed_on(server_url, ns,
                 await raw.zadd(f"{ns}:jobs", {"a" * 32: 1})
                 await raw.hset(f"{ns}:jobs:Q", "a" * 32, "x")
                 assert await raw.publish(f"{ns}:jobs:ng:wake:{name.decode()}", "0") == 1
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(20):
                     assert (await waiting).text == "x"
         assert await raw.zscore(waiters, name) is None
 
@@ -228,7 +228,7 @@ async def test_silent_foreign_sender_is_noticed_by_one_who_calls_the_others(
             await raw.hset(f"{ns}:jobs:Q", mapping=bodies)
             await raw.zadd(f"{ns}:jobs", dict.fromkeys(bodies, 1))
             with tasks(one.queue("jobs").receive(wait=600)):
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(20):
                     served = {(await arrived.get())[0] for _ in range(5)}
     assert len(served) >= 2
 
@@ -242,7 +242,7 @@ async def test_waiter_on_several_queues_is_called_for_each(server_url, ns, rsmq,
                 await until(registered, raw, ns, 1, "a")
                 await until(registered, raw, ns, 1, "b")
                 await rsmq.queue(name).send(name)
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(20):
                     assert (await waiting).text == name
 
 
@@ -255,7 +255,7 @@ async def test_waiter_that_was_served_elsewhere_hands_its_call_on(server_url, ns
             await until(registered, raw, ns, 1, "b")
             await asyncio.gather(rsmq.queue("a").send("a"), rsmq.queue("b").send("b"))
             with tasks(one.queue("b").receive(wait=600)) as (second,):
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(20):
                     assert {(await first).text, (await second).text} == {"a", "b"}
 
 
@@ -267,7 +267,7 @@ async def test_side_key_of_another_type_leaves_waiters_to_look_by_themselves(
         with tasks(rsmq.queue("jobs").receive(wait=600)) as (waiting,):
             await asyncio.sleep(0.3)
             await queue.send("x")
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(20):
                 assert (await waiting).text == "x"
 
 
@@ -297,6 +297,6 @@ async def test_no_call_is_lost_when_sends_and_waits_race(server_url, ns, queue, 
             for number in range(300):
                 await queue.send(str(number))
                 await asyncio.sleep(0.002 * (number % 5))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(20):
                 while (await queue.attributes()).msgs:
                     await asyncio.sleep(0.05)
