@@ -123,6 +123,14 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
             "ACL users": rights.by_acl(seconds),
             "tokens of a broker": rights.by_token(seconds),
         },
+        "Wake-ups": {
+            "1 process": herd.wake_ups(processes=1),
+            "10 processes": herd.wake_ups(processes=10),
+            "40 processes": herd.wake_ups(processes=40),
+            "10 processes, 3 of them stopped": herd.wake_ups(processes=10, stopped=3),
+            "50 clients of a process": herd.wake_ups(clients=50, rate=100),
+            "200 clients of a process": herd.wake_ups(clients=200),
+        },
         "Volume": {
             "1 000 000 messages waiting": volume.backlog(seconds),
             "three kinds of clients on one queue": volume.neighbours(seconds),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from aiorsmq_ng import RSMQ, Options, Queue, RSMQError
 from aiorsmq_ng.testing import FaultProxy, PrivateServer, Verdict
+
+from . import herd_peer
+from .herd_peer import wait_for_messages
 
 Figures = tuple[dict[str, Any], Verdict | None]
 
@@ -123,6 +128,82 @@ async def few_for_many(_seconds: float, waiters: int = 100, messages: int = 50) 
         "receive calls": receives,
         "per message": round(receives / messages, 2),
     }, None
+
+
+async def wake_ups(
+    *, processes: int = 0, clients: int = 0, rate: float = 50, messages: int = 500, stopped: int = 0
+) -> Figures:
+    """Send messages one by one to *processes*, or *clients* of this one, that wait for them.
+
+    *stopped* of the processes are stopped before that, and miss what they are called for.
+    """
+    took: list[float] = []
+    async with (
+        PrivateServer("--maxclients", "4000") as server,
+        RSMQ(server.url) as sender,
+        AsyncExitStack() as stack,
+    ):
+        queue = await sender.create_queue("jobs")
+        herd = [await _process(server.url, took, stack) for _ in range(processes)]
+        for _ in range(clients):
+            rsmq = await stack.enter_async_context(RSMQ(server.url, options=Options(deadline=60)))
+            await _in_background(wait_for_messages(rsmq.queue("jobs"), took.append), stack)
+        async with asyncio.timeout(300):
+            while await _subscribers(server) < processes + clients:
+                await asyncio.sleep(0.1)
+        # They look less and less often at first.
+        await asyncio.sleep(12)
+        for process in herd[:stopped]:
+            process.send_signal(signal.SIGSTOP)
+        idle, idle_since = await _script_calls(server), time.monotonic()
+        await asyncio.sleep(5)
+        before, began = await _script_calls(server), time.monotonic()
+        idle_per_s = (before - idle) / (began - idle_since)
+        for _ in range(messages):
+            await queue.send(str(time.monotonic()))
+            await asyncio.sleep(1 / rate)
+        async with asyncio.timeout(60):
+            while len(took) < messages:
+                await asyncio.sleep(0.05)
+        scripts, lasted = await _script_calls(server) - before, time.monotonic() - began
+    took.sort()
+    return {
+        "served": len(took),
+        "messages/s": round(messages / lasted),
+        "scripts per message": round(scripts / messages, 2),
+        "scripts/s when idle": round(idle_per_s, 1),
+        "p50 ms": round(took[len(took) // 2] * 1000, 1),
+        "p99 ms": round(took[len(took) * 99 // 100] * 1000, 1),
+        "longest ms": round(took[-1] * 1000, 1),
+    }, None
+
+
+async def _process(
+    url: str, took: list[float], stack: AsyncExitStack
+) -> asyncio.subprocess.Process:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", herd_peer.__name__, url, stdout=asyncio.subprocess.PIPE
+    )
+    stack.push_async_callback(process.wait)
+    stack.callback(process.kill)
+
+    async def read() -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            took.append(float(line))  # noqa: PERF401 - as they come
+
+    await _in_background(read(), stack)
+    return process
+
+
+async def _in_background(work: Coroutine[Any, Any, None], stack: AsyncExitStack) -> None:
+    task = asyncio.create_task(work)
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(end)
 
 
 async def _script_calls(server: PrivateServer) -> int:

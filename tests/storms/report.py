@@ -29,6 +29,12 @@ NOTES = {
         "least rights that the documentation names. *wrongly put aside*: messages among the dead "
         "letters that should have been handled."
     ),
+    "Wake-ups": (
+        "Messages are sent one by one to clients that wait. A message needs four scripts: send, "
+        "receive, ack, and the receive with which its consumer waits again. What comes on top is "
+        "clients that look from time to time (*when idle*), and one that makes sure, a tenth of a "
+        "second later, that the called one has come."
+    ),
 }
 _COLOURS = {"sends": "#1f77b4", "receives": "#2ca02c", "faults": "#d62728", "memory": "#9467bd"}
 

@@ -22,6 +22,13 @@ async def test_message_for_many_waiters_is_asked_for_few_times():
     assert figures["per message"] <= 3
 
 
+async def test_message_wakes_one_of_several_processes():
+    figures, _ = await herd.wake_ups(processes=3, stopped=1, messages=30)
+
+    assert figures["served"] == 30
+    assert figures["scripts per message"] <= 7
+
+
 async def test_backlog_stays_while_what_is_due_is_received():
     figures, _ = await volume.backlog(0, messages=20_000, samples=300)
 
