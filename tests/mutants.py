@@ -219,6 +219,20 @@ MUTANTS = (
         ("tests/contract/test_dedup.py",),
     ),
     Mutant(
+        "doctor: queues of rbmq are left alone",
+        f"{SCRIPTS}/doctor_queue.lua",
+        "if type(kind) == 'table' and (kind.ok or kind.err) == 'hash' then",
+        "if false then",
+        ("tests/contract/test_doctor.py",),
+    ),
+    Mutant(
+        "side key: entries of messages that other clients deleted go",
+        f"{SCRIPTS}/_prune.lua",
+        "if not places[i] then",
+        "if false then",
+        ("tests/contract/test_recover.py",),
+    ),
+    Mutant(
         "embedded: a folder that is another one now is refused",
         "aiorsmq_ng/embedded/server.py",
         "return _identity(os.stat(self._entry)) == self._identity",

@@ -80,6 +80,11 @@ _WORDS = {
         "{} has a name like the key of a queue, but does not look like one",
         "it is left alone; if another program owns it, give the queues a namespace of their own",
     ),
+    "other_format": _Words(
+        "info",
+        "{} belongs to a queue of another format (rbmq, or times in microseconds), which is in use",
+        "it is left alone; use it with its own client, and give it a namespace of its own",
+    ),
     "hidden_by_clock": _Words(
         "warning",
         "messages hidden for longer than was asked for, because the server's clock went back",

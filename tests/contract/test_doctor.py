@@ -316,6 +316,48 @@ async def test_keys_of_other_programs_are_told_of_and_left_alone(rsmq, raw, ns):
     assert {f.severity for f in found.values()} == {"info"}
 
 
+def hex_id(number: int) -> str:
+    """Return an id as rbmq makes them: hexadecimal, without a time."""
+    return f"{number:032x}"
+
+
+@pytest.mark.parametrize("messages", [0, 3])
+@pytest.mark.parametrize("also", ["nothing", "cfg lost", "msg lost", "rsmq created it, too"])
+async def test_live_queue_of_rbmq_is_told_of_and_left_alone(rsmq, raw, ns, messages, also):
+    """As rbmq 1.0 stores it: the same list and sorted set, other keys, times in microseconds."""
+    now_us = int(time.time() * 1_000_000)
+    await raw.sadd(f"{ns}:QUEUES", "jobs")
+    await raw.hset(f"{ns}:jobs:cfg", mapping={"vt": 30000, "delay": 0, "maxsize": 65536})
+    for number in range(messages):
+        await raw.zadd(f"{ns}:jobs", {hex_id(number): now_us + number})
+        await raw.hset(f"{ns}:jobs:msg", hex_id(number), f"0\n0\n{now_us}\nbody")
+    if also in ("cfg lost", "msg lost") and messages:
+        await raw.delete(f"{ns}:jobs:{also[:3]}")
+    if also.startswith("rsmq"):
+        await raw.hset(f"{ns}:jobs:Q", mapping={"vt": 30, "delay": 0, "maxsize": 65536})
+    before = await dump(raw, ns)
+
+    report = await rsmq.doctor(fix=True, horizon=60)
+
+    assert [f.kind for f in report.findings if f.queue == "jobs"] == ["other_format"]
+    assert await dump(raw, ns) == before
+
+
+async def test_live_queue_with_times_in_microseconds_is_left_alone(rsmq, raw, queue, ns):
+    """As rsmq_async stores it with its feature break-js-comp."""
+    now_us = int(time.time() * 1_000_000)
+    for number, wait_us in enumerate((-5, 0, 30_000_000)):
+        id = id_at(now_us / 1000, str(number))
+        await raw.zadd(f"{ns}:jobs", {id: now_us + wait_us})
+        await raw.hset(f"{ns}:jobs:Q", mapping={id: "body"})
+    before = await dump(raw, ns)
+
+    report = await rsmq.doctor("jobs", fix=True, horizon=60)
+
+    assert [f.kind for f in report.findings if f.queue == "jobs"] == ["other_format"]
+    assert await dump(raw, ns) == before
+
+
 async def test_names_that_no_queue_can_have_are_told_of(rsmq, raw, queue, ns):
     await raw.sadd(f"{ns}:QUEUES", "a:b", b"\xff", "")
 

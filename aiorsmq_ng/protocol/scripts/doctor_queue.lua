@@ -3,7 +3,8 @@
 -- Returns: {1 its messages can be looked at or 0 not, number of ids, number of fields, vt, delay (''
 --   if absent), then per finding: what is wrong, 1 repaired or 0 not, with what}:
 --   'wrong_type' (a key; never repaired), 'not_a_queue' (keys that look like those of
---   another program; never repaired), 'vacant' (listed, nothing there: taken off the list),
+--   another program; never repaired), 'other_format' (a queue of rbmq, or one in microseconds; never
+--   repaired, and its messages are not looked at), 'vacant' (listed, nothing there: taken off the list),
 --   'headless' (ids without a hash; not repaired here), 'ghost' (missing attributes: completed with
 --   RSMQ's defaults, and listed), 'bad_number' (a field: set to a default), 'unlisted' (listed).
 -- Cost: O(1).
@@ -18,6 +19,26 @@ end
 local function type_of(key)
   local answer = redis.call('TYPE', key)
   return type(answer) == 'table' and answer.ok or answer
+end
+-- A queue of rbmq has the same sorted set and list, but keeps its messages elsewhere, and its times, as some
+-- builds of rsmq_async do, in microseconds. It is alive: what looks like damage is none.
+local function other_format()
+  for _, tail in ipairs({':cfg', ':msg'}) do
+    -- pcall: a user with rights on RSMQ's own keys only may not look.
+    local kind = redis.pcall('TYPE', zset .. tail)
+    if type(kind) == 'table' and (kind.ok or kind.err) == 'hash' then return zset .. tail end
+  end
+  if type_of(zset) ~= 'zset' then return nil end
+  for _, place in ipairs({0, -1}) do
+    local score = tonumber(redis.call('ZRANGE', zset, place, place, 'WITHSCORES')[2])
+    -- Within a year of now.
+    if score and math.abs(score - 1000 * now) < 31622400000000 then return zset end
+  end
+end
+local other = other_format()
+if other then
+  find('other_format', false, other)
+  return reply
 end
 local types = {type_of(index), type_of(zset), type_of(hash)}
 local can_list = types[1] == 'set' or types[1] == 'none'

@@ -1,0 +1,14 @@
+-- Other clients delete messages and know nothing of the side key with the last deliveries. Whoever writes
+-- into it looks at more of its entries than it adds, at random, and drops those whose message is gone: so
+-- there are never many more of them than of the others.
+-- Defines: prune(zset, deliveries, added).
+local function prune(zset, deliveries, added)
+  -- pcall: what is only there to be looked at must not stand in the way.
+  local ids = redis.pcall('HRANDFIELD', deliveries, math.min(1000, 2 * added + 8))
+  if ids.err or #ids == 0 then return end
+  local places, gone = redis.call('ZMSCORE', zset, unpack(ids)), {}
+  for i = 1, #ids do
+    if not places[i] then gone[#gone + 1] = ids[i] end
+  end
+  if #gone > 0 then redis.pcall('HDEL', deliveries, unpack(gone)) end
+end
