@@ -33,8 +33,8 @@ async def temporary_client(
 ) -> AsyncIterator[RSMQ]:
     """Open a client in a namespace of its own; at the end close it and delete what is there.
 
-    At the end *all* queues of the namespace are deleted, so give *ns* only for one that nobody
-    else uses. The block may close the client itself.
+    At the end *all* topics and queues of the namespace are deleted, so give *ns* only for one that
+    no other program uses. The block may close the client itself.
     """
     own = ns or unique_namespace(url)
     async with RSMQ(url, ns=own, realtime=realtime, codec=codec, options=options) as rsmq:
@@ -50,7 +50,9 @@ async def temporary_client(
 
 
 async def _sweep(rsmq: RSMQ) -> None:
-    """Delete every queue of the namespace, and if possible what is left to its TTL otherwise."""
+    """Delete every topic and queue of the namespace, and if possible what is left to its TTL."""
+    for name in await rsmq.list_topics():
+        await rsmq.topic(name).delete()
     # A handle costs nothing and needs no queue.
     origin = rsmq.queue("any").origin
     driver = await origin.transport.driver()

@@ -192,6 +192,21 @@ async def test_temporary_client_deletes_whatever_was_made(server_url, raw):
     assert await raw.keys(f"{rsmq.ns}:*") == []
 
 
+async def test_temporary_client_deletes_topics_with_all_that_belongs_to_them(server_url, raw):
+    async with temporary_client(server_url) as rsmq:
+        await rsmq.topic("nobody").publish("waits")
+        events = rsmq.topic("order-events")
+        await events.subscribe("billing")
+        await events.subscribe("web", mode="each", peer="p1")
+        await events.set_backlog(max_length=10)
+        await events.publish("x", dedup_key="k")
+        assert len(await raw.keys(f"{rsmq.ns}:*")) > 8
+
+    left = await raw.keys(f"{rsmq.ns}:*")
+    assert [key for key in left if await raw.ttl(key) < 0] == []
+    assert [key for key in left if b":ng:dedup:" not in key] == []
+
+
 async def test_temporary_client_cleans_up_after_a_failure(server_url, raw):
     with pytest.raises(LeaseLost):
         async with temporary_client(server_url) as rsmq:
