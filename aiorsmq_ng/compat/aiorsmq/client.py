@@ -129,10 +129,15 @@ class AIORSMQ:
     ) -> str:
         """Send a message and return its id; *delay* in seconds, by default the queue's.
 
-        ``InvalidValueException`` also for contents of more bytes than the queue allows.
+        ``InvalidValueException`` also for contents of more bytes than the queue allows, and for
+        contents that are neither text nor bytes.
         """
-        # As the Redis client itself would: text in its encoding, its DataError for other types.
-        body = self._encoder.encode(contents)
+        if not isinstance(contents, str | bytes | bytearray | memoryview):
+            raise InvalidValueException(
+                f"contents of type {type(contents).__name__} cannot be sent; give text or bytes"
+            )
+        # Text in the encoding of the Redis client.
+        body = self._encoder.encode(contents) if isinstance(contents, str) else bytes(contents)
         with translated_errors():
             return await self._open().send_message(queue_name, body, delay=delay)
 
