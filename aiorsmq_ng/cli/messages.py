@@ -10,6 +10,8 @@ import aiorsmq_ng
 
 from .groups import LazyGroup
 from .options import (
+    NOTHING_THERE,
+    compat_option,
     dedup_key_option,
     fail_empty_option,
     id_option,
@@ -121,8 +123,9 @@ def send(
     "-w", "--wait", type=seconds, default=0, show_default=True, help="Wait so long for a message."
 )
 @fail_empty_option
+@compat_option
 @global_options()
-def receive(name: str, vt: float | None, wait: float, fail_empty: bool) -> None:
+def receive(name: str, vt: float | None, wait: float, fail_empty: bool, compat: bool) -> None:
     r"""Receive the next message and print it as JSON.
 
     The message stays in the queue, hidden. Delete it when its work is done; otherwise it comes
@@ -130,8 +133,9 @@ def receive(name: str, vt: float | None, wait: float, fail_empty: bool) -> None:
 
     rc counts how often it was received; ts is the time of the first receive in epoch
     milliseconds. Bytes that are not UTF-8 text are shown as \xff. From an empty queue nothing is
-    printed but a note on stderr. A message that was taken and cannot be printed, because of Ctrl-C
-    or a closed pipe, is given back at once.
+    printed but a note on stderr; with --compat, the sentence of the first rsmqctl on stdout. A
+    message that was taken and cannot be printed, because of Ctrl-C or a closed pipe, is given back
+    at once.
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> bool:
@@ -149,7 +153,7 @@ def receive(name: str, vt: float | None, wait: float, fail_empty: bool) -> None:
         return True
 
     if not run(work):
-        _nothing_ready(name, fail_empty)
+        _nothing_ready(name, fail_empty, compat)
 
 
 @click.command(
@@ -161,16 +165,18 @@ def receive(name: str, vt: float | None, wait: float, fail_empty: bool) -> None:
 )
 @name_option
 @fail_empty_option
+@compat_option
 @global_options()
-def pop(name: str, fail_empty: bool) -> None:
+def pop(name: str, fail_empty: bool, compat: bool) -> None:
     r"""Take the next message and delete it; print it as JSON.
 
     The message is deleted at once: if its work fails, it is lost. Bytes that are not UTF-8 text
-    are shown as \xff. From an empty queue nothing is printed but a note on stderr.
+    are shown as \xff. From an empty queue nothing is printed but a note on stderr;
+    with --compat the first rsmqctl's sentence on stdout.
     """
     found = run(lambda rsmq: rsmq.pop_message(name))
     if found is None:
-        _nothing_ready(name, fail_empty)
+        _nothing_ready(name, fail_empty, compat)
     else:
         show_record(message_record(found))
 
@@ -250,7 +256,12 @@ def move(name: str, ids: tuple[str, ...], target: str) -> None:
         )
 
 
-def _nothing_ready(name: str, fail_empty: bool) -> None:
+def _nothing_ready(name: str, fail_empty: bool, compat: bool) -> None:
+    if compat:
+        click.echo(printable(f"No messages on queue: {name}"))
+        if fail_empty:
+            click.get_current_context().exit(NOTHING_THERE)
+        return
     nothing(f"no message is ready in queue {name!r}", fail=fail_empty)
 
 

@@ -125,6 +125,11 @@ yes_option = click.option(
 fail_empty_option = click.option(
     "--fail-empty", is_flag=True, help=f"Exit with {NOTHING_THERE} if there is nothing."
 )
+compat_option = click.option(
+    "--compat",
+    is_flag=True,
+    help="Say of an empty queue on stdout what the first rsmqctl did: No messages on queue: NAME.",
+)
 
 
 def asks(*, yes: bool) -> bool:

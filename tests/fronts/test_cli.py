@@ -158,6 +158,17 @@ def test_receive_from_an_empty_queue_prints_a_note_on_stderr(jobs: Ctl, verb: st
     assert jobs("message", verb, "-n", "jobs", "--fail-empty") == Outcome(3, "", note)
 
 
+@pytest.mark.parametrize("verb", ["receive", "pop"])
+def test_compat_says_of_an_empty_queue_what_the_first_rsmqctl_did(jobs: Ctl, verb: str) -> None:
+    """A script that looks for that sentence on stdout goes on to find it."""
+    said = "No messages on queue: jobs\n"
+
+    assert jobs("message", verb, "-n", "jobs", "--compat") == Outcome(0, said, "")
+    assert jobs("message", verb, "-n", "jobs", "--compat", "--fail-empty") == Outcome(3, said, "")
+    jobs("message", "send", "-n", "jobs", "-m", "x")
+    assert json.loads(jobs("message", verb, "-n", "jobs", "--compat").out)["message"] == "x"
+
+
 def test_fail_empty_with_a_message_exits_with_success(jobs: Ctl) -> None:
     """The option speaks of empty queues only."""
     jobs("message", "send", "-n", "jobs", "-m", "x")
