@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal, NamedTuple, overload
@@ -207,7 +208,9 @@ class ReliableQueue:
         return f"<ReliableQueue {self.key!r}, {len(self.held)} messages popped here>"
 
     async def _make(self) -> None:
-        await self.rsmq.create_queue(self.key, vt=self.vt, maxsize=-1, exist_ok=True)
+        # RSMQ stores whole seconds; what is popped here has the lease that was asked for.
+        vt = math.ceil(self.vt)
+        await self.rsmq.create_queue(self.key, vt=vt, maxsize=-1, exist_ok=True)
 
     def _missing(self, error: QueueNotFound) -> None:
         """Take a missing queue for an empty one, or raise *error*."""

@@ -215,6 +215,26 @@ async def test_entries_of_messages_that_are_gone_leave_the_side_key(queue, raw, 
     assert await raw.hkeys(f"{ns}:jobs:ng:deliveries") == [held[5].id.encode()]
 
 
+async def test_side_key_does_not_grow_with_what_other_clients_delete(queue, raw, ns):
+    """Delivered twice here, then deleted by a client that does not know the side key."""
+    for _ in range(40):
+        await queue.send_many(["x"] * 10)
+        await queue.receive_many(10, vt=0)
+        for message in await queue.receive_many(10, vt=60):
+            await raw.zrem(f"{ns}:jobs", message.id)
+            await raw.hdel(f"{ns}:jobs:Q", message.id, f"{message.id}:rc", f"{message.id}:fr")
+
+    assert await raw.hlen(f"{ns}:jobs:ng:deliveries") <= 20
+
+
+async def test_side_key_keeps_what_is_there(queue, raw, ns):
+    await queue.send_many(["x"] * 300)
+    for _ in range(3):
+        await queue.receive_many(300, vt=0)
+
+    assert await raw.hlen(f"{ns}:jobs:ng:deliveries") == 300
+
+
 async def test_side_key_of_the_wrong_type_does_not_stand_in_the_way(queue, raw, ns):
     await raw.set(f"{ns}:jobs:ng:deliveries", "not a hash")
     (message,) = await leased(queue, "x")

@@ -415,6 +415,43 @@ async def test_recover_of_more_than_is_pending_returns_each_once(mine):
     assert [row[4] for row in await mine.inspect(0, 10, pending=True)] == [2, 2, 2]
 
 
+async def test_recover_of_several_keeps_their_order_whatever_their_ids(mine):
+    """As RedisMQ does: they go to the end of the delivered ones, the oldest delivery first."""
+    pushed = await mine.push(*"abcde")
+    await mine.pop(5)
+    order = pushed
+    for count in (2, 1, 3, 5, 4):
+        recovered = ids(await mine.recover(count, 0))
+        assert recovered == order[:count]
+        order = order[count:] + order[:count]
+        assert ids(await mine.inspect(0, 10, pending=True)) == order
+
+
+async def test_lease_of_half_a_second_is_that_and_the_queue_stores_a_whole_one(mine, rsmq, raw, ns):
+    short = ReliableQueue(rsmq, "mine", vt=0.5)
+    await short.push("a")
+
+    [(id, _)] = await short.pop(1, block=0.1)
+    assert await raw.hget(f"{ns}:mine:Q", "vt") == b"1"
+    received_ms = int(await raw.hget(f"{ns}:mine:Q", f"{id}:fr"))
+    assert await raw.zscore(f"{ns}:mine", id) == received_ms + 500
+
+
+@pytest.mark.parametrize("key", ["mine", "mine:Q"])
+@pytest.mark.parametrize("create", [True, False])
+async def test_key_of_another_type_is_an_error_and_not_an_empty_queue(rsmq, raw, ns, key, create):
+    await raw.set(f"{ns}:{key}", "somebody else's")
+    odd = ReliableQueue(rsmq, "mine", create=create)
+
+    for attempt in (
+        odd.push("a"), odd.pop(), odd.pop(1, block=0.1), odd.recover(1, 0), odd.info(),
+        odd.inspect(0, 1), odd.inspect(0, 1, pending=True),
+    ):  # fmt: skip
+        with pytest.raises(QueueCorrupt):
+            await attempt
+    assert await raw.get(f"{ns}:{key}") == b"somebody else's"
+
+
 async def test_recover_leaves_what_was_delivered_lately(mine):
     await mine.push("a")
     await mine.pop()

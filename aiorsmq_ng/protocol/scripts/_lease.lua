@@ -5,6 +5,7 @@
 --   too often, or nil. replies: per part {vt_ms, 0, then per message: id, body, rc, fr}, or for a
 --   part that got nothing {vt_ms, ms until the next message is visible or -1}. notes: list to which
 --   what was leased is added in the form of _retake.lua, the first part under label, and so on.
+-- @include prune
 local function lease(zset, hash, deliveries, parts, dead, notes, label)
   -- @include queue
   -- @include take
@@ -83,7 +84,10 @@ local function lease(zset, hash, deliveries, parts, dead, notes, label)
     for from = 1, #again, 4000 do
       redis.pcall('HSET', deliveries, unpack(again, from, math.min(#again, from + 3999)))
     end
-    if #again > 0 then redis.pcall('EXPIRE', deliveries, 1209600) end
+    if #again > 0 then
+      redis.pcall('EXPIRE', deliveries, 1209600)
+      prune(zset, deliveries, #again / 2)
+    end
   end
   if n / 2 < wanted then
     local hint = next_visible_ms()

@@ -1,8 +1,10 @@
 -- The queue's stored attributes. A queue exists if vt, delay and maxsize are all there.
--- Reads: hash. Defines: queue_vt_ms, queue_delay_ms, maxsize, sent, received (numbers).
+-- Reads: zset (or nil), hash. Defines: queue_vt_ms, queue_delay_ms, maxsize, sent, received (numbers).
 -- Returns early: queueNotFound, queueCorrupt.
 local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalsent', 'totalrecv')
 if not (stored[1] and stored[2] and stored[3]) then
+  -- A key of another type in its place is an error, and not a queue that is missing.
+  if zset then redis.call('ZCARD', zset) end
   return 'queueNotFound'
 end
 -- @include number

@@ -4,4 +4,7 @@
 local zset, hash = KEYS[1], KEYS[2]
 -- @include clock
 -- @include attributes
-return describe()
+local found = describe()
+-- As in _queue.lua: a key of another type is an error.
+if found == 'queueNotFound' then redis.call('ZCARD', zset) end
+return found

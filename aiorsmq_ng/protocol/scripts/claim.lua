@@ -10,6 +10,7 @@
 local zset, hash, deliveries, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local fence, claim_number, limit, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease_ms, latest, ttl, moving = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == 'move'
+-- @include prune
 -- @include queue
 -- @include clock
 -- @include runs
@@ -86,6 +87,7 @@ elseif found > 0 then
   if #again > 0 then
     redis.pcall('HSET', deliveries, unpack(again))
     redis.pcall('EXPIRE', deliveries, 1209600)
+    prune(zset, deliveries, #again / 2)
   end
   local runs, sizes = runs_of(ids, rcs, frs, found)
   local at = size

@@ -17,6 +17,7 @@ local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include last_delivery
 -- @include once
 -- @include retake
+-- @include prune
 local count, idle_ms, vt_ms = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local at, started = tonumber(ARGV[9]), tonumber(ARGV[10])
 local before = recall()
@@ -71,7 +72,21 @@ table.sort(due, function(a, b)
 end)
 
 local reply, scores, fields, again, gone = {vt_ms, -1, started}, {}, {}, {}, {}
-local score, taken, seen = string.format('%.0f', now + vt_ms), 0, 0
+local taken, seen = 0, 0
+-- They go to the end of the leased ones, in this order. So a lease ends a millisecond later where ids would sort
+-- otherwise, and all of them up to a second later if others were leased in this very moment.
+local ends, before_it = now + vt_ms, ''
+local ahead = redis.call('ZCOUNT', zset, '-inf', string.format('%.0f', ends + 1000))
+local last = ahead > 0 and redis.call('ZRANGE', zset, ahead - 1, ahead - 1, 'WITHSCORES')
+if last then ends = math.max(ends, math.floor(tonumber(last[2])) + 1) end
+-- By their bytes, as the sorted set does; < would go by the locale of the server.
+local function sorts_before(id, other)
+  for i = 1, math.min(#id, #other) do
+    local a, b = string.byte(id, i), string.byte(other, i)
+    if a ~= b then return a < b end
+  end
+  return #id < #other
+end
 while taken < count and seen < #due do
   seen = seen + 1
   local message = due[seen]
@@ -87,7 +102,9 @@ while taken < count and seen < #due do
     taken = taken + 1
     local size, fr = #reply, string.format('%.0f', message.fr)
     reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = id, body, rc, message.fr
-    scores[#scores + 1] = score
+    if sorts_before(id, before_it) then ends = ends + 1 end
+    before_it = id
+    scores[#scores + 1] = string.format('%.0f', ends)
     scores[#scores + 1] = id
     size = #fields
     fields[size + 1], fields[size + 2] = id .. ':rc', rc
@@ -121,13 +138,5 @@ if taken > 0 then
 elseif again then
   forget()
 end
--- Other clients delete messages and know nothing of the side key: look at some of its entries, and
--- drop those whose message is gone.
-local notes = redis.pcall('HRANDFIELD', deliveries, 100)
-if not notes.err and #notes > 0 then
-  local places = redis.call('ZMSCORE', zset, unpack(notes))
-  for i = 1, #notes do
-    if not places[i] then redis.pcall('HDEL', deliveries, notes[i]) end
-  end
-end
+prune(zset, deliveries, math.max(taken, 46))
 return reply

@@ -3,7 +3,7 @@
 --   maxsize (fail or drop), then per row: id or suffix, delay (ms), body.
 -- Returns: {rows set aside in all, dropped by this call}, or {messageTooLong, bytes, maxsize}.
 -- Errors: queueNotFound, queueCorrupt. Cost: O(rows), at most 2000 rows.
-local hash, staged, before = KEYS[1], KEYS[2], tonumber(ARGV[1])
+local zset, hash, staged, before = nil, KEYS[1], KEYS[2], tonumber(ARGV[1])
 -- @include queue
 -- @include fitting
 local rows, first, last, dropped = fitting(ARGV, 4, 3, ARGV[3] == 'drop')
