@@ -170,6 +170,7 @@ def read_options(given: dict[str, Any]) -> BrokerOptions:
     if (files["cert"] is None) != (files["key"] is None):
         raise click.UsageError("--cert and --key belong together")
     tls = None
+    _check_pair(given["cert"], given["key"], given["client_ca"])
     if files["cert"] is not None and files["key"] is not None:
         tls = Tls(certificate=files["cert"], key=files["key"], client_ca=files["client_ca"])
     elif files["client_ca"] is not None:
@@ -189,6 +190,29 @@ def read_options(given: dict[str, Any]) -> BrokerOptions:
         grace=given["grace"],
         **more,
     )
+
+
+def _check_pair(cert: str | None, key: str | None, client_ca: str | None) -> None:
+    """Refuse files that no TLS can be made of, and say which of them; gRPC does not."""
+    if cert is None or key is None:
+        return
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for option, file in (("--cert", cert), ("--client-ca", client_ca)):
+        try:
+            if file is not None:
+                context.load_verify_locations(file)
+        except (ssl.SSLError, OSError):
+            raise click.UsageError(f"{option} {file!r} holds no certificate in PEM") from None
+    try:
+        context.load_cert_chain(cert, key, password="")  # nobody is asked for one
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise click.UsageError(f"--key {key!r} is not the key of --cert {cert!r}") from None
+        raise click.UsageError(
+            f"--key {key!r} holds no key in PEM, or one with a password, which cannot be used here"
+        ) from None
 
 
 def read_tokens(file: str | None) -> Tokens | None:

@@ -20,6 +20,8 @@ from .session import (
     wait_for_server,
 )
 
+logger = logging.getLogger("aiorsmq_ng.worker")
+
 
 @click.group(epilog=examples("$ rsmqctl worker run shop.jobs:worker"))
 @global_options()
@@ -68,7 +70,7 @@ def run(target: str, wait_for_server: float | None) -> None:
         )
     if wait_for_server is not None:
         found.wait_for_server = wait_for_server
-    logging.getLogger("aiorsmq_ng.worker").info("running %r", found)
+    logger.info("starting %r", found)
     anyio.run(_run, found)
 
 
@@ -78,7 +80,12 @@ async def _run(worker: aiorsmq_ng.Worker) -> None:
         await worker.run()
         failed = False
     finally:
-        if worker.health.stuck:
+        health = worker.health
+        logger.info(
+            "stopped; messages done: %d, failed: %d, rejected: %d, handlers that did not end: %d",
+            *(health.done, health.failed, health.rejected, health.stuck),
+        )
+        if health.stuck:
             # A handler that ignores its cancellation would keep the event loop, and us, for ever.
             sys.stderr.flush()
             os._exit(int(failed))

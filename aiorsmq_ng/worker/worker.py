@@ -258,7 +258,8 @@ class Worker:
 
     def __repr__(self) -> str:
         queues = ", ".join(route.queue for route in self._routes)
-        return f"<Worker of {queues or 'no queues'}, {self._state}, {len(self._jobs)} handlers>"
+        at_work = f", {len(self._jobs)} handlers running" if self._jobs else ""
+        return f"<Worker of {queues or 'no queues'}, {self._state}{at_work}>"
 
     def _registrar(self, **rules: Any) -> Callable[[H], H]:
         def register(function: H) -> H:

@@ -80,10 +80,13 @@ async def test_sigterm_with_a_hundred_handlers_running_loses_nothing(
 
     await until(busy)
     process.send_signal(signal.SIGTERM)
-    await process.communicate()
+    _, log = await process.communicate()
 
     attributes = await queue.attributes()
     assert process.returncode == 0
+    assert b" starting <Worker of jobs, new>\n" in log
+    done = 250 - attributes.msgs
+    assert f" stopped; messages done: {done}, failed: 0, rejected: 0, " in log.decode()
     assert attributes.leased == 0
     assert attributes.ready == attributes.msgs < 250
 

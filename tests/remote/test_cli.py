@@ -53,7 +53,7 @@ async def test_refusals_are_one_sentence_without_the_token(ctl, tmp_path):
     for token in (wrong, None):
         refused = await ctl("queue", "list", token=token)
         assert refused.status == 4
-        assert "check token= or RSMQ_TOKEN" in refused.sentence
+        assert "check --token-file or RSMQ_TOKEN" in refused.sentence
         assert "not-the-token" not in refused.err
     missing = await ctl("queue", "list", token=tmp_path / "missing")
     assert missing.status == 2
@@ -74,3 +74,11 @@ async def test_what_a_broker_does_not_offer(ctl):
 
     assert refused.status == 4
     assert "cannot be done through a broker" in refused.err
+
+
+async def test_demo_in_another_namespace_says_which_to_give(ctl, ns):
+    refused = await ctl("--ns", "demo", "demo")
+
+    assert refused.status == 2
+    assert f"serves namespace {ns!r}, not 'demo'; give --ns {ns!r}" in refused.err
+    assert (await ctl("--ns", ns, "demo", NO_COLOR="1")).status == 0

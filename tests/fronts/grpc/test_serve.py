@@ -15,6 +15,7 @@ from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
 from aiorsmq_ng.testing import PrivateServer
 
+from ...support.tls import Authority
 from ..test_cli_worker import read_until
 from .support import until
 
@@ -131,7 +132,7 @@ async def test_tokens_come_from_a_file_or_the_environment(start, tmp_path):
         (["--cert", __file__], 2, "belong together"),
         (["--receipt-key", os.devnull], 2, "less than 16 bytes"),
         (["--gomq", "maybe"], 2, "'maybe' is not one of"),
-        (["--cert", __file__, "--key", __file__], 2, "cannot be listened on"),
+        (["--cert", __file__, "--key", __file__], 2, "holds no certificate in PEM"),
     ],
 )
 def test_what_cannot_be_served_is_said_in_one_sentence(ctl, words, status, complaint):
@@ -140,6 +141,25 @@ def test_what_cannot_be_served_is_said_in_one_sentence(ctl, words, status, compl
     assert outcome.status == status
     assert complaint in outcome.err
     assert outcome.err.strip().count("\n") == 0
+
+
+def test_files_that_make_no_tls_are_named(ctl, tmp_path):
+    one, other = Authority(tmp_path, "one"), Authority(tmp_path, "other")
+    certificate, key = (file.rename(f"{file}.one") for file in one.client_files())
+    foreign = other.client_files()[1]
+    locked = tmp_path / "locked"
+    locked.write_text(
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMII=\n-----END ENCRYPTED PRIVATE KEY-----\n"
+    )
+    for words, complaint in (
+        (("--key", foreign), f"--key '{foreign}' is not the key of --cert '{certificate}'"),
+        (("--key", certificate), f"--key '{certificate}' holds no key in PEM"),
+        (("--key", locked), f"--key '{locked}' holds no key in PEM, or one with a password"),
+        (("--key", key, "--client-ca", key), f"--client-ca '{key}' holds no certificate in PEM"),
+    ):
+        refused = ctl("serve", "grpc", "--cert", str(certificate), *map(str, words))
+        assert refused.status == 2
+        assert complaint in refused.err
 
 
 def test_an_unreachable_server_is_told_apart(call):
