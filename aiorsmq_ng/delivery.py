@@ -172,7 +172,7 @@ class Delivery(Message):
         """Move the message to the dead-letter queue, with body, ``rc`` and ``fr``.
 
         The dead-letter queue is an ordinary queue; it is created if it does not exist. The reason
-        can be read there with ``Queue.reason(id)`` for 14 days.
+        can be read there with ``Queue.reason(id)`` for 14 days, its first 1000 characters.
         """
         origin = self.origin
         target = self._target(origin.dead_letter)

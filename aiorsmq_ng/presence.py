@@ -21,9 +21,6 @@ from .protocol import queues
 from .protocol.keys import QueueKeys
 from .transport.coalescing import Transport
 
-#: Ids told at most; more would make a large reply for little use.
-_MOST_IDS = 100
-
 
 class Presence:
     """Announces this client on every queue it consumes from."""
@@ -74,7 +71,7 @@ class Presence:
             self._running = False
 
     def _say(self, keys: QueueKeys) -> None:
-        holding = [x.id for x in self._keeper.kept() if x.queue == keys.queue][:_MOST_IDS]
+        holding = [x.id for x in self._keeper.kept() if x.queue == keys.queue]
         said = queues.announce(keys, self.name, self._consumers[keys], holding)
         with suppress(Unavailable):  # a closed client has nothing more to say
             self._transport.submit(said)

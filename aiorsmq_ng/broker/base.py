@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from hashlib import blake2b
 from typing import Any, TypeVar
 
 import aiorsmq_ng
@@ -20,6 +21,8 @@ R = TypeVar("R")
 
 #: What one may ask for. The broker's limit of a reply may be less, and holds as well.
 MOST_BYTES = 64 * 1024 * 1024
+#: With less, peers would keep the server busy by saying that they are alive.
+SHORTEST_SILENCE_S = 0.25
 #: Handles on subscriptions that are kept.
 _SUBSCRIPTIONS = 10_000
 
@@ -83,7 +86,7 @@ class Shared:
             subscriber.consumer,
             mode="each" if subscriber.mode == pb.MODE_EACH else "shared",
             peer=subscriber.peer or None,
-            silence=30 if (given := seconds(subscriber, "silence_ms")) is None else given,
+            silence=silence(subscriber),
             **settings,
         )
 
@@ -143,7 +146,8 @@ class Shared:
     ) -> R:
         """Do *work* once, however often the request is repeated."""
         key = (CALLER.get().identity, method, request.request)
-        return await self.requests.once(key, work, holds=request.ByteSize(), **how)
+        content = content_of(request) if request.request.id else b""
+        return await self.requests.once(key, work, content=content, holds=request.ByteSize(), **how)
 
     def delivery(
         self,
@@ -184,6 +188,33 @@ class Shared:
             self._owners.get(delivery.queue),
         )
         return self.receipts.write(proof, identity or CALLER.get().identity)
+
+
+def silence(subscriber: pb.Subscriber) -> float:
+    """Return after how many seconds a peer counts as gone: it is heard of four times as often."""
+    given = seconds(subscriber, "silence_ms")
+    if given is not None and given < SHORTEST_SILENCE_S:
+        raise InvalidValue(
+            f"silence_ms must be at least {SHORTEST_SILENCE_S * 1000:.0f}, not {given * 1000:.0f}"
+        )
+    return 30.0 if given is None else given
+
+
+def content_of(request: Any) -> bytes:
+    """Return a digest of what a request asks for, whichever attempt it is.
+
+    A later attempt may wait less.
+    """
+    id, wait_ms = type(request.request)(), getattr(request, "wait_ms", 0)
+    id.CopyFrom(request.request)
+    request.ClearField("request")
+    if wait_ms:
+        request.ClearField("wait_ms")
+    text = request.SerializeToString(deterministic=True)
+    request.request.CopyFrom(id)
+    if wait_ms:
+        request.wait_ms = wait_ms
+    return blake2b(text, digest_size=16).digest()
 
 
 def seconds(message: Any, field: str) -> float | None:

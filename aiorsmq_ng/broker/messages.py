@@ -9,7 +9,7 @@ from typing import Any
 from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, SendUnknown, Subscription
 
 from ..rpc import v1_pb2 as pb
-from .base import Shared, message, seconds
+from .base import Shared, content_of, message, seconds
 from .budget import VISIT
 from .requests import check_id
 from .room import MAX_BYTES, Room, unread
@@ -22,6 +22,8 @@ _BELIEVED_S = 30.0
 #: Messages that one Recover takes over, though they might be too large for its reply; what does not
 #: fit is visible again.
 _RECOVERED = 64
+#: How the dedup keys of durable requests begin, and no others.
+_OWN_KEYS = "grpc:"
 #: Bodies that a waiting call is given at once, if it can be known how large they are.
 _WAITED_BYTES = 500_000
 #: The largest limit that a queue can have, other than none.
@@ -252,10 +254,14 @@ def dedup(request: pb.SendRequest | pb.PublishRequest) -> tuple[str | None, bool
     single = len(request.bodies) == 1
     if request.dedup_key and not single:
         raise InvalidValue("a dedup key is for a single body")
+    if request.dedup_key.startswith(_OWN_KEYS):
+        raise InvalidValue(f"dedup keys that begin with {_OWN_KEYS!r} are the broker's own")
     if not (request.request.durable and single and not request.dedup_key):
         return request.dedup_key or None, False
     check_id(request.request.id)
-    return f"grpc:{CALLER.get().identity}:{request.request.id}", True
+    # With what is sent: another body under the same id is another message, and is not swallowed.
+    content = content_of(request).hex()
+    return f"{_OWN_KEYS}{CALLER.get().identity}:{request.request.id}:{content}", True
 
 
 def told(id: str, durable: bool = False) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import aiorsmq_ng
@@ -96,15 +97,7 @@ class QueueCalls:
         return pb.QueueStats(
             attributes=attributes(stats.attributes),
             dead=stats.dead,
-            consumers=[
-                pb.ConsumerInfo(
-                    name=consumer.name,
-                    consumers=consumer.consumers,
-                    holding=consumer.holding,
-                    silent_ms=round(consumer.silent * 1000),
-                )
-                for consumer in stats.consumers
-            ],
+            consumers=_consumers(stats.consumers),
         )
 
     async def Announce(self, request: pb.AnnounceRequest, _: Any) -> pb.AnnounceResponse:
@@ -226,6 +219,22 @@ def _fitting(found: list[M]) -> list[M]:
         if place and size > MAX_BYTES:
             return found[:place]
     return found
+
+
+def _consumers(found: Sequence[aiorsmq_ng.ConsumerInfo]) -> list[pb.ConsumerInfo]:
+    """Return who consumes; what they hold as far as it fits into a reply."""
+    told, size = [], 0
+    for one in found:
+        size += sum(map(len, one.holding))
+        told.append(
+            pb.ConsumerInfo(
+                name=one.name,
+                consumers=one.consumers,
+                holding=one.holding if size < MAX_BYTES // 2 else (),
+                silent_ms=round(one.silent * 1000),
+            )
+        )
+    return told
 
 
 def attributes(found: aiorsmq_ng.QueueAttributes) -> pb.QueueAttributes:

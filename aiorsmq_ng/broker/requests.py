@@ -15,10 +15,12 @@ from typing import Any, TypeVar, cast
 
 from aiorsmq_ng import InvalidValue, RSMQError, SendUnknown, Unavailable
 
-from .budget import VISIT
+from .budget import VISIT, Pool
 from .status import BrokerError
 
 R = TypeVar("R")
+#: Method and id of a call.
+Name = tuple[str, str]
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
@@ -26,7 +28,7 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 REMEMBERED_S = 300.0
 #: Calls remembered at most, and bytes of their answers, or of what a send of unknown outcome needs
 #: to be asked for. Of an older one only is known that it was made; beyond the first limit not even
-#: that.
+#: that. Each caller has a share of both, and forgets its own calls only.
 MOST_CALLS = 100_000
 MOST_BYTES = 32 * 1024 * 1024
 _SHORTEST_ID, _LONGEST_ID = 16, 128
@@ -37,6 +39,8 @@ class _Made:
     """A call: the task that makes it, or what came of it."""
 
     at: float
+    #: What it was asked to do: a digest.
+    content: bytes
     task: asyncio.Task[Any] | None = None
     answer: Any = None
     error: RSMQError | None = None
@@ -52,24 +56,27 @@ class Requests:
     """What this process remembers of calls that carry a RequestId."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, most_bytes: int = MOST_BYTES
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        most_bytes: int = MOST_BYTES,
+        most_calls: int = MOST_CALLS,
+        *,
+        divided: bool = False,
     ) -> None:
         #: Names this process; a call that was made by another is not remembered here.
         self.broker = secrets.token_hex(8)
         self._clock = clock
-        self._most_bytes = most_bytes
-        self._made: OrderedDict[tuple[str, str, str], _Made] = OrderedDict()
-        self._bytes = 0
-        #: When the last call was made that had to be forgotten too early.
-        self._dropped_at = -REMEMBERED_S
-        #: Those whose answer is still kept, oldest first.
-        self._answered: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._calls = Pool(most_calls, divided=divided)
+        self._bytes = Pool(most_bytes, divided=divided)
+        #: By identity; there are as many as tokens.
+        self._memories: dict[str, _Memory] = {}
 
     async def once(
         self,
         key: tuple[str, str, Any],
         work: Callable[[], Awaitable[R]],
         *,
+        content: bytes = b"",
         again: Callable[[SendUnknown], Awaitable[R]] | None = None,
         abandon: bool = False,
         holds: int = 0,
@@ -78,15 +85,22 @@ class Requests:
 
         It goes on if the caller goes away, so that a repetition finds its result; with *abandon*
         it is cancelled instead, and a repetition begins anew. *again* asks once more for the
-        outcome of a send that is not known; *holds* is how many bytes are kept for that.
+        outcome of a send that is not known; *holds* is how many bytes are kept for that. *content*
+        tells a repetition from another request under the same id, which is refused.
         """
         identity, method, request = key
         if not request.id:
             return await work()
         _check(request)
-        name = (identity, method, request.id)
+        memory = self._memories.setdefault(
+            identity, _Memory(identity, self._clock, self._calls, self._bytes)
+        )
+        name = (method, request.id)
+        if request.broker not in ("", self.broker) and not memory.knows(name):
+            raise _forgotten("another process made the first attempt")
         while True:
-            made = self._made_before(name, request.broker, again) or self._begin(name, work, holds)
+            made = memory.made_before(name, content, again, said=bool(request.broker))
+            made = made or memory.begin(name, content, work, holds)
             if (task := made.task) is not None:
                 try:
                     await asyncio.wait([task])
@@ -96,49 +110,80 @@ class Requests:
                     raise
             # One that was abandoned by its first caller begins anew for the next.
             if not made.abandoned:
-                return cast(R, self._recall(made))
+                return cast(R, _recall(made))
 
-    def _made_before(
+
+class _Memory:
+    """The calls of one identity."""
+
+    def __init__(self, identity: str, clock: Callable[[], float], calls: Pool, space: Pool) -> None:
+        self._identity = identity
+        self._clock = clock
+        self._calls, self._bytes = calls, space
+        self._made: OrderedDict[Name, _Made] = OrderedDict()
+        #: When the last call was made that had to be forgotten too early.
+        self._dropped_at = -REMEMBERED_S
+        #: Those whose answer is still kept, oldest first.
+        self._answered: OrderedDict[Name, None] = OrderedDict()
+
+    def knows(self, name: Name) -> bool:
+        """Return True if the call is remembered."""
+        self._forget()
+        return name in self._made
+
+    def made_before(
         self,
-        name: tuple[str, str, str],
-        broker: str,
+        name: Name,
+        content: bytes,
         again: Callable[[SendUnknown], Awaitable[Any]] | None,
+        *,
+        said: bool,
     ) -> _Made | None:
-        made = self._find(name)
-        if made is None and broker:
-            if broker != self.broker:
-                raise _forgotten("another process made the first attempt")
-            if self._clock() - self._dropped_at < REMEMBERED_S:
+        """Return the call if it is remembered; *said*: the client knows that it was made here."""
+        self._forget()
+        made = self._made.get(name)
+        if made is None:
+            if said and self._clock() - self._dropped_at < REMEMBERED_S:
                 raise _forgotten("too many calls were made since to remember it")
-        if made is not None and isinstance(made.error, SendUnknown) and again is not None:
+            return None
+        if made.content != content:
+            raise InvalidValue(
+                "the request id was used for another request; draw a new one for each request"
+            )
+        if isinstance(made.error, SendUnknown) and again is not None:
             made.task = self._start(name, made, partial(again, made.error))
             self._drop_answer(name)
             made.dropped = False
         return made
 
-    def _find(self, name: tuple[str, str, str]) -> _Made | None:
-        now = self._clock()
-        while self._made:
-            oldest, made = next(iter(self._made.items()))
-            if made.task is not None or (
-                now - made.at < REMEMBERED_S and len(self._made) <= MOST_CALLS
-            ):
-                break
-            if now - made.at < REMEMBERED_S:
-                self._dropped_at = max(self._dropped_at, made.at)
-            self._drop_answer(oldest)
-            del self._made[oldest]
-        return self._made.get(name)
-
-    def _begin(
-        self, name: tuple[str, str, str], work: Callable[[], Awaitable[Any]], holds: int
+    def begin(
+        self, name: Name, content: bytes, work: Callable[[], Awaitable[Any]], holds: int
     ) -> _Made:
-        made = self._made[name] = _Made(self._clock(), holds=holds)
+        """Make a call for the first time."""
+        made = self._made[name] = _Made(self._clock(), content, holds=holds)
+        self._calls.add(self._identity, 1)
         made.task = self._start(name, made, work)
         return made
 
+    def _forget(self) -> None:
+        """Forget what is old, and, over the share of this identity, what is not."""
+        now = self._clock()
+        while self._made:
+            oldest, made = next(iter(self._made.items()))
+            young = now - made.at < REMEMBERED_S
+            if made.task is not None or (young and self._calls.room(self._identity) > 0):
+                break
+            if young:
+                self._dropped_at = max(self._dropped_at, made.at)
+            self._drop_answer(oldest)
+            self._remove(oldest)
+
+    def _remove(self, name: Name) -> None:
+        if self._made.pop(name, None) is not None:
+            self._calls.add(self._identity, -1)
+
     def _start(
-        self, name: tuple[str, str, str], made: _Made, work: Callable[[], Awaitable[Any]]
+        self, name: Name, made: _Made, work: Callable[[], Awaitable[Any]]
     ) -> asyncio.Task[Any]:
         async def run() -> None:
             try:
@@ -150,15 +195,15 @@ class Requests:
                 made.size = _error_size(error, made.holds)
                 if isinstance(error, Unavailable) and error.executed is False:
                     # It certainly did not run: a repetition may.
-                    self._made.pop(name, None)
+                    self._remove(name)
                 self._keep(name)
             except Exception as error:
                 logger.exception("a call failed in an unexpected way; please report it")
                 made.error = BrokerError("internal", f"unexpected {type(error).__name__}")
-                self._made.pop(name, None)
+                self._remove(name)
             except asyncio.CancelledError:
                 made.abandoned = True
-                self._made.pop(name, None)
+                self._remove(name)
                 raise
             finally:
                 made.task = None
@@ -167,28 +212,29 @@ class Requests:
         VISIT.get().hold(task)  # it may go on without its caller, and has the request
         return task
 
-    def _keep(self, name: tuple[str, str, str]) -> None:
+    def _keep(self, name: Name) -> None:
         if name not in self._made:
             return
         self._answered[name] = None
-        self._bytes += self._made[name].size
-        while self._bytes > self._most_bytes and len(self._answered) > 1:
+        self._bytes.add(self._identity, self._made[name].size)
+        while self._bytes.room(self._identity) < 0 and len(self._answered) > 1:
             self._drop_answer(next(iter(self._answered)))
 
-    def _drop_answer(self, name: tuple[str, str, str]) -> None:
+    def _drop_answer(self, name: Name) -> None:
         if name in self._answered:
             del self._answered[name]
             made = self._made[name]
-            self._bytes -= made.size
+            self._bytes.add(self._identity, -made.size)
             made.answer, made.error, made.dropped = None, None, True
 
-    def _recall(self, made: _Made) -> Any:
-        if made.error is not None:
-            # Not the one that is kept: raised, it would hold on to all that its caller has.
-            raise _bare(made.error)
-        if made.dropped:
-            raise _forgotten("it was made, but its answer is not kept any more")
-        return made.answer
+
+def _recall(made: _Made) -> Any:
+    if made.error is not None:
+        # Not the one that is kept: raised, it would hold on to all that its caller has.
+        raise _bare(made.error)
+    if made.dropped:
+        raise _forgotten("it was made, but its answer is not kept any more")
+    return made.answer
 
 
 def _bare(error: RSMQError) -> RSMQError:

@@ -70,11 +70,12 @@ class Broker:
         self._tokens = tokens or Tokens({})
         self._options.check(tokens=len(self._tokens) > 0)
         self._rsmq = rsmq
-        self._requests = Requests()
+        # Where there is only one caller, there is nobody to leave something to.
+        divided = len(self._tokens) > 1
+        self._requests = Requests(divided=divided)
         self._held = Held()
         self._lent = Lent()
-        # Where there is only one caller, there is nobody to leave something to.
-        self._room = Room(self._options.limits, divided=len(self._tokens) > 1)
+        self._room = Room(self._options.limits, divided=divided)
         self._server: Any = None
         self._health = cast(Any, health).aio.HealthServicer()  # known at run time only
         self._probing: asyncio.Task[None] | None = None

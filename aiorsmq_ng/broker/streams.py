@@ -14,7 +14,7 @@ import anyio
 from aiorsmq_ng import Delivery, InvalidValue, Queue, Subscription, Unavailable
 
 from ..rpc import v1_pb2 as pb
-from .base import Shared, seconds
+from .base import Shared, seconds, silence
 from .budget import VISIT
 from .held import Key, key_of
 from .messages import receive, seen
@@ -94,8 +94,7 @@ class Stream:
         self._changed = asyncio.Event()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._stopped = asyncio.Event()
-        silence = seconds(request.sources[0].subscriber, "silence_ms")
-        self._silence_s = 30.0 if silence is None else silence
+        self._silence_s = silence(request.sources[0].subscriber)
 
     async def run(self, context: Any) -> None:
         """Lease, write, and lease again, as long as the client reads and settles."""

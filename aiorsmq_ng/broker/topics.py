@@ -7,7 +7,7 @@ from typing import Any
 from aiorsmq_ng import SendUnknown, SubscriptionInfo
 
 from ..rpc import v1_pb2 as pb
-from .base import Shared, seconds
+from .base import Shared, seconds, silence
 from .messages import dedup, told
 from .queues import attributes
 from .tokens import CALLER
@@ -73,7 +73,7 @@ class TopicsService:
         who = request.subscriber
         topic = self._shared.subscriber(who.topic, who.consumer)
         vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
-        silence = seconds(who, "silence_ms")
+        silence_s = silence(who)
 
         async def work() -> pb.Subscription:
             subscription = await topic.subscribe(
@@ -83,7 +83,7 @@ class TopicsService:
                 vt=30 if vt is None else vt,
                 delay=delay or 0,
                 maxsize=request.maxsize if request.HasField("maxsize") else 65536,
-                silence=30 if silence is None else silence,
+                silence=silence_s,
             )
             return pb.Subscription(subscriber=who, queue=subscription.name)
 

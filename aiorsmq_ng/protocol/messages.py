@@ -18,6 +18,8 @@ from .scripts import load
 OUTCOMES = STORED, DUPLICATE = b"stored", b"duplicate"
 #: How long the reason of a rejection is kept: 14 days.
 REASON_TTL_S = 14 * 86400
+#: Characters of it that are kept: some lines, for people.
+REASON_LENGTH = 1000
 
 _SEND = load("send")
 _RECEIVE = load("receive")
@@ -340,7 +342,7 @@ def reject(
     keys: QueueKeys, receipt: Receipt, target: QueueKeys, *, reason: str, channel: str
 ) -> Operation[None]:
     """Move one message to the dead-letter queue *target*, with its ``rc`` and ``fr``."""
-    text = reason.encode(errors="replace")
+    text = reason[:REASON_LENGTH].encode(errors="replace")
     return _move(keys, receipt, target, channel, (0, "1", text, REASON_TTL_S))
 
 

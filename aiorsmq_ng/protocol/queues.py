@@ -15,6 +15,8 @@ from .keys import Namespace, QueueKeys
 from .operation import Argument, Operation, Reply
 from .scripts import load
 
+#: What a client tells of itself at most: characters of its name, ids, and characters of each.
+_NAME_LENGTH, _MOST_IDS, _ID_LENGTH = 250, 100, 64
 #: A client that consumes is heard of every 10 s; three silences and it counts as gone.
 ANNOUNCE_S = 10.0
 ALIVE_MS = 35_000
@@ -137,7 +139,12 @@ def stats(keys: QueueKeys, dead: QueueKeys) -> Operation[QueueStats]:
 
 
 def announce(keys: QueueKeys, name: str, consumers: int, holding: list[str]) -> Operation[None]:
-    """Say that a client consumes from this queue, and what it holds; with 0 consumers, no more."""
+    """Say that a client consumes from this queue, and what it holds; with 0 consumers, no more.
+
+    As much as people look at: 100 ids, and a name of 250 characters.
+    """
+    name = name[:_NAME_LENGTH]
+    holding = [id for id in holding[:_MOST_IDS] if len(id) <= _ID_LENGTH]
     told = json.encode({"consumers": consumers, "holding": holding}) if consumers else b""
     return Operation(
         script=load("announce"),

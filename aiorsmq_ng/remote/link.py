@@ -22,6 +22,8 @@ from .status import Failure, NoBroker, metadata
 #: A silent peer is asked after this long whether it is there, and given up after that long.
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 10_000, 5_000
 _BACKOFF_MS, _BACKOFF_CAP_MS = 50, 1_000
+#: The largest reply that is taken.
+_REPLY_BYTES = 256 * 1024 * 1024
 
 
 class Link:
@@ -110,8 +112,8 @@ def _channel(address: Address, options: Options) -> Any:
     host, port = address.hosts[0]
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     settings = [
-        # Replies are bounded by what is asked for.
-        ("grpc.max_receive_message_length", -1),
+        # Replies are bounded by what is asked for; this bounds those of a broker that is none.
+        ("grpc.max_receive_message_length", _REPLY_BYTES),
         ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),

@@ -432,3 +432,14 @@ async def test_side_key_of_the_wrong_type_stands_in_nobodys_way(queue, raw, ns):
     assert await queue.pop() is not None
     assert await queue.delete(again[3].id)
     assert await queue.purge() == 0
+
+
+async def test_only_the_beginning_of_a_long_reason_is_kept(rsmq):
+    queue = await rsmq.create_queue("jobs")
+    id = await queue.send("x")
+    await (await queue.receive()).reject("why: " + "x" * 400_000)
+
+    kept = await rsmq.queue("jobs-dead").reason(id)
+
+    assert kept.startswith("why: x")
+    assert len(kept) == 1000

@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from aiorsmq_ng.broker import Limits
 from aiorsmq_ng.rpc import v1_pb2 as pb
-from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
+from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
 from ...support.http2 import raw_client
 from .support import connected, until
@@ -252,3 +252,32 @@ async def test_a_waiting_call_of_one_who_does_not_read_takes_nothing(serve, rsmq
 
         assert broker._room.replies.taken <= 2 * MIB
         assert (await queue.attributes()).leased <= 2 * MIB / 60_000
+
+
+@pytest.mark.parametrize("silence_ms", [1, 249])
+async def test_a_peer_cannot_ask_for_a_hot_loop(serve, rsmq, silence_ms):
+    who = pb.Subscriber(topic="news", consumer="c", mode=pb.MODE_EACH, peer="p")
+    await rsmq.topic("news").subscribe("c", mode="each", peer="p")
+    who.silence_ms = silence_ms
+    source, invalid = pb.Source(subscriber=who), grpc.StatusCode.INVALID_ARGUMENT
+    async with serve() as broker, connected(broker) as channel:
+        queues, topics = QueuesStub(channel), TopicsStub(channel)
+        stream = queues.Consume(pb.ConsumeRequest(sources=[source]))
+        assert await status(stream.read()) is invalid
+        assert await status(queues.Receive(pb.ReceiveRequest(sources=[source]))) is invalid
+        assert await status(topics.Subscribe(pb.SubscribeRequest(subscriber=who))) is invalid
+        assert await status(topics.KeepAlive(pb.KeepAliveRequest(subscriber=who))) is invalid
+
+
+async def test_the_description_of_a_queue_fits_into_a_reply(serve, rsmq):
+    """Whatever its consumers said of themselves, a client takes 4 MiB."""
+    queue = await rsmq.create_queue("jobs")
+    ids = ["h" * 64] * 100
+    for start in range(0, 1000, 100):
+        names = [f"{start + n} {'n' * 240}" for n in range(100)]
+        await asyncio.gather(*(queue.announce(name, 1, ids) for name in names))
+    async with serve() as broker, connected(broker) as channel:
+        stats = await QueuesStub(channel).GetStats(pb.GetStatsRequest(queue="jobs"))
+
+    assert len(stats.consumers) == 1000
+    assert stats.ByteSize() < 4 * MIB

@@ -183,13 +183,79 @@ async def test_what_a_send_of_unknown_outcome_holds_is_counted():
     for id in ids[1:]:
         await requests.once(key(id), Work(), again=again)
     assert again.done == 2
-    assert requests._bytes == 200  # those of the answers
+    assert requests._bytes.taken == 200  # those of the answers
 
 
 @pytest.mark.parametrize("request_id", [pb.RequestId(id="short"), pb.RequestId(id="x" * 200)])
 async def test_an_id_that_others_might_draw_is_refused(request_id):
     with pytest.raises(InvalidValue, match="characters"):
         await Requests().once(key(request_id), Work())
+
+
+async def test_a_flood_of_one_callers_ids_makes_nobody_else_forget():
+    requests, work = Requests(most_calls=100, most_bytes=10_000, divided=True), Work()
+    honest = [key(pb.RequestId(id=f"honest-number-{n:04}", broker="")) for n in range(10)]
+    for one in honest:
+        await requests.once(one, work)
+    for number in range(1000):
+        await requests.once(key(pb.RequestId(id=f"hostile-number-{number}"), who="you"), work)
+    assert work.done == 1010
+    known = pb.RequestId(id="hostile-number-0", broker=requests.broker)
+
+    for _, method, id in honest:
+        id.broker = requests.broker
+        await requests.once(("me", method, id), work)
+    assert work.done == 1010
+    with pytest.raises(BrokerError, match="too many calls"):
+        await requests.once(key(known, who="you"), work)
+    # What is new to an honest client is not taken for forgotten.
+    await requests.once(key(pb.RequestId(id="another-of-mine-0", broker=requests.broker)), work)
+    assert work.done == 1011
+
+
+async def test_an_id_is_good_for_one_request_only(queues, queue):
+    request = pb.SendRequest(queue="jobs", bodies=[b"a"], request=ID)
+    await queues.Send(request)
+    request.bodies[0] = b"b"
+
+    with pytest.raises(grpc.RpcError) as refused:
+        await queues.Send(request)
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "another request" in refused.value.details()
+    assert (await queue.attributes()).msgs == 1
+
+
+async def test_a_later_attempt_may_wait_less(queues, queue):
+    await queue.send("a")
+    request = pb.ReceiveRequest(sources=[pb.Source(queue="jobs")], wait_ms=1000, request=ID)
+    first = await queues.Receive(request)
+    request.wait_ms = 10
+    assert await queues.Receive(request) == first
+
+
+async def test_another_body_under_a_durable_id_is_not_swallowed(queues, queue):
+    durable = pb.RequestId(id=ID.id, durable=True)
+    for body in (b"a", b"b", b"a"):
+        await queues.Send(pb.SendRequest(queue="jobs", bodies=[body], request=durable))
+
+    assert (await queue.attributes()).msgs == 2
+
+
+async def test_a_dedup_key_never_meets_that_of_a_durable_request(queues, topics, queue):
+    for key in (f"grpc:anybody:{ID.id}", "grpc:", "grpc:x"):
+        for call, request in (
+            (queues.Send, pb.SendRequest(queue="jobs", bodies=[b"a"], dedup_key=key)),
+            (topics.Publish, pb.PublishRequest(topic="news", bodies=[b"a"], dedup_key=key)),
+        ):
+            with pytest.raises(grpc.RpcError, match="the broker's own"):
+                await call(request)
+    await queues.Send(pb.SendRequest(queue="jobs", bodies=[b"a"], dedup_key="grpcs"))
+
+
+@pytest.fixture
+def topics(channel):
+    return TopicsStub(channel)
 
 
 async def test_a_repeated_batch_is_stored_once(queues, queue):
