@@ -15,7 +15,19 @@ from aiorsmq_ng.embedded import find_binary
 from aiorsmq_ng.testing import FaultProxy, PrivateServer, Verdict
 
 from ..interop import drivers
-from . import clock, fanout, faults, herd, leaving, losses, report, rights, topologies, volume
+from . import (
+    clock,
+    fanout,
+    faults,
+    herd,
+    hostile,
+    leaving,
+    losses,
+    report,
+    rights,
+    topologies,
+    volume,
+)
 from .scene import Fault, Load, Scene
 from .soak import Soak
 
@@ -147,6 +159,7 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
             "of GOMQ, peers and broker killed": fanout.by_gomq(FANOUT // 2, kill=True),
             "60 that do not read": fanout.slow(60),
         },
+        "Hostile clients of the broker": hostile.scenes(seconds),
     }
 
 
