@@ -21,7 +21,7 @@ from .protocol.operation import Operation
 from .protocol.receipts import Dedup, Receipt
 from .protocol.recovery import Recovered
 from .receiver import Receiver
-from .redrive import redrive
+from .redrive import counted, redrive
 from .retry import Retry
 
 #: Ids or bodies that one delete call carries; more are split.
@@ -348,18 +348,24 @@ class Queue:
                 return 0
             raise
 
-    async def purge(self, *, leased: bool = False) -> int:
+    async def purge(
+        self, *, leased: bool = False, progress: Callable[[int], None] | None = None
+    ) -> int:
         """Remove the messages that nobody holds, or with *leased* all; return their number.
 
         Without *leased* the queue is walked in pages of 1000, each atomic, so other clients go
-        on meanwhile. What is sent while it runs may stay.
+        on meanwhile. What is sent while it runs may stay. *progress* is told of each page, as by
+        ``redrive``.
         """
         transport = self.origin.transport
         if leased:
             return await transport.run(queues.purge_all(self._keys))
         removed, at, present = 0, 0, None
         while at >= 0 and (present is None or removed < present):
-            count, at, before = await transport.run(queues.purge(self._keys, at))
+            page = transport.run(queues.purge(self._keys, at))
+            if progress is not None:
+                page = counted(page, progress, lambda reply: reply[0])
+            count, at, before = await page
             removed += count
             present = before if present is None else present
         return removed

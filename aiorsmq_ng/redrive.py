@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
@@ -12,6 +12,8 @@ from .delivery import Origin
 from .models import Message
 from .protocol import inspection, messages, queues
 from .protocol.keys import QueueKeys
+
+R = TypeVar("R")
 
 #: Messages moved by one call; the server is busy with them for less than a millisecond.
 _PAGE = 100
@@ -51,7 +53,7 @@ async def redrive(
         if progress is None:
             done = await transport.run(move)
         else:
-            done = await _counted(transport.run(move), progress)
+            done = await counted(transport.run(move), progress, len)
         moved += len(done)
         left -= len(done)
         if not done and where is None:
@@ -61,16 +63,17 @@ async def redrive(
     return moved
 
 
-async def _counted(
-    moving: Coroutine[Any, Any, list[str]], progress: Callable[[int], None]
-) -> list[str]:
-    batch = asyncio.ensure_future(moving)
+async def counted(
+    call: Coroutine[Any, Any, R], progress: Callable[[int], None], size: Callable[[R], int]
+) -> R:
+    """Await *call* and tell its *size*; a cancellation waits for it, so that it is told, too."""
+    batch = asyncio.ensure_future(call)
     try:
         await asyncio.shield(batch)
     except asyncio.CancelledError:
         await asyncio.wait([batch])
         if not batch.cancelled() and batch.exception() is None:
-            progress(len(batch.result()))
+            progress(size(batch.result()))
         raise
-    progress(len(batch.result()))
+    progress(size(batch.result()))
     return batch.result()

@@ -215,8 +215,10 @@ def purge(name: str, dead_letter: str | None, yes: bool) -> None:
         confirm(f"Remove {_letters(dead)} of queue {name!r} for good?")
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        from .moving import purge
+
         dead = await _dead_queue(rsmq, name, dead_letter)
-        return await dead.purge() if dead else 0
+        return await purge(dead) if dead else 0
 
     show_record({"purged": run(work)})
 

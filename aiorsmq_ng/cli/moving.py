@@ -1,9 +1,10 @@
-"""Moving messages between queues, with a bar, and the truth about what an interruption left."""
+"""Moving and removing many messages: a bar, and the truth about what an interruption left."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import aiorsmq_ng
 
@@ -22,19 +23,33 @@ async def move(
 ) -> int:
     """Move up to *count* messages of *source*; say how many if it does not come to its end."""
     ready = (await source.attributes()).ready
-    moved = 0
+    total = min(ready, count or ready) if where is None else None
+    with _telling("moving", total, f"moved to queue {target.name!r}") as tell:
+        return await target.redrive(source, count=count, where=where, rate=rate, progress=tell)
+
+
+async def purge(queue: aiorsmq_ng.Queue, *, leased: bool = False) -> int:
+    """Remove messages; say how many if it does not come to its end."""
+    if leased:
+        return await queue.purge(leased=True)  # one step: all or nothing
+    with _telling("removing", None, f"removed from queue {queue.name!r}") as tell:
+        return await queue.purge(progress=tell)
+
+
+@contextmanager
+def _telling(label: str, total: int | None, what: str) -> Iterator[Callable[[int], None]]:
+    """Yield what is told of every batch that is done."""
+    done = 0
     try:
-        total = min(ready, count or ready) if where is None else None
-        with progress("moving", total, sys.stderr.isatty() and ready > 0) as advance:
+        with progress(label, total, sys.stderr.isatty() and total != 0) as advance:
 
             def tell(more: int) -> None:
-                nonlocal moved
-                moved += more
+                nonlocal done
+                done += more
                 advance(more)
 
-            return await target.redrive(source, count=count, where=where, rate=rate, progress=tell)
+            yield tell
     except BaseException as error:
-        if moved or not isinstance(error, Exception):
-            to = f"moved to queue {target.name!r}"
-            complain(f"{messages(moved)} {to}; the others are where they were")
+        if done or not isinstance(error, Exception):
+            complain(f"{messages(done)} {what}; the others are where they were")
         raise

@@ -164,7 +164,13 @@ def purge(name: str, leased: bool, yes: bool) -> None:
             return
         held = f" ({found.leased} leased {'of them' if leased else 'ones stay'})"
         confirm(f"Remove {messages(count)} from queue {name!r}{held if found.leased else ''}?")
-    show_record({"purged": run(lambda rsmq: rsmq.queue(name).purge(leased=leased))})
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        from .moving import purge
+
+        return await purge(rsmq.queue(name), leased=leased)
+
+    show_record({"purged": run(work)})
 
 
 @click.command(

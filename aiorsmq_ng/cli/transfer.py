@@ -85,6 +85,10 @@ def export_messages(name: str, file: str) -> None:
         raise aiorsmq_ng.Unavailable(
             f"the server did not answer in time; nothing was changed{kept}", passing=True
         ) from error
+    except BaseException as error:
+        if file != "-" and not isinstance(error, Exception):
+            complain(f"nothing was exported; {file} is as it was")
+        raise
     if file != "-":
         show_record({"exported": done})
 

@@ -654,6 +654,24 @@ async def test_redrive_tells_its_progress_also_of_the_batch_that_a_cancellation_
         await queue.purge()
 
 
+async def test_purge_tells_its_progress_also_of_the_page_that_a_cancellation_meets(queue):
+    for _ in range(5):
+        await queue.send_many(["x"] * 5000)
+        seen: list[int] = []
+        task = asyncio.create_task(queue.purge(progress=seen.append))
+        while not seen:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the next page is under way
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        left = (await queue.attributes()).msgs
+        assert 0 < sum(seen) == 5000 - left < 5000
+        rest: list[int] = []
+        assert await queue.purge(progress=rest.append) == sum(rest) == left
+
+
 async def test_redrive_without_any_dead_letters_moves_nothing(rsmq, queue):
     assert await queue.redrive() == 0
     with pytest.raises(QueueNotFound):

@@ -274,3 +274,63 @@ def test_interrupted_move_tells_how_many_were_moved(
     assert told.split("\n")[0] == (
         f"rsmqctl: {moved} {noun} moved to queue 'jobs'; the others are where they were"
     )
+
+
+def filled(ctl: Ctl, folder: Path, queue: str, count: int) -> None:
+    (folder / "in").write_text("x\n" * count)
+    assert ctl("message", "send", "-n", queue, "-f", str(folder / "in")).status == 0
+
+
+SLOW = """
+import asyncio, sys
+from aiorsmq_ng.cli import main
+from aiorsmq_ng.transport.coalescing import Transport
+run, calls = Transport.run, 0
+async def slow(self, operation):
+    global calls
+    done = await run(self, operation)
+    if operation.script.name in ("purge", "scan"):
+        calls += 1
+        if calls == 2:
+            print("two", flush=True)
+        await asyncio.sleep(0.5)
+    return done
+Transport.run = slow
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("queue", "purge", "-n", "jobs", "--yes"), "{gone} messages removed from queue 'jobs'"),
+        (("message", "export", "-n", "jobs", "-f", "out"), "nothing was exported; out is as it"),
+    ],
+    ids=["purge", "export"],
+)
+def test_interrupted_purge_and_export_tell_what_is_left(
+    jobs: Ctl,
+    redis: Redis,
+    server_url: str,
+    ns: str,
+    tmp_path: Path,
+    args: tuple[str, ...],
+    told: str,
+) -> None:
+    """By a server that is slow enough to be interrupted."""
+    filled(jobs, tmp_path, "jobs", 5000)
+    before = sorted(tmp_path.iterdir())
+    command = [sys.executable, "-c", SLOW, "-r", server_url, "--ns", ns, *args]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"two\n"
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+
+    gone = 5000 - redis.zcard(f"{ns}:jobs")
+    assert running.returncode == 130
+    assert f"rsmqctl: {told.format(gone=gone)}" in err.decode()
+    assert gone < 5000
+    assert sorted(tmp_path.iterdir()) == before
