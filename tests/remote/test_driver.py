@@ -3,7 +3,7 @@
 import pytest
 
 from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
-from aiorsmq_ng.broker.requests import MOST_CALLS, REMEMBERED_S, Requests
+from aiorsmq_ng.broker.requests import REMEMBERED_S, Requests
 from aiorsmq_ng.broker.status import BrokerError
 from aiorsmq_ng.protocol import messages, queues
 from aiorsmq_ng.protocol.keys import Namespace
@@ -162,10 +162,9 @@ def test_receipts_are_bounded_and_the_longest_unused_goes_first():
     assert receipts.find(keys[0]) == "aaa"
 
 
-async def test_broker_that_had_to_forget_calls_refuses_repetitions(monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng.broker.requests.MOST_CALLS", 2)
+async def test_broker_that_had_to_forget_calls_refuses_repetitions():
     now = 1000.0
-    requests = Requests(clock=lambda: now)
+    requests = Requests(clock=lambda: now, most_calls=2)
     made = []
 
     async def work():
@@ -178,7 +177,6 @@ async def test_broker_that_had_to_forget_calls_refuses_repetitions(monkeypatch):
 
     for id in "abcd":
         await call(id)
-    assert MOST_CALLS > 2
     with pytest.raises(BrokerError, match="too many calls"):
         await call("a", requests.broker)
     assert len(made) == 4
