@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from types import TracebackType
@@ -19,13 +19,15 @@ from .doctor import Doctor, Orders, Progress, together
 from .durations import Seconds, at_least_0
 from .errors import InvalidValue, QueueExists
 from .leases import LeaseKeeper
+from .listing import list_names
 from .models import DoctorReport, Message, QueueAttributes
 from .options import Options
 from .outages import outlast
 from .presence import Presence
 from .protocol import limits, messages, queues, topics
-from .protocol.keys import QueueKeys
+from .protocol.keys import Namespace, QueueKeys
 from .protocol.messages import Intake
+from .protocol.operation import Operation
 from .protocol.shards import Shards, check_together
 from .protocol.topic_names import check_part, queue_name
 from .protocol.topics import TopicKeys
@@ -191,10 +193,12 @@ class RSMQ:
         return self.queue(name)
 
     async def list_queues(self) -> list[str]:
-        """Return the names of all queues, sorted. One round trip per namespace."""
-        listed = [queues.list_all(namespace) for namespace in self._shards.namespaces]
-        found = await asyncio.gather(*map(self._transport.run, listed))
-        return sorted(set().union(*found))
+        """Return the names of all queues, sorted.
+
+        One round trip per namespace, and one for each further five thousand queues; what is
+        created or deleted between two of these may be listed or not.
+        """
+        return await self._names(queues.list_queues)
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages; ``QueueNotFound`` if there is nothing of it."""
@@ -209,9 +213,14 @@ class RSMQ:
         return Topic(TopicKeys(name, own, self._channel), self._parts, self._plans)
 
     async def list_topics(self) -> list[str]:
-        """Return the names of all topics, sorted. One round trip per namespace."""
-        listed = [topics.list_all(namespace) for namespace in self._shards.namespaces]
-        found = await asyncio.gather(*map(self._transport.run, listed))
+        """Return the names of all topics, sorted. Round trips as of ``list_queues``."""
+        return await self._names(topics.list_topics)
+
+    async def _names(
+        self, page: Callable[[Namespace, bytes], Operation[queues.NamesPage]]
+    ) -> list[str]:
+        pages = [partial(page, namespace) for namespace in self._shards.namespaces]
+        found = await asyncio.gather(*(list_names(self._transport, one) for one in pages))
         return sorted(set().union(*found))
 
     async def receive(

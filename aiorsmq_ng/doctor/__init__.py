@@ -7,8 +7,10 @@ and changes what is wrong at that moment, in one atomic step. So queues may be i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ..errors import InvalidValue, QueueCorrupt
+from ..listing import list_names
 from ..models import DoctorReport, Finding
 from ..protocol import doctor, limits, queues
 from ..protocol.keys import Namespace, QueueKeys
@@ -49,7 +51,8 @@ class Doctor:
         """Return the names of all queues, listed or not, and what is odd about the list."""
         found, odd, remarks = set[str](), list[str](), list[Finding]()
         try:
-            for name in await self._transport.run(queues.list_all(self._namespace)):
+            names = partial(queues.list_queues, self._namespace)
+            for name in sorted(await list_names(self._transport, names)):
                 (found.add if _usable(name) else odd.append)(name)
         except QueueCorrupt:
             fact = f"{self._namespace.index} is not a set"

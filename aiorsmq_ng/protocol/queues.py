@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import DecodeError, json
 
@@ -78,17 +78,36 @@ def delete(keys: QueueKeys) -> Operation[None]:
     )
 
 
-def list_all(namespace: Namespace) -> Operation[list[str]]:
-    """List the names of all queues, sorted."""
+#: The cursor of the first page, and of the one after the last.
+FIRST_PAGE = b"0"
+#: Names that are looked at in one call: some milliseconds of the server's time.
+_NAMES_PAGE = 5000
 
-    def parse(reply: Reply) -> list[str]:
+
+class NamesPage(NamedTuple):
+    """Some of the names, and where the next page begins."""
+
+    cursor: bytes
+    names: list[str]
+
+
+def list_queues(namespace: Namespace, cursor: bytes) -> Operation[NamesPage]:
+    """List the names of queues, from *cursor* on."""
+    return list_names(namespace, namespace.index, cursor)
+
+
+def list_names(namespace: Namespace, index: str, cursor: bytes) -> Operation[NamesPage]:
+    """List what is in the set *index*, from *cursor* on."""
+
+    def parse(reply: Reply) -> NamesPage:
         # Foreign names need not be text; they are shown, and refused when used.
-        return sorted(name.decode(errors="backslashreplace") for name in reply)
+        names = [name.decode(errors="backslashreplace") for name in reply[1:]]
+        return NamesPage(reply[0], names)
 
     return Operation(
         script=load("list_queues"),
-        keys=(namespace.index,),
-        args=(),
+        keys=(index,),
+        args=(cursor, _NAMES_PAGE),
         parse=parse,
         fail=namespace.queue("QUEUES").failure,
         repeatable=True,

@@ -12,6 +12,7 @@ from ..models import Sent
 from .keys import Namespace, QueueKeys
 from .messages import OUTCOMES, read_outcome
 from .operation import Argument, Operation, Reply
+from .queues import NamesPage, list_names
 from .receipts import Dedup
 from .scripts import load
 from .topic_names import escape, queue_name
@@ -310,16 +311,9 @@ def delete(keys: TopicKeys, state: TopicState) -> Operation[bool]:
     )
 
 
-def list_all(namespace: Namespace) -> Operation[list[str]]:
-    """List the names of all topics, sorted."""
-    return Operation(
-        script=load("list_queues"),
-        keys=(namespace.topics,),
-        args=(),
-        parse=lambda reply: sorted(name.decode(errors="backslashreplace") for name in reply),
-        fail=namespace.queue("QUEUES").failure,
-        repeatable=True,
-    )
+def list_topics(namespace: Namespace, cursor: bytes) -> Operation[NamesPage]:
+    """List the names of topics, from *cursor* on."""
+    return list_names(namespace, namespace.topics, cursor)
 
 
 def _pairs(flat: list[bytes]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import QueueNotFound, RSMQError
@@ -41,12 +42,16 @@ async def delete_queue(call: ScriptCall) -> Reply:
 
 async def list_queues(call: ScriptCall) -> Reply:
     """List queues, or topics: the key tells which."""
+
+    def one_page(names: Sequence[str]) -> list[bytes]:
+        return [b"0", *(name.encode() for name in names)]
+
     if call.keys[0].endswith(":ng:topics"):
         return await call.answer(
-            "ListTopics", pb.ListTopicsRequest(), lambda found: [t.encode() for t in found.topics]
+            "ListTopics", pb.ListTopicsRequest(), lambda found: one_page(found.topics)
         )
     return await call.answer(
-        "ListQueues", pb.ListQueuesRequest(), lambda found: [q.encode() for q in found.queues]
+        "ListQueues", pb.ListQueuesRequest(), lambda found: one_page(found.queues)
     )
 
 

@@ -355,3 +355,39 @@ async def test_names_of_clients_are_bounded_in_number(rsmq):
 
     consumers = {one.name.rpartition("/")[2] for one in (await queue.stats()).consumers}
     assert consumers == {f"client {number}" for number in range(1000, 1100)}
+
+
+async def test_many_names_are_listed_in_pages_and_no_other_client_waits_for_all(rsmq, raw, ns):
+    """Names that are there all the time are listed, whatever is created and deleted meanwhile."""
+    there = {f"q{number}" for number in range(30_000)}
+    await raw.sadd(f"{ns}:QUEUES", *there)
+    changing = asyncio.Event()
+
+    async def change():
+        number = 0
+        while not changing.is_set():
+            number += 1
+            await raw.sadd(f"{ns}:QUEUES", *(f"new{number}-{i}" for i in range(500)))
+            await raw.srem(f"{ns}:QUEUES", *(f"new{number - 1}-{i}" for i in range(500)))
+
+    before = (await raw.info("commandstats")).get("cmdstat_sscan", {"calls": 0})["calls"]
+    changes = asyncio.create_task(change())
+    listed = await rsmq.list_queues()
+    changing.set()
+    await changes
+    stats = await raw.info("commandstats")
+
+    assert there <= set(listed)
+    assert listed == sorted(set(listed))
+    # In steps of some thousand, so that others come in between.
+    assert stats["cmdstat_sscan"]["calls"] - before >= 5
+
+
+async def test_few_names_are_listed_by_one_call(rsmq, raw, ns):
+    await raw.sadd(f"{ns}:QUEUES", *(f"q{number}" for number in range(1000)))
+    await rsmq.list_queues()  # so that the server has the script
+    before = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
+    assert len(await rsmq.list_queues()) == 1000
+    calls = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
+
+    assert calls - before == 1

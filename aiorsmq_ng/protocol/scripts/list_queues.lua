@@ -1,4 +1,8 @@
--- List the queues of a namespace.
--- KEYS: index. ARGV: none.
--- Returns: the names, unordered. Cost: O(queues).
-return redis.call('SMEMBERS', KEYS[1])
+-- List the queues of a namespace, or its topics, one page.
+-- KEYS: index. ARGV: cursor ('0' = from the start), how many names to look at.
+-- Returns: {next cursor ('0' = this was the last page), then names, unordered; one may come twice}.
+-- Cost: O(names looked at).
+local page = redis.call('SSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
+local reply = {tostring(page[1])}
+for i = 1, #page[2] do reply[i + 1] = page[2][i] end
+return reply
