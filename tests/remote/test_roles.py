@@ -81,6 +81,7 @@ OPERATIONS = {
     "attributes": lambda r, i: r.queue("jobs").attributes(),
     "stats": lambda r, i: r.queue("jobs").stats(),
     "list_queues": lambda r, i: r.list_queues(),
+    "topic.describe": lambda r, i: r.topic("news").describe(),
     "list_topics": lambda r, i: r.list_topics(),
     "send": lambda r, i: r.queue("jobs").send("x"),
     "topic.publish": lambda r, i: r.topic("news").publish("x"),
