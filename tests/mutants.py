@@ -221,7 +221,7 @@ MUTANTS = (
     Mutant(
         "doctor: queues of rbmq are left alone",
         f"{SCRIPTS}/doctor_queue.lua",
-        "if type(kind) == 'table' and (kind.ok or kind.err) == 'hash' then",
+        "if type_of(zset .. tail, redis.pcall) == 'hash' then",
         "if false then",
         ("tests/contract/test_doctor.py",),
     ),

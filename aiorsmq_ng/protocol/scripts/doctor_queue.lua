@@ -16,8 +16,8 @@ local function find(kind, repaired, what)
   local size = #reply
   reply[size + 1], reply[size + 2], reply[size + 3] = kind, repaired and 1 or 0, what
 end
-local function type_of(key)
-  local answer = redis.call('TYPE', key)
+local function type_of(key, call)
+  local answer = (call or redis.call)('TYPE', key)
   return type(answer) == 'table' and answer.ok or answer
 end
 -- A queue of rbmq has the same sorted set and list, but keeps its messages elsewhere, and its times, as some
@@ -25,8 +25,7 @@ end
 local function other_format()
   for _, tail in ipairs({':cfg', ':msg'}) do
     -- pcall: a user with rights on RSMQ's own keys only may not look.
-    local kind = redis.pcall('TYPE', zset .. tail)
-    if type(kind) == 'table' and (kind.ok or kind.err) == 'hash' then return zset .. tail end
+    if type_of(zset .. tail, redis.pcall) == 'hash' then return zset .. tail end
   end
   if type_of(zset) ~= 'zset' then return nil end
   for _, place in ipairs({0, -1}) do
