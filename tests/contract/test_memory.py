@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from aiorsmq_ng import RSMQ, LeaseLost, MessageTooLong, QueueNotFound
+from aiorsmq_ng import RSMQ, LeaseLost, MessageTooLong, Options, QueueNotFound
 
 
 async def test_memory_runs_every_verb():
@@ -47,6 +47,22 @@ async def test_memory_is_shared_by_name_while_somebody_uses_it():
             assert await other.list_queues() == []
     async with RSMQ("memory://shared") as again:
         assert await again.list_queues() == []
+
+
+async def test_clients_of_one_memory_call_each_other():
+    rarely = Options(poll_base=600, poll_cap=600)
+    async with (
+        RSMQ("memory://calls", options=rarely) as one,
+        RSMQ("memory://calls", options=rarely) as two,
+        RSMQ("memory://calls") as sender,
+    ):
+        queue = await sender.create_queue("jobs")
+        waiting = [asyncio.create_task(r.queue("jobs").receive(wait=600)) for r in (one, two)]
+        await asyncio.sleep(0.1)
+        await queue.send("now")
+        await queue.send("later", delay=0.2)
+        async with asyncio.timeout(20):
+            assert {(await task).text for task in waiting} == {"now", "later"}
 
 
 async def test_memory_has_topics():

@@ -1,6 +1,7 @@
 """The same queue on a cluster, behind a sentinel, over TCP and over a unix socket."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -47,6 +48,28 @@ async def test_cluster_holds_a_namespace_in_braces_on_one_slot():
                 await single.aclose()
             assert one.ns == "{a}"
         assert any("redis+cluster://" in sentence for sentence in outcomes)
+
+
+async def test_waiters_at_other_nodes_of_a_cluster_are_called_and_dead_ones_passed_over():
+    """A node does not count subscribers of another, so a dead waiter is noticed a moment later."""
+    rarely = Options(poll_base=600, poll_cap=600)
+    async with Cluster() as cluster, AsyncExitStack() as stack:
+        clients = [RSMQ(cluster.url, ns="{rsmq}", options=rarely) for _ in range(6)]
+        for rsmq in clients:
+            await stack.enter_async_context(rsmq)
+        sender = await clients[0].create_queue("jobs")
+        async with asyncio.timeout(60):
+            # One registers, is called and gone; the others are served nevertheless.
+            doomed = RSMQ(cluster.url, ns="{rsmq}", options=rarely)
+            gone = asyncio.create_task(doomed.queue("jobs").receive(wait=600))
+            waiting = [asyncio.create_task(r.queue("jobs").receive(wait=600)) for r in clients[1:]]
+            await asyncio.sleep(1)
+            await doomed.aclose()
+            await asyncio.gather(gone, return_exceptions=True)
+            for number in range(5):
+                await sender.send(str(number))
+            texts = sorted([(await task).text for task in waiting])
+        assert texts == ["0", "1", "2", "3", "4"]
 
 
 async def test_sentinel_leads_to_the_master():
