@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import anyio
 
-from .delivery import Delivery, Origin, give_back
+from .delivery import Delivery, Origin, fresh, give_back
 from .errors import Unavailable
 from .outages import outlast
 from .transport.coalescing import GIVE_BACK_S
@@ -48,7 +48,7 @@ class Consumer(AsyncIterator[Delivery]):
             self._waiting.add(scope)
             try:
                 while True:
-                    for delivery in await outlast(lambda: self._receive(1)):
+                    for delivery in fresh(await outlast(lambda: self._receive(1))):
                         return delivery
             finally:
                 self._waiting.discard(scope)
@@ -142,7 +142,7 @@ class Stock:
             if 2 * len(held) <= self._size:
                 self._taken.set()
             # A message whose lease was lost while it waited here belongs to somebody else.
-            if not delivery.lease_lost:
+            if fresh([delivery]):
                 return delivery
         return None
 

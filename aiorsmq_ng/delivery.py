@@ -223,6 +223,15 @@ class Delivery(Message):
             self.on_lost()
 
     @property
+    def expired_s(self) -> float:
+        """For how many seconds the lease has been over, by this process's clock; 0 if it holds.
+
+        A lease of no length is never over.
+        """
+        over_s = asyncio.get_running_loop().time() - self.expires_at
+        return over_s if over_s > 0 and self.vt_ms > 0 else 0.0
+
+    @property
     def settled(self) -> bool:
         """Tell whether it was acked, released, rejected or forwarded."""
         return self.outcome is not None
@@ -321,3 +330,26 @@ def give_back(deliveries: Iterable[Delivery]) -> list[asyncio.Future[Any]]:
         with suppress(Unavailable):
             going.append(delivery.give_back())
     return going
+
+
+def fresh(deliveries: Iterable[Delivery]) -> list[Delivery]:
+    """Return those whose leases hold; give back those with which it is too late to begin.
+
+    After a stall nothing has noticed yet that leases have ended: the task that renews them was
+    stalled, too. Somebody else may be at work on these messages.
+    """
+    held: list[Delivery] = []
+    late: list[Delivery] = []
+    over_s = 0.0
+    for delivery in deliveries:
+        expired_s = delivery.expired_s
+        (late if delivery.lease_lost or expired_s else held).append(delivery)
+        over_s = max(over_s, expired_s)
+    if over_s:
+        logger.warning(
+            "the event loop was blocked for more than %.1f s: work on %d messages of queue %r is "
+            "not begun, their leases have ended; run what blocks by asyncio.to_thread",
+            over_s, len(late), late[0].queue,
+        )  # fmt: skip
+    give_back(late)
+    return held

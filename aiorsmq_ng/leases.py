@@ -21,6 +21,8 @@ _RENEW_AFTER = 1 / 3
 #: A renewal that failed is tried again after this part of the lease.
 _TRY_AGAIN_AFTER = 1 / 10
 _SHORTEST_PAUSE_S = 0.02
+#: The task that renews leases is late by less than this on any busy machine.
+_STALL_S = 0.2
 
 
 class Lease(Protocol):
@@ -131,10 +133,20 @@ class LeaseKeeper:
                 self._looks_at = max(wake_at, loop.time() + _SHORTEST_PAUSE_S)
                 with anyio.move_on_after(self._looks_at - loop.time()):
                     await self._changed.wait()
+                self._note_stall(loop.time() - self._looks_at)
         except Unavailable:
             pass  # the client is being closed; leases end by themselves
         finally:
             self._running = False
+
+    def _note_stall(self, late_s: float) -> None:
+        """Say that the event loop stood still, if that was long enough to miss renewals."""
+        shortest_ms = min((lease.vt_ms for lease in self._kept), default=0)
+        if late_s > max(_STALL_S, shortest_ms / 1000 * _RENEW_AFTER):
+            logger.warning(
+                "the event loop was blocked, or the process stopped, for more than %.1f s: leases "
+                "could not be renewed; run what blocks by asyncio.to_thread", late_s,
+            )  # fmt: skip
 
     def _act(self, now: float) -> None:
         for kept in list(self._kept.values()):

@@ -541,6 +541,30 @@ MUTANTS = (
         ("tests/faults/test_contexts.py",),
     ),
     Mutant(
+        "worker: the clock is looked at before a handler is called",
+        "aiorsmq_ng/worker/jobs.py",
+        """        self._batch[:] = fresh(self._batch)
+        if self._batch:
+            self._begun""",
+        """        if self._batch:
+            self._begun""",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
+        "consumer: the clock is looked at before a message is handed out",
+        "aiorsmq_ng/consumer.py",
+        "if fresh([delivery]):",
+        "if not delivery.lease_lost:",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
+        "worker: a handler that ended in a stall is left to the fence",
+        "aiorsmq_ng/worker/jobs.py",
+        "elif not handling.cancelled():",
+        "elif False:",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
         "stock: a reply that comes after the end is given back",
         "aiorsmq_ng/consumer.py",
         """        if self._closed:

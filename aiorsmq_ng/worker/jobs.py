@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..delivery import Delivery, Outcome
+from ..delivery import Delivery, Outcome, fresh
 from ..errors import InvalidValue, LeaseLost, RSMQError
 from .routes import FailureHook, Middleware, Route
 
@@ -71,6 +71,7 @@ class Job:
         self._reason: str | None = None
         self._noticed: asyncio.Future[None] | None = None
         self._cancelled = False
+        self._begun = False
 
     def start(self, on_end: Callable[[Job], None]) -> None:
         """Begin; *on_end* is called when the handler has ended."""
@@ -125,6 +126,10 @@ class Job:
             return
         self._handling = asyncio.create_task(self._handle(arguments))
         raised = await self._outcome(self._handling)
+        if not self._begun and self._reason:
+            self._batch[:] = fresh(self._batch)
+        if not self._batch:
+            return  # given back: it was too late to begin
         if raised is None:
             settled = await self._settle_all(lambda delivery: delivery.ack())
             self._tally.done += len(settled)
@@ -142,7 +147,11 @@ class Job:
                 return await self._middleware[depth](self._batch[0], lambda: call(depth + 1))
             return await self.route.handler(*arguments)
 
-        await call(0)
+        # The last moment: other handlers may have blocked the event loop since this one was chosen.
+        self._batch[:] = fresh(self._batch)
+        if self._batch:
+            self._begun = True
+            await call(0)
 
     async def _outcome(self, handling: asyncio.Task[Any]) -> BaseException | None:
         """Wait for the handler, cancel it when its time is over, and return what it raised."""
@@ -171,6 +180,9 @@ class Job:
                 logger.error("handler %s ignores its cancellation", self.route.name)
                 await asyncio.wait([handling])
                 self.stuck = False
+        elif not handling.cancelled():
+            # It ended by itself. Whether the lease held long enough is for the fence to say.
+            return handling.exception()
         if handling.cancelled():
             if self._reason is not None:
                 return TimeoutError(self._reason)

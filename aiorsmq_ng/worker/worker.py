@@ -12,7 +12,7 @@ import anyio
 
 from ..client import RSMQ
 from ..consumer import Stock
-from ..delivery import Delivery
+from ..delivery import Delivery, fresh
 from ..durations import Seconds, at_least_0, in_seconds
 from ..errors import InvalidValue, QueueNotFound, RSMQError
 from ..outages import outlast
@@ -87,6 +87,7 @@ class Worker:
         self._intake: asyncio.Task[Any] | None = None
         self._left_behind = 0
         self._state: State = "new"
+        self._stopped_early = False
         #: Set once the server was reached and the hooks for the start were called.
         self._started = False
         self._failure: str | None = None
@@ -213,10 +214,12 @@ class Worker:
     def stop(self) -> None:
         """Take no more messages, let handlers end within the grace period, then return from run.
 
-        Called again, it does not wait for them any longer.
+        Called again, it does not wait for them any longer; called before run, that returns at once.
         """
         if self._state == "draining":
             self._hurry.set()
+        elif self._state == "new":
+            self._state, self._stopped_early = "stopped", True
         elif self._state != "stopped":
             self._state = "draining"
             self._turn.set()
@@ -227,6 +230,9 @@ class Worker:
 
         What it raises is logged, and shown by ``health``: who runs it as a task need not look.
         """
+        if self._stopped_early:
+            self._stopped_early = False
+            return
         if self._state != "new":
             raise InvalidValue(f"a worker runs once; this one is {self._state}")
         try:
@@ -372,7 +378,7 @@ class Worker:
                         stock.put_back(batch)
                         raise
                     # Some may have been lost while they gathered or waited for the slot.
-                    if held := [delivery for delivery in batch if not delivery.lease_lost]:
+                    if held := fresh(batch):
                         self._start(routes[held[0].queue], held)
                     else:
                         self._slots.release()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -289,3 +290,103 @@ async def test_drawn_orders_share_one_waiting_receiver(rsmq, work):  # noqa: F81
     await stopped(worker, task)
 
     assert len(waiting) <= 2
+
+
+async def test_worker_stopped_before_it_runs_returns_at_once(rsmq, queue):
+    await queue.send("a")
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs")
+    async def handle(body: str) -> None:
+        raise AssertionError("it was stopped")
+
+    worker.stop()
+    async with asyncio.timeout(10):
+        await worker.run(signals=False)
+
+    assert worker.health.state == "stopped"
+    assert (await queue.attributes()).totalrecv == 0
+    with pytest.raises(InvalidValue, match="runs once"):
+        await worker.run(signals=False)
+
+
+@pytest.mark.parametrize("size", [0, 2])
+async def test_handler_is_not_begun_on_a_lease_that_ended_while_the_loop_was_blocked(
+    rsmq, queue, caplog, size
+):
+    await queue.send_many(["a", "b", "c", "d", "e", "f"])
+    late, handled = [], []
+    worker = Worker(rsmq, concurrency=6)
+
+    def note(message):
+        late.append(message.expired_s)
+        if not handled:
+            handled.append(message.text)
+            time.sleep(1.5)
+        else:
+            handled.append(message.text)
+
+    if size:
+
+        @worker.batch_handler("jobs", size=size, wait=0, vt=0.5)
+        async def handle_some(batch: list[Delivery]) -> None:
+            for message in batch:
+                note(message)
+
+    else:
+
+        @worker.handler("jobs", vt=0.5)
+        async def handle(message: Delivery) -> None:
+            note(message)
+
+    running = asyncio.create_task(worker.run(signals=False))
+    async with asyncio.timeout(30):
+        while (await queue.attributes()).msgs:
+            await asyncio.sleep(0.05)
+    worker.stop()
+    await running
+
+    # The second message of a batch that was begun is the handler's own business.
+    assert [x for x in late if x] == [] or size
+    assert len([x for x in late if x]) < max(size, 1)
+    assert set(handled) == set("abcdef")
+    assert worker.health.failed == 0
+    assert "the event loop was blocked" in caplog.text
+
+
+async def test_handler_that_ends_as_its_lease_is_given_up_has_not_failed(rsmq, queue):
+    """As after a stall: the lease is over, and nobody else has the message."""
+    await queue.send("a")
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs")
+    async def handle(message: Delivery) -> None:
+        message.lost()
+
+    running = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.done or worker.health.failed)
+    worker.stop()
+    await running
+
+    assert (worker.health.done, worker.health.failed) == (1, 0)
+    assert worker.health.last_error is None
+    assert (await queue.attributes()).msgs == 0
+
+
+@pytest.mark.parametrize("prefetch", [1, 4])
+async def test_iteration_hands_out_no_message_whose_lease_ended_while_the_loop_was_blocked(
+    queue, prefetch
+):
+    await queue.send_many(["a", "b", "c", "d"])
+    late, seen = [], set()
+
+    async with asyncio.timeout(30), queue.consume(prefetch=prefetch, vt=0.5) as consumer:
+        while len(seen) < 4:
+            message = await anext(consumer)
+            late.append(message.expired_s)
+            seen.add(message.text)
+            await message.ack()
+            if len(seen) == 1:
+                time.sleep(1.2)  # noqa: ASYNC251 - the point of it
+
+    assert not any(late)

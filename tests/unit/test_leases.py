@@ -1,6 +1,7 @@
 """Leases in hand: when they are renewed, when they are let go, what follows what on the wire."""
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from itertools import count
 
@@ -8,7 +9,7 @@ import pytest
 
 from aiorsmq_ng import Unavailable
 from aiorsmq_ng.consumer import Consumer, Stock
-from aiorsmq_ng.delivery import Delivery, Origin
+from aiorsmq_ng.delivery import Delivery, Origin, fresh
 from aiorsmq_ng.leases import LeaseKeeper
 from aiorsmq_ng.presence import Presence
 from aiorsmq_ng.protocol import messages
@@ -565,3 +566,49 @@ async def test_closing_a_consumer_can_be_cancelled_and_gives_back_all_the_same(q
         assert s.transport._busy
         server.set_result([1])
         await until(lambda: not s.transport._busy)
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+async def test_consumer_hands_out_no_message_whose_lease_has_ended(prefetch, caplog):
+    """As after a stall, in which nothing could notice it."""
+    async with scene() as s:
+        batches = [[s.delivery(body=b"fresh")], [s.delivery(body=b"over", used_s=LEASE_S + 3)]]
+
+        async def receive(count):
+            return batches.pop() if batches else await gate()
+
+        consumer = Consumer(s.origin(), receive, prefetch)
+
+        assert (await anext(consumer)).body == b"fresh"
+        assert "blocked for more than 3." in caplog.text
+        assert "work on 1 messages of queue 'jobs' is not begun" in caplog.text
+        await until(lambda: s.sent(RENEWAL))
+        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+        await consumer.aclose()
+
+
+async def test_message_without_a_lease_is_handed_out_however_late():
+    async with scene() as s:
+        delivery = s.delivery(lease_s=0, used_s=10)
+
+        assert fresh([delivery]) == [delivery]
+
+
+async def test_stall_that_is_longer_than_the_pause_between_renewals_is_logged(caplog):
+    async with scene() as s:
+        s.keeper.keep(s.delivery(lease_s=0.9))
+        await settle_down()
+        time.sleep(1.2)  # noqa: ASYNC251 - the point of it
+        await settle_down()
+
+        assert "the event loop was blocked, or the process stopped" in caplog.text
+
+
+async def test_keeper_that_looks_in_time_logs_no_stall(caplog):
+    async with scene() as s:
+        delivery = s.due()
+        before = delivery.expires_at
+        s.keeper.keep(delivery)
+        await until(lambda: delivery.expires_at != before)
+
+        assert "blocked" not in caplog.text
