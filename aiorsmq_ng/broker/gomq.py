@@ -126,7 +126,10 @@ class RouteGuideService:
                 logger.info("a peer went away while it observed; its messages are given back")
             raise
         peer.leave(answered=True)
-        return pb.RecordSet(records=[record(key, delivery) for key, delivery in taken])
+        reply = pb.RecordSet(records=[record(key, delivery) for key, delivery in taken])
+        for _, delivery in taken:
+            delivery.body = b""  # it is the client's now; only the lease is kept
+        return reply
 
     async def close(self) -> None:
         """Give back what was returned and is not acknowledged."""
