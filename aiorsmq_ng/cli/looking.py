@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import click
 
@@ -18,10 +18,10 @@ from .options import (
     positive,
     start_option,
 )
-from .output import Record, Rows, complain, emit, message_record, show_rows
+from .output import MESSAGE_COLUMNS, Record, Rows, complain, emit, message_record, show_rows
 from .session import current_settings, examples, global_options, run
 
-PEEK_COLUMNS = ("id", "message", "rc", "ts", "sent")
+PEEK_COLUMNS = (*MESSAGE_COLUMNS, "sent")
 PENDING_COLUMNS = (*PEEK_COLUMNS, "delivered", "idle")
 
 
@@ -29,6 +29,21 @@ def peek_record(message: aiorsmq_ng.Message) -> Record:
     """Return a message that was looked at as it is printed."""
     sent = message.sent
     return {**message_record(message), "sent": None if sent is None else int(sent)}
+
+
+@asynccontextmanager
+async def given_back(found: Sequence[aiorsmq_ng.Delivery]) -> AsyncIterator[None]:
+    """Give messages back that were taken and cannot be printed."""
+    try:
+        yield
+    except BaseException:
+        import anyio
+
+        with anyio.CancelScope(shield=True):
+            for message in found:
+                with suppress(aiorsmq_ng.RSMQError):
+                    await message.release()
+        raise
 
 
 @click.command(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import click
 
 import aiorsmq_ng
 
 from .groups import LazyGroup
+from .looking import given_back
 from .options import (
     NOTHING_THERE,
     compat_option,
@@ -21,7 +20,14 @@ from .options import (
     skip_option,
     to_option,
 )
-from .output import message_record, printable, show_record, show_sent
+from .output import (
+    MESSAGE_COLUMNS,
+    message_record,
+    printable,
+    show_record,
+    show_rows,
+    show_sent,
+)
 from .session import current_settings, examples, global_options, program, run, seconds
 
 
@@ -110,9 +116,17 @@ def send(
         '{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World",',
         ' "rc": 1, "ts": 1645021703008}     (on one line)',
         "$ rsmqctl message receive -n jobs --wait 60 --fail-empty || echo none came",
+        "$ rsmqctl message receive -n jobs -c 10 -o ndjson",
     )
 )
 @name_option
+@click.option(
+    "-c",
+    "--count",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Receive up to so many, and print a list.",
+)
 @click.option(
     "-t",
     "--vt",
@@ -125,7 +139,9 @@ def send(
 @fail_empty_option
 @compat_option
 @global_options()
-def receive(name: str, vt: float | None, wait: float, fail_empty: bool, compat: bool) -> None:
+def receive(
+    name: str, count: int | None, vt: float | None, wait: float, fail_empty: bool, compat: bool
+) -> None:
     r"""Receive the next message and print it as JSON.
 
     The message stays in the queue, hidden. Delete it when its work is done; otherwise it comes
@@ -139,18 +155,13 @@ def receive(name: str, vt: float | None, wait: float, fail_empty: bool, compat: 
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> bool:
-        found = await rsmq.queue(name).receive(vt=vt, wait=wait)
-        if found is None:
-            return False
-        try:
-            show_record(message_record(found))
-        except BaseException:
-            import anyio
-
-            with anyio.CancelScope(shield=True), suppress(aiorsmq_ng.RSMQError):
-                await found.release()
-            raise
-        return True
+        found = await rsmq.queue(name).receive_many(count or 1, vt=vt, wait=wait)
+        async with given_back(found):
+            if count is not None:
+                show_rows(map(message_record, found), MESSAGE_COLUMNS)
+            elif found:
+                show_record(message_record(found[0]))
+        return bool(found)
 
     if not run(work):
         _nothing_ready(name, fail_empty, compat)

@@ -21,6 +21,8 @@ from .session import current_settings
 from .words import in_flags
 
 Record = dict[str, Any]
+#: What is printed of a message.
+MESSAGE_COLUMNS = ("id", "message", "rc", "ts")
 
 #: A cell that begins so may be taken for a formula by a spreadsheet.
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are full-width signs

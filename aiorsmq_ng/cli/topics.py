@@ -11,7 +11,7 @@ import click
 import aiorsmq_ng
 
 from .groups import LazyGroup
-from .looking import PEEK_COLUMNS, Printer, peek_record
+from .looking import PEEK_COLUMNS, Printer, given_back, peek_record
 from .options import (
     asks,
     complete,
@@ -301,7 +301,8 @@ def observe(  # noqa: PLR0913 - one per option
         except aiorsmq_ng.QueueNotFound:
             raise await _not_subscribed(rsmq.topic(name), consumer, mode, peer) from None
         rows = [peek_record(message) for message in found]
-        show_rows(rows, PEEK_COLUMNS)
+        async with given_back(found):
+            show_rows(rows, PEEK_COLUMNS)
         if ack:
             for message in found:
                 await message.ack()

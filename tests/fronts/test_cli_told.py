@@ -334,3 +334,47 @@ def test_interrupted_purge_and_export_tell_what_is_left(
     assert f"rsmqctl: {told.format(gone=gone)}" in err.decode()
     assert gone < 5000
     assert sorted(tmp_path.iterdir()) == before
+
+
+# taken and printed
+
+
+def test_receive_takes_several_and_prints_a_list(jobs: Ctl) -> None:
+    """Also of one, and of none: a program knows what to expect."""
+    for body in "abc":
+        jobs("message", "send", "-n", "jobs", "-m", body)
+    line = ("message", "receive", "-n", "jobs", "-c")
+
+    assert [row["message"] for row in json.loads(jobs(*line, "2").out)] == ["a", "b"]
+    rows = jobs(*line, "5", "-o", "ndjson").out.splitlines()
+    assert [json.loads(row)["rc"] for row in rows] == [1]
+    empty = jobs(*line, "5", "--fail-empty")
+    assert (empty.status, empty.out) == (3, "[]\n")
+    assert jobs("message", "receive", "-n", "jobs", "--fail-empty").out == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
+@pytest.mark.parametrize(
+    ("args", "queue"),
+    [
+        (("message", "receive", "-n", "jobs"), "jobs"),
+        (("message", "receive", "-n", "jobs", "-c", "3"), "jobs"),
+        (("topic", "observe", "-n", "news", "-c", "a", "--ack"), "news__a"),
+    ],
+    ids=["one", "several", "a subscription"],
+)
+def test_what_was_taken_and_cannot_be_printed_is_given_back(
+    jobs: Ctl, server_url: str, ns: str, args: tuple[str, ...], queue: str
+) -> None:
+    """On a full disk nothing is lost, or hidden for longer than it takes."""
+    jobs("topic", "subscribe", "-n", "news", "-c", "a")
+    for body in "123":
+        jobs("message", "send", "-n", "jobs", "-m", body)
+        jobs("topic", "publish", "-n", "news", "-m", body)
+    with Path("/dev/full").open("w") as full:
+        command = [*MODULE, "-r", server_url, "--ns", ns, *args]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+
+    assert done.returncode == 1
+    found = json.loads(jobs("queue", "describe", "-n", queue).out)
+    assert (found["ready"], found["leased"]) == (3, 0)
