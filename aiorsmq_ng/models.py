@@ -175,8 +175,8 @@ class SubscriptionInfo:
     mode: str
     #: Name of its queue.
     queue: str
-    #: ``on``; ``off``: its peer was silent for too long; ``left``: it was ended. What is off or
-    #: left gets nothing new, and holds messages for its return, or for another peer.
+    #: ``on``; or ``left``: it has ended, gets nothing new, and holds messages for its return, or
+    #: for another peer.
     state: str
     #: Those that told their names; for ``each`` the one it belongs to.
     peers: tuple[PeerInfo, ...]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
 
 from . import entropy
 from .codec import Codec
 from .delivery import Delivery, Origin
+from .errors import InvalidValue, QueueNotFound
 from .ids import suffixes
 from .models import Message
 from .protocol import limits, topics
 from .protocol.limits import Seconds
-from .protocol.topic_state import EACH, GONE, OFF, ON, Member, TopicState, orphans
+from .protocol.operation import Operation
+from .protocol.topic_state import EACH, Member, TopicState
 from .protocol.topics import Joining, TopicChanged, TopicKeys
 from .queue import Queue
 from .receiver import Receiver
@@ -20,10 +24,13 @@ from .receiver import Receiver
 OBSERVED = 50
 #: Parts of a peer's silence: how often it is heard of at most, and at least while it waits.
 _BEAT, _WAIT = 1 / 10, 1 / 3
-#: Steps of taking over what others left that one receive makes, each some 2 ms of the server.
+#: Steps of looking after siblings that one receive makes, each some 2 ms of the server.
 _STEPS = 10
-#: How often a peer looks again at a topic that others change at the same moment.
-_TRIES = 10
+#: How long a subscriber waits before it asks again whether another has moved the backlog.
+_ELSEWHERE_S = 0.02
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def nonce() -> str:
@@ -35,8 +42,8 @@ class Subscription(Queue):
     """The queue in which a consumer, or one peer of it, finds what is published.
 
     Everything that a queue can do works here. What a peer receives, by whatever method, also
-    keeps it alive: one that was silent for too long is taken off, and comes back with its next
-    receive.
+    keeps it alive: one that was taken for dead comes back with its next receive, with an empty
+    queue.
     """
 
     def __init__(
@@ -48,10 +55,8 @@ class Subscription(Queue):
         self._field = topics.heard_field(parts[0].keys, joining.mode, joining.peer)
         self._silence_s = joining.silence_ms / 1000
         self._beat_at = 0.0
-        # The version at which everything was found in order, and how far a walk has come.
-        self._version: str | None = None
-        self._walks: dict[str, int] = {}
-        self._looking = False
+        # Whether this peer looks after its siblings just now, and was not done with it last time.
+        self._looking = self._unfinished = False
 
     @property
     def topic(self) -> str:
@@ -89,10 +94,9 @@ class Subscription(Queue):
         subscribed again.
         """
         if not self._field:
-            state = await self.origin.transport.run(topics.read(self._topic))
-            member = state.find(self.name)
+            member = (await self._read()).find(self.name)
             return member is not None and member.on
-        return await self._beat()
+        return await self._beat() != 0
 
     async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:
         """Lease the next ready message, or return ``None``; as ``Queue.receive``."""
@@ -104,90 +108,113 @@ class Subscription(Queue):
     async def pop_many(self, count: int) -> list[Message]:
         """Take and delete up to *count* ready messages by one call; as ``Queue.pop_many``."""
         limits.check_count(count)
-        await self._beat_if_due()
-        return await super().pop_many(count)
+        return await self._alive(super().pop_many, count)
 
     async def recover(
         self, count: int, idle: Seconds, *, vt: Seconds | None = None
     ) -> list[Delivery]:
         """Take over messages that were leased long ago; as ``Queue.recover``."""
         limits.check_count(count)
-        await self._beat_if_due()
-        return await super().recover(count, idle, vt=vt)
+        return await self._alive(super().recover, count, idle, vt=vt)
 
     async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
         if not self._field:
             return await super()._receive(count, vt_ms, wait_s)
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
+        receive = super()._receive
         while True:
-            await self._beat_if_due()
-            left_s = max(0.0, until - loop.time())
-            received = await super()._receive(count, vt_ms, min(left_s, self._silence_s * _WAIT))
+            left_s = min(max(0.0, until - loop.time()), self._silence_s * _WAIT)
+            received = await self._alive(receive, count, vt_ms, left_s)
             if received or loop.time() >= until:
                 return received
 
-    async def _beat_if_due(self) -> None:
-        if self._field and asyncio.get_running_loop().time() >= self._beat_at:
+    async def _alive(self, take: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Take messages, and say that this peer is alive if that is due."""
+        if not self._field:
+            return await take(*args, **kwargs)
+        if asyncio.get_running_loop().time() >= self._beat_at:
             await self._beat()
+        try:
+            return await take(*args, **kwargs)
+        except QueueNotFound:
+            # Taken for dead since the last sign of life: after a long pause of this process.
+            if not await self._beat():
+                raise
+            return await take(*args, **kwargs)
 
-    async def _beat(self) -> bool:
-        run = self.origin.transport.run
-        on, version = await run(topics.beat(self._topic, self.origin.keys, self._field, nonce()))
+    async def _beat(self) -> int:
+        """Say that this peer is alive: 1 if it is subscribed, 0 if not, -1 if it came back."""
+        state, due = await self.origin.transport.run(topics.beat(self._topic, self._joining))
         self._beat_at = asyncio.get_running_loop().time() + self._silence_s * _BEAT
-        if self.mode == EACH and not self._looking and (not on or version != self._version):
-            self._looking = True
-            try:
-                on = await self._look_around()
-            finally:
-                self._looking = False
-        return on
+        if state < 0:
+            await self.join()
+        elif state and (due or self._unfinished) and not self._looking:
+            await self._look_after_siblings()
+        return state
 
-    async def _look_around(self) -> bool:
-        """Come back if this peer was taken off, and take over what others left."""
-        for _ in range(_TRIES):
+    async def join(self) -> None:
+        """Subscribe. A long backlog is moved by several calls, the last of which subscribes."""
+        while True:
+            state = await self._read()
+            self._check_mode(state)
+            own, keeper = state.find(self.name), state.keeper(self.consumer)
             try:
-                return await self._attend()
+                # What it left belongs to those that are there now.
+                if keeper and own and not own.on and await self._adopt(own, keeper, state):
+                    continue
+                joined = await self._run(topics.join(self._topic, self._joining, state, nonce()))
             except TopicChanged:
                 continue
-        self._beat_at = 0.0
-        return False
+            if joined > 0:
+                break
+            if joined < 0:
+                await asyncio.sleep(_ELSEWHERE_S)
+        if self.mode == EACH:
+            await self._look_after_siblings()
 
-    async def _attend(self) -> bool:
-        state = await self.origin.transport.run(topics.read(self._topic))
-        member = state.find(self.name)
-        if member is None or member.state not in (ON, OFF, GONE):
-            return False
-        if not member.on:
-            self._beat_at = 0.0
-            joining = topics.join(self._topic, self._joining, state, nonce())
-            return await self.origin.transport.run(joining) > 0
-        if await self._take_over(member, state):
-            self._version = state.version
-        else:
-            self._beat_at = 0.0
-        return True
+    async def _look_after_siblings(self) -> None:
+        """Take off siblings that are silent, and let the keeper have what they left: some steps."""
+        self._looking = True
+        try:
+            for _ in range(_STEPS):
+                state = await self._read()
+                me = state.find(self.name)
+                self._unfinished = me is not None and me.on and await self._step(me, state)
+                if not self._unfinished:
+                    return
+        finally:
+            self._looking = False
 
-    async def _take_over(self, member: Member, state: TopicState) -> bool:
-        """Move what this peer lacks, in a few steps; tell whether there is nothing left to do."""
-        steps = _STEPS
-        for left, whole in orphans(member, state):
-            at = self._walks.get(left.queue, 0)
-            while at >= 0:
-                if not steps:
-                    return False
-                steps -= 1
-                at = await self.origin.transport.run(
-                    topics.inherit(
-                        *(self._topic, state, left.queue, self.name),
-                        whole=whole,
-                        at=at,
-                        nonce=nonce(),
-                    )
-                )
-                self._walks[left.queue] = at
-        self._walks.clear()
-        return True
+    async def _step(self, me: Member, state: TopicState) -> bool:
+        """Do a part of what is to be done; the result tells whether there was any."""
+        dead, (keeper, left) = state.dead(me), state.left(me)
+        try:
+            if dead.members:
+                ending = topics.leave(self._topic, state, dead, discard=False, nonce=nonce())
+                await self._run(ending)
+                return True
+            return bool(left) and await self._adopt(left[0], keeper, state)
+        except TopicChanged:
+            return True
+
+    async def _adopt(self, left: Member, keeper: Member, state: TopicState) -> bool:
+        """Move a part of what a peer left; a broker does it by itself, and then this is False."""
+        return await self._run(topics.adopt(self._topic, state, left, keeper, nonce())) >= 0
+
+    def _check_mode(self, state: TopicState) -> None:
+        if other := next((m for m in state.of(self.consumer) if m.mode != self.mode), None):
+            raise InvalidValue(
+                f"consumer {self.consumer!r} of topic {self.topic!r} is subscribed in mode "
+                f"{other.mode!r}, or has messages left from that; use that mode, or "
+                "unsubscribe it with discard=True"
+            )
+
+    async def _read(self) -> TopicState:
+        return await self._run(topics.read(self._topic))
+
+    async def _run(self, operation: Operation[R]) -> R:
+        return await self.origin.transport.run(operation)
 
     def __repr__(self) -> str:
         who = self.consumer if self.peer is None else f"{self.consumer}/{self.peer}"

@@ -14,8 +14,8 @@ from .protocol import limits, queues, topics
 from .protocol.limits import Seconds
 from .protocol.operation import Operation
 from .protocol.receipts import Dedup
-from .protocol.topic_names import check_part, escape
-from .protocol.topic_state import EACH, GONE, OFF, ON, SHARED, Member, TopicState
+from .protocol.topic_names import check_part
+from .protocol.topic_state import EACH, SHARED, Member, TopicState
 from .protocol.topics import Joining, TopicChanged, TopicKeys
 from .publication import Plans, Publication, PublishToken
 from .queue import Queue
@@ -24,8 +24,6 @@ from .retry import Retry
 from .subscription import Subscription, nonce
 
 R = TypeVar("R")
-#: How long a subscriber waits before it asks again whether another has moved the backlog.
-_ELSEWHERE_S = 0.02
 
 
 class Parts(Protocol):
@@ -144,28 +142,15 @@ class Topic:
         Whatever is published after this has returned is in it. The first subscription of a topic
         also gets what waited for one, in order. *mode* ``shared``: all that use the name
         *consumer* share the messages, and *peer* only tells who they are. ``each``: every *peer*
-        of the consumer gets a copy of its own; one that is not heard of for *silence* is taken
-        off as soon as a sibling is there, and what it left goes to those who lack it. *vt*,
-        *delay* and *maxsize* are stored on the queue if it is new.
+        of the consumer gets a copy of its own. One that is not heard of for *silence*, while
+        others are, loses its queue: the first peer's passes to another of them, so that the
+        consumer misses nothing; what any other left is deleted. *vt*, *delay* and *maxsize* are
+        stored on the queue if it is new.
         """
         joining = self._joining(consumer, mode, peer, silence, vt=vt, delay=delay, maxsize=maxsize)
         subscription = self._subscription(joining)
-        while True:
-            state = await self._read()
-            if other := next((m for m in state.left_by(consumer) if m.mode != mode), None):
-                raise InvalidValue(
-                    f"consumer {consumer!r} of topic {self.name!r} is subscribed in mode "
-                    f"{other.mode!r}, or has messages left from that; use that mode, or "
-                    "unsubscribe it with discard=True"
-                )
-            try:
-                joined = await self._transact(topics.join(self._keys, joining, state, nonce()))
-            except TopicChanged:
-                continue
-            if joined > 0:
-                return subscription
-            if joined < 0:
-                await asyncio.sleep(_ELSEWHERE_S)
+        await subscription.join()
+        return subscription
 
     async def unsubscribe(
         self, consumer: str, *, peer: str | None = None, discard: bool = False
@@ -174,20 +159,18 @@ class Topic:
 
         It gets nothing more. What it has not received yet stays in its queue and is there again
         when it subscribes again; with *discard* it is deleted. An empty queue is deleted in any
-        case. With *peer*, in mode ``each`` that peer's copy ends, and what it left is for the
-        next peer that subscribes; in mode ``shared`` that peer is only not counted any more.
+        case. With *peer*, in mode ``each`` that peer's copy ends, and another peer gets what is
+        only there; in mode ``shared`` that peer is only not counted any more.
         """
         check_part("consumer", consumer)
         while True:
             state = await self._read()
-            members, fields = _leaving(state, consumer, peer)
-            if not members and not fields:
+            ending = state.leaving(consumer, peer)
+            if not ending.members and not ending.fields:
                 return 0
             try:
                 return await self._transact(
-                    topics.leave(
-                        *(self._keys, state, members, fields), discard=discard, nonce=nonce()
-                    )
+                    topics.leave(self._keys, state, ending, discard=discard, nonce=nonce())
                 )
             except TopicChanged:
                 continue
@@ -195,7 +178,7 @@ class Topic:
     async def describe(self) -> TopicInfo:
         """Describe the topic and its subscriptions. One round trip, and one for each queue."""
         state = await self._read()
-        members = [m for m in state.members if m.state != GONE]
+        members = state.members
         attributes = await asyncio.gather(*(self._attributes(m.queue) for m in members))
         found = [
             SubscriptionInfo(
@@ -329,25 +312,9 @@ def _check_length(value: object) -> None:
         raise InvalidValue(f"max_length must be a whole number of messages, not {value!r}")
 
 
-def _leaving(state: TopicState, consumer: str, peer: str | None) -> tuple[list[Member], list[str]]:
-    """Return which subscriptions end, and which peers of shared ones are forgotten."""
-    members = state.of(consumer)
-    shared = {m.queue for m in members if m.mode == SHARED}
-    fields = [
-        topics.shared_field(queue, name)
-        for queue, name, _ in state.peers
-        if queue in shared and peer in (None, name)
-    ]
-    if peer is not None:
-        members = [m for m in members if m.peer == peer]
-    if not any(m.state in (ON, OFF) and m not in members for m in state.of(consumer)):
-        fields += [note for note in state.notes if note.partition(":")[2] == escape(consumer)]
-    return members, fields
-
-
 def _peers(member: Member, state: TopicState) -> tuple[PeerInfo, ...]:
     if member.mode == EACH:
-        heard = int(member.heard or state.now_ms)
+        heard = member.heard_ms[1] if member.heard else state.now_ms
         return (PeerInfo(str(member.peer), (state.now_ms - heard) / 1000),)
     return tuple(
         PeerInfo(name, (state.now_ms - heard) / 1000)

@@ -112,5 +112,5 @@ class Directory:
         return [
             one.consumer
             for one in described.subscriptions
-            if one.state in ("on", "off") and one.mode == self._mode
+            if one.state == "on" and one.mode == self._mode
         ]

@@ -139,8 +139,13 @@ class QueueKeys:
 
     @cached_property
     def heard(self) -> str:
-        """Hash beside a topic's own queue: peer -> epoch ms at which it was last heard of."""
+        """Hash beside a topic's own queue: peer -> when it was last heard of."""
         return f"{self.namespace.name}:{self.queue}:ng:heard"
+
+    @cached_property
+    def gone(self) -> str:
+        """Sorted set with a TTL beside a topic's own queue: peers that were taken for dead."""
+        return f"{self.namespace.name}:{self.queue}:ng:gone"
 
     def failure(self, code: str) -> RSMQError:
         """Return the error that a script's code word means for this queue."""

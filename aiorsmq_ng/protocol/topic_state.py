@@ -1,27 +1,28 @@
-"""What is stored about a topic, read and judged."""
+"""What is stored about a topic, read and judged.
+
+Of a consumer whose peers have copies of their own, one is the *keeper*: it has had, or has in its
+queue, whatever was published while the consumer was subscribed. So the queue of any other peer
+may be deleted when that has gone, and the keeper's passes to another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .topic_names import unescape
+from .topic_names import escape, unescape
 
 SHARED, EACH = "shared", "each"
-#: A subscription gets what is published; its peer was silent for too long; it was ended: in both
-#: cases what it holds waits for its return. Gone: another peer has taken that over.
-ON, OFF, LEFT, GONE = "on", "off", "left", "gone"
-#: How long a peer is remembered whose messages were taken over, should it come back.
-_REMEMBERED_MS = 86_400_000
-#: How many of them at most, the last ones; and how many are forgotten in one step.
-_REMEMBERED = 1000
+#: A subscription gets what is published; it has ended, and what it holds waits for its return, or
+#: for the keeper.
+ON, LEFT = "on", "left"
 #: Stands for "no peer" in a record; no name is escaped to it.
 NOBODY = "."
-
-
-#: Where is noted when a consumer was heard of again, after a time in which nobody was.
-_AGAIN = "again"
+#: Under which name the clock of a consumer is kept, among the times at which peers were heard of.
+_CLOCK = "clock"
+#: How many subscriptions of silent peers are ended by one call.
+_AT_ONCE = 1000
 
 
 class Member(NamedTuple):
@@ -33,12 +34,11 @@ class Member(NamedTuple):
     #: The peer that this copy is for; ``None`` if the consumer's peers share it.
     peer: str | None
     silence_ms: int
-    #: When it began, in microseconds.
+    #: When it began, in microseconds: it has copies of its own of what was published later.
     since_us: int
     state: str
-    #: Whether it has taken over what another peer left.
-    heir: bool
-    #: When its peer was last heard of, as it is stored (epoch ms), or nothing.
+    keeper: bool
+    #: When its peer was last heard of, as it is stored: by the consumer's clock, by the server's.
     heard: str
 
     @property
@@ -46,9 +46,25 @@ class Member(NamedTuple):
         """Whether it gets what is published."""
         return self.state == ON
 
-    def alive(self, now_ms: int) -> bool:
-        """Tell whether its peer was heard of lately."""
-        return self.on and now_ms - int(self.heard or now_ms) <= self.silence_ms
+    @property
+    def heard_ms(self) -> tuple[int, int]:
+        """When its peer was last heard of: by the consumer's clock, and by the server's."""
+        by_clock, _, by_server = (self.heard or "0").partition(" ")
+        return int(by_clock), int(by_server or by_clock)
+
+
+class Ending(NamedTuple):
+    """Subscriptions that end at once."""
+
+    members: Sequence[Member]
+    #: Those of them that may be deleted with all they hold: the keeper has had it, too.
+    spare: Sequence[Member] = ()
+    #: Queue of the peer that is the keeper from then on; empty: as it is.
+    successor: str = ""
+    #: What else is to be forgotten that was noted beside the peers.
+    fields: Sequence[str] = ()
+    #: Whether they end because nothing was heard of them; such peers may come back.
+    dead: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,10 +77,8 @@ class TopicState:
     members: tuple[Member, ...] = ()
     #: Peers of shared subscriptions: queue, name, when it was last heard of (epoch ms).
     peers: tuple[tuple[str, str, int], ...] = ()
-    #: Consumer -> when it was heard of again (epoch ms), and whether by a peer that is not new.
-    again: Mapping[str, tuple[int, bool]] = field(default_factory=dict)
-    #: Under which names something is noted beside the peers: a word, a colon, the consumer.
-    notes: tuple[str, ...] = ()
+    #: Consumer whose peers have copies of their own -> its clock, which stands while none is heard.
+    clocks: Mapping[str, int] = field(default_factory=dict)
     max_length: int | None = None
     max_age_ms: int | None = None
     #: Subscriptions that ended because another client deleted their queue.
@@ -77,65 +91,62 @@ class TopicState:
         return next((m for m in self.members if m.queue == queue), None)
 
     def of(self, consumer: str) -> list[Member]:
-        """Return the subscriptions of a consumer, also those that were taken off."""
+        """Return the subscriptions of a consumer, also those that have ended."""
         return [m for m in self.members if m.consumer == consumer]
 
-    def left_by(self, consumer: str) -> list[Member]:
-        """Return those of a consumer that have a queue."""
-        return [m for m in self.of(consumer) if m.state != GONE]
+    def copies(self, consumer: str) -> list[Member]:
+        """Return those of a consumer's peers with copies of their own that get what is published.
 
-    @property
-    def forgotten(self) -> list[str]:
-        """Queues that were taken over so long ago that nobody will ask for them."""
-        gone = [(int(m.heard or 0), m.queue) for m in self.members if m.state == GONE]
-        newest = sorted(gone, reverse=True)[:_REMEMBERED]
-        kept = {queue for heard, queue in newest if self.now_ms - heard <= _REMEMBERED_MS}
-        return [queue for _, queue in gone if queue not in kept][:_REMEMBERED]
+        The keeper is the first. If its queue was deleted by another client it is the oldest.
+        """
+        peers = [m for m in self.of(consumer) if m.on and m.mode == EACH]
+        return sorted(peers, key=lambda m: (not m.keeper, m.since_us, m.queue))
 
+    def keeper(self, consumer: str) -> Member | None:
+        """Return the peer that has all that the consumer is to get."""
+        return next(iter(self.copies(consumer)), None)
 
-def heritage(consumer: str, state: TopicState) -> Member | None:
-    """Return what a new peer takes over: what one left that is gone, the longest silent first.
+    def silent(self, member: Member) -> bool:
+        """Return True if a peer was not heard of for too long while others of its consumer were."""
+        clock = self.clocks.get(member.consumer, 0)
+        return bool(member.heard) and clock - member.heard_ms[0] > member.silence_ms
 
-    When peers are heard of again after all were silent, their siblings have the same time for it.
-    """
-    noted, known = state.again.get(consumer, (0, False))
-    gone = [
-        m
-        for m in state.left_by(consumer)
-        if not m.alive(state.now_ms)
-        and not (m.on and known and state.now_ms - noted <= m.silence_ms)
-    ]
-    return min(gone, key=lambda m: int(m.heard or 0), default=None)
+    def dead(self, me: Member) -> Ending:
+        """Return siblings of *me* that are silent, and not the keeper; so many as end at once."""
+        peers = self.copies(me.consumer)[1:]
+        gone = [m for m in peers if m.queue != me.queue and self.silent(m)][:_AT_ONCE]
+        return Ending(gone, spare=gone, dead=True)
 
+    def left(self, me: Member) -> tuple[Member, list[Member]]:
+        """Return who is the keeper from now on, *me* if that is silent, and what it adopts."""
+        keeper = self.keeper(me.consumer) or me
+        ended = [m for m in self.of(me.consumer) if not m.on]
+        if keeper.queue != me.queue and self.silent(keeper):
+            return me, [keeper, *ended]
+        return keeper, ended
 
-def first_sign(consumer: str, besides: Collection[str], state: TopicState) -> bool:
-    """Tell whether peers of *consumer* may be silent only because nobody could be heard.
-
-    Those with the queues *besides* do not matter: who is heard of now, and who is taken over.
-
-    That is so if none of them was heard of for as long, and they were since that was last noted.
-    """
-    peers = [m for m in state.of(consumer) if m.on and m.mode == EACH]
-    last = max((int(m.heard or 0) for m in peers), default=0)
-    noted, _ = state.again.get(consumer, (0, False))
-    return any(
-        state.now_ms - last > m.silence_ms and int(m.heard or 0) >= noted
-        for m in peers
-        if m.queue not in besides and not m.alive(state.now_ms)
-    )
-
-
-def orphans(member: Member, state: TopicState) -> list[tuple[Member, bool]]:
-    """Return which queues hold what *member* may lack, and whether it takes over all of it."""
-    found = []
-    heir = not member.heir
-    for left in state.left_by(member.consumer):
-        if not left.on:
-            # One that subscribed after the other was last heard of is probably the same process.
-            whole = heir and member.since_us > int(left.heard or 0) * 1000
-            heir = heir and not whole
-            found.append((left, whole))
-    return found
+    def leaving(self, consumer: str, peer: str | None) -> Ending:
+        """Return what it means that a consumer, or one peer of it, unsubscribes."""
+        members = [m for m in self.of(consumer) if peer is None or m.peer == peer]
+        shared = {m.queue for m in self.of(consumer) if m.mode == SHARED}
+        fields = [
+            f"{queue} {escape(name)}"
+            for queue, name, _ in self.peers
+            if queue in shared and peer in (None, name)
+        ]
+        copies = self.copies(consumer)
+        stay = [m for m in copies if m not in members]
+        if not stay and consumer in self.clocks:
+            fields.append(f"{_CLOCK}:{escape(consumer)}")
+        # Rather one that was heard of lately.
+        after = max(stay, key=lambda m: m.heard_ms, default=None)
+        ends = after is not None and copies[0] in members
+        return Ending(
+            members,
+            spare=[m for m in copies[1:] if m in members],
+            successor=after.queue if after and ends else "",
+            fields=fields,
+        )
 
 
 def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, str]) -> TopicState:
@@ -145,14 +156,11 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
         for name, record in stored.items()
         if name.startswith("q:")
     ]
-    peers, notes, again = [], [], {}
+    peers, clocks = [], {}
     for name, heard in times.items():
-        word, colon, consumer = name.partition(":")
-        if colon:
-            notes.append(name)
-            if word == _AGAIN:
-                noted, _, new = heard.partition(" ")
-                again[unescape(consumer)] = (int(noted), not new)
+        word, _, consumer = name.partition(":")
+        if word == _CLOCK:
+            clocks[unescape(consumer)] = int(heard.partition(" ")[0])
             continue
         queue, space, peer = name.partition(" ")
         if space:
@@ -164,8 +172,7 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
         waiting=waiting,
         members=tuple(sorted(members)),
         peers=tuple(sorted(peers)),
-        again=again,
-        notes=tuple(notes),
+        clocks=clocks,
         max_length=None if length is None else int(length),
         max_age_ms=None if age is None else int(age),
         lost=int(stored.get("lost", 0)),
@@ -174,7 +181,7 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
 
 
 def _member(queue: str, record: str, heard: str) -> Member:
-    state, mode, silence, heir, consumer, peer, since = record.split(" ")
+    state, mode, silence, keeper, consumer, peer, since = record.split(" ")
     return Member(
         queue=queue,
         consumer=unescape(consumer),
@@ -183,6 +190,6 @@ def _member(queue: str, record: str, heard: str) -> Member:
         silence_ms=int(silence),
         since_us=int(since),
         state=state,
-        heir=heir == "1",
+        keeper=keeper == "1",
         heard=heard if mode == EACH else "",
     )

@@ -1,4 +1,4 @@
-"""Operations on topics: publish, subscribe, unsubscribe, keep alive, take over."""
+"""Operations on topics: publish, subscribe, unsubscribe, keep alive, adopt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .queues import NamesPage, list_names
 from .receipts import Dedup
 from .scripts import load
 from .topic_names import escape, queue_name
-from .topic_state import EACH, GONE, NOBODY, Member, TopicState, first_sign, heritage, read_state
+from .topic_state import EACH, NOBODY, Ending, Member, TopicState, read_state
 
 #: Messages that one step of moving a queue into another handles, in about 2 ms.
 PAGE = 1000
@@ -75,8 +75,7 @@ class Plan:
         for member in members:
             queue = keys.named(member.queue)
             names += (queue.zset, queue.hash)
-            group = escape(member.consumer) if member.mode == EACH else ""
-            head += (member.queue, keys.channel(queue), group, member.silence_ms)
+            head += (member.queue, keys.channel(queue))
         self.names, self.head = tuple(names), tuple(head)
 
 
@@ -157,10 +156,10 @@ class Joining(NamedTuple):
             return keys.queue(self.consumer, self.peer or "")
         return keys.queue(self.consumer)
 
-    def record(self, *, heir: bool) -> str:
+    def record(self, *, keeper: bool) -> str:
         """Return what the topic keeps of it."""
         peer = escape(self.peer) if self.mode == EACH and self.peer else NOBODY
-        return f"{self.mode} {self.silence_ms} {int(heir)} {escape(self.consumer)} {peer}"
+        return f"{self.mode} {self.silence_ms} {int(keeper)} {escape(self.consumer)} {peer}"
 
 
 def heard_field(queue: QueueKeys, mode: str, peer: str | None) -> str:
@@ -176,40 +175,33 @@ def shared_field(queue: str, peer: str) -> str:
 
 
 def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Operation[int]:
-    """Begin a subscription: 1 if it has begun, 0 if a long queue is still being moved.
+    """Begin a subscription: 1 if it has begun, 0 if a long backlog is still being moved.
 
     -1: the backlog is just being moved elsewhere, come again a little later.
     """
     own, queue = keys.own, joining.queue(keys)
-    known = state.find(queue.queue)
-    fresh = joining.mode == EACH and (known is None or known.state == GONE)
-    left = heritage(joining.consumer, state) if fresh else None
-    besides = (queue.queue, left.queue if left else "")
-    first = joining.mode == EACH and first_sign(joining.consumer, besides, state)
-    names = [own.topic, own.heard, own.namespace.topics, own.namespace.index]
-    names += (own.zset, own.hash, queue.zset, queue.hash)
-    if left is not None:
-        names += (keys.named(left.queue).zset, keys.named(left.queue).hash)
+    keeper = state.keeper(joining.consumer) if joining.mode == EACH else None
+    alone = joining.mode == EACH and (keeper is None or keeper.queue == queue.queue)
     return Operation(
         script=load("topic_join"),
-        keys=tuple(names),
+        keys=(
+            *(own.topic, own.heard, own.namespace.topics, own.namespace.index),
+            *(own.zset, own.hash, queue.zset, queue.hash, own.gone),
+        ),
         args=(
             state.version,
             nonce,
             keys.name,
             queue.queue,
-            joining.record(heir=left is not None or (known is not None and known.heir)),
+            joining.record(keeper=alone),
             heard_field(queue, joining.mode, joining.peer),
             joining.vt,
             joining.delay,
             joining.maxsize,
-            int(not any(m.on for m in state.members if m is not left)),
-            left.queue if left else "",
-            left.heard if left else "",
+            int(not any(m.on for m in state.members)),
             PAGE,
             keys.channel(queue),
-            escape(joining.consumer) if first else "",
-            *state.forgotten,
+            keeper.queue if keeper and not alone else "",
         ),
         parse=int,
         fail=keys.failure,
@@ -217,21 +209,20 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
     )
 
 
-def inherit(
-    keys: TopicKeys, state: TopicState, left: str, sibling: str, *, whole: bool, at: int, nonce: str
+def adopt(
+    keys: TopicKeys, state: TopicState, ended: Member, keeper: Member, nonce: str
 ) -> Operation[int]:
-    """Move messages that *sibling* lacks out of the queue *left*, one step; -1 at the end."""
-    old, new = keys.named(left), keys.named(sibling)
-    own = keys.own
+    """Let *keeper* have what *ended* left and it lacks, one step: 1 if that is done, 0 if not."""
+    own, old, new = keys.own, keys.named(ended.queue), keys.named(keeper.queue)
     return Operation(
-        script=load("topic_inherit"),
+        script=load("topic_adopt"),
         keys=(
-            *(own.topic, own.heard, own.namespace.index),
-            *(old.zset, old.hash, new.zset, new.hash),
+            *(own.topic, own.heard, own.gone, own.namespace.index),
+            *(old.zset, old.hash, old.deliveries, new.zset, new.hash),
         ),
         args=(
-            *(state.version, nonce, left, sibling, int(whole), at, PAGE),
-            keys.channel(new),
+            *(state.version, nonce, ended.queue, ended.heard if ended.on else "", keeper.queue),
+            *(PAGE, keys.channel(new)),
         ),
         parse=int,
         fail=keys.failure,
@@ -240,39 +231,42 @@ def inherit(
 
 
 def leave(
-    keys: TopicKeys,
-    state: TopicState,
-    members: Sequence[Member],
-    peers: Sequence[str],
-    *,
-    discard: bool,
-    nonce: str,
+    keys: TopicKeys, state: TopicState, ending: Ending, *, discard: bool, nonce: str
 ) -> Operation[int]:
     """End subscriptions, and forget peers of shared ones; the result is how many messages stay."""
     own = keys.own
-    names = [own.topic, own.heard, own.namespace.index]
-    args: list[Argument] = [state.version, nonce, int(discard), len(members)]
-    for member in members:
+    names = [own.topic, own.heard, own.gone, own.namespace.index]
+    args: list[Argument] = [state.version, nonce, int(discard)]
+    args += (ending.successor, len(ending.members))
+    for member in ending.members:
         queue = keys.named(member.queue)
         names += (queue.zset, queue.hash, queue.deliveries)
-        args.append(member.queue)
+        args += (member.queue, int(member in ending.spare), member.heard if ending.dead else "")
     return Operation(
         script=load("topic_leave"),
         keys=tuple(names),
-        args=(*args, *peers),
+        args=(*args, *ending.fields),
         parse=int,
         fail=keys.failure,
         repeatable=True,
     )
 
 
-def beat(keys: TopicKeys, queue: QueueKeys, field: str, nonce: str) -> Operation[tuple[bool, str]]:
-    """Say that a peer is alive: whether it is subscribed, and the topic's version."""
+def beat(keys: TopicKeys, joining: Joining) -> Operation[tuple[int, bool]]:
+    """Say that a peer is alive: 1 if it is subscribed, 0 if not, -1 if it was taken for dead.
+
+    And whether it is time to look for siblings that are silent.
+    """
+    queue = joining.queue(keys)
     return Operation(
         script=load("topic_beat"),
-        keys=(keys.own.topic, keys.own.heard),
-        args=(nonce, queue.queue, field),
-        parse=lambda reply: (bool(reply[0]), reply[1].decode()),
+        keys=(keys.own.topic, keys.own.heard, keys.own.gone),
+        args=(
+            queue.queue,
+            heard_field(queue, joining.mode, joining.peer),
+            escape(joining.consumer) if joining.mode == EACH else "",
+        ),
+        parse=lambda reply: (int(reply[0]), bool(reply[1])),
         fail=keys.failure,
         repeatable=True,
     )
@@ -298,7 +292,7 @@ def delete(keys: TopicKeys, state: TopicState) -> Operation[bool]:
     """Delete a topic with all its queues; the result tells whether there was one."""
     own = keys.own
     queues = [own, *(keys.named(m.queue) for m in state.members)]
-    names = [own.topic, own.heard, own.namespace.topics, own.namespace.index]
+    names = [own.topic, own.heard, own.gone, own.namespace.topics, own.namespace.index]
     for queue in queues:
         names += (queue.zset, queue.hash, queue.deliveries)
     return Operation(

@@ -35,7 +35,7 @@ async def publish(call: ScriptCall) -> Reply:
     """Store messages in every subscription of a topic; which these are is for the broker to say."""
     call.numbered()
     topic, _, _, _, count = call.args[:5]
-    parts = _publish_parts(call.args[5 + 4 * int(count) :], call.keys[6 + 2 * int(count) :])
+    parts = _publish_parts(call.args[5 + 2 * int(count) :], call.keys[6 + 2 * int(count) :])
     request = pb.PublishRequest(topic=str(topic))
     return await _store(call, "Publish", request, parts)
 

@@ -79,13 +79,14 @@ async def join(call: ScriptCall) -> Reply:
 
 async def leave(call: ScriptCall) -> Reply:
     """End subscriptions, and forget peers of shared ones."""
-    _, _, discard, count, *rest = (str(arg) for arg in call.args)
-    ending = rest[: int(count)]
-    fields = [field.partition(" ") for field in rest[int(count) :]]
+    _, _, discard, _, count, *rest = (str(arg) for arg in call.args)
+    ending = rest[: 3 * int(count) : 3]
+    fields = [field.partition(" ") for field in rest[3 * int(count) :] if " " in field]
     requests = []
-    for queue in ending:
+    for queue in ending[:1]:
         who = await _owner(call, queue)
-        peer = who.peer if who.mode == pb.MODE_EACH else ""
+        # Several are all of a consumer's.
+        peer = who.peer if who.mode == pb.MODE_EACH and len(ending) == 1 else ""
         requests.append(pb.UnsubscribeRequest(topic=who.topic, consumer=who.consumer, peer=peer))
     for queue, _, peer in fields:
         # The peers of a subscription that ends are forgotten with it.
@@ -103,7 +104,7 @@ async def leave(call: ScriptCall) -> Reply:
 
 async def beat(call: ScriptCall) -> Reply:
     """Say that a peer is alive; the broker does the rest."""
-    _, queue, field = (str(arg) for arg in call.args)
+    queue, field, _ = (str(arg) for arg in call.args)
     try:
         who = pb.Subscriber()
         who.CopyFrom(await _owner(call, queue))
@@ -112,11 +113,11 @@ async def beat(call: ScriptCall) -> Reply:
         found = await call.ask("KeepAlive", pb.KeepAliveRequest(subscriber=who))
     except Answered as answered:
         return answered.error
-    return [int(found.subscribed), _VERSION]
+    return [int(found.subscribed), 0]
 
 
-async def inherit(_: ScriptCall) -> Reply:
-    """Take over what others left: the broker does that by itself."""
+async def adopt(_: ScriptCall) -> Reply:
+    """Let the keeper have what others left: the broker does that by itself."""
     return -1
 
 

@@ -40,9 +40,15 @@ async def test_publisher_and_subscriber_do_their_work_and_no_more(server):
         copies = [await into.subscribe("b", mode="each", peer=name) for name in "12"]
         await out.publish_many(["x"] * 3)
         assert await texts(one) == ["waits", "x", "x", "x"]
+        copies.append(await into.subscribe("b", mode="each", peer="3"))
+        async with Redis.from_url(server.url) as admin:
+            for dead in copies[:2]:
+                await admin.hset("rsmq:news__:ng:heard", dead.name, 1)
+            await admin.hset("rsmq:news__:ng:heard", "clock:b", "60000 0")
+        assert len(await texts(copies[2])) == 3
+        assert await copies[0].keep_alive()
         await into.unsubscribe("b", peer="1")
-        assert len(await texts(await into.subscribe("b", mode="each", peer="3"))) == 3
-        await subscriber.delete_queue(copies[1].name)
+        await subscriber.delete_queue(copies[2].name)
         await out.publish("y")
         assert (await into.describe()).lost == 1
         await into.unsubscribe("a")

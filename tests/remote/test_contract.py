@@ -42,10 +42,11 @@ NOT_HERE = {
     "test_waiters_with_wishes_of_their_own_get_them",
     # The broker does by itself what the script asks its caller to do.
     "test_call_clears_a_bounded_number_of_ids_without_a_body",
-    # What a peer left is taken over by the broker, step by step with every sign of life.
-    "test_long_queue_that_was_left_is_taken_over_in_steps",
-    "test_peer_that_speaks_up_just_before_it_is_taken_over_stays",
-    "test_subscriber_that_dies_while_long_queues_are_moved_loses_nothing",
+    # The broker looks after siblings, and moves what they left step by step.
+    "test_long_queue_of_a_keeper_passes_on_in_steps",
+    "test_peer_that_speaks_up_just_before_it_is_taken_off_stays",
+    "test_siblings_look_for_silent_ones_in_turn",
+    "test_subscriber_that_dies_while_a_long_backlog_is_moved_loses_nothing",
     "test_first_subscriber_gets_all_that_waited_though_another_comes_meanwhile",
     "test_second_subscriber_gets_the_rest_if_the_first_does_not_go_on",
     # A client asks the broker for a topic's subscriptions, and that looks at every queue: seconds.

@@ -11,7 +11,7 @@ from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.protocol.limits import check_name
 from aiorsmq_ng.protocol.shards import Shards
 from aiorsmq_ng.protocol.topic_names import check_part, escape, queue_name, unescape
-from aiorsmq_ng.protocol.topic_state import Member, TopicState, heritage, orphans
+from aiorsmq_ng.protocol.topic_state import Ending, Member, TopicState
 from aiorsmq_ng.protocol.topics import EACH, Joining, Plan, TopicKeys
 
 PART = st.text(min_size=1, max_size=60).filter(lambda t: not re.search("[\ud800-\udfff]", t))
@@ -68,36 +68,53 @@ def test_what_is_no_name_is_refused(name):
         check_part("topic", name)
 
 
-def member(peer, *, state="on", since=0, heir=False, heard="0"):
-    return Member(f"t__c__{peer}", "c", EACH, peer, 30_000, since, state, heir, heard)
+def member(peer, *, state="on", since=0, keeper=False, heard="100000"):
+    return Member(f"t__c__{peer}", "c", EACH, peer, 30_000, since, state, keeper, heard)
 
 
-def test_newcomer_takes_over_from_the_one_that_was_silent_longest():
-    members = (
-        member("alive", heard="99000"),
-        member("off", state="off", heard="50000"),
-        member("silent", heard="40000"),
-        member("gone", state="gone", heard="1"),
-    )
-    state = TopicState(now_ms=100_000, members=members)
-
-    assert heritage("c", state) is members[2]
-    assert heritage("other", state) is None
+def peers(*members, clock=100_000):
+    return TopicState(members=members, clocks={"c": clock})
 
 
-def test_only_one_peer_is_taken_over_whole():
-    me = member("me", since=60_000_000, heard="99000")
-    left = [member("1", state="off", heard="50000"), member("2", state="left", heard="50000")]
-    older = member("3", state="off", heard="70000")
-    state = TopicState(now_ms=100_000, members=(me, *left, older))
+def test_keeper_is_the_one_that_is_called_so_or_else_the_oldest():
+    old, new, called = member("1", since=1), member("2", since=2), member("3", keeper=True, since=3)
 
-    assert orphans(me, state) == [(left[0], True), (left[1], False), (older, False)]
-    assert not any(whole for _, whole in orphans(me._replace(heir=True), state))
+    assert peers(new, old, called).keeper("c") is called
+    assert peers(new, old, called._replace(state="left")).keeper("c") is old
+    assert peers(new, old).keeper("other") is None
 
 
-def test_plan_names_every_key_and_groups_the_peers_of_a_consumer():
+def test_keeper_adopts_what_others_left_and_those_that_are_silent_end():
+    keeper, me = member("1", keeper=True), member("2")
+    silent, left = member("3", heard="69999 5"), member("4", state="left", heard="1")
+    state = peers(keeper, me, silent, left)
+
+    assert state.left(me) == (keeper, [left])
+    assert state.dead(me).members == [silent]
+    assert state.leaving("c", "2").spare == [me]
+
+
+def test_peer_that_finds_the_keeper_silent_takes_its_place():
+    keeper, me = member("1", keeper=True, heard="69999"), member("2")
+    left = member("4", state="left")
+
+    assert peers(keeper, me, left).left(me) == (me, [keeper, left])
+    assert peers(keeper, me, left, clock=99_999).left(me) == (keeper, [left])
+    assert not peers(keeper, me).dead(me).members
+
+
+def test_keeper_that_leaves_is_followed_by_the_one_heard_of_last():
+    keeper, one, two = member("1", keeper=True), member("2", heard="99000"), member("3")
+    state = peers(keeper, one, two)
+
+    assert state.leaving("c", "1") == Ending([keeper], [], two.queue, [])
+    assert state.leaving("c", "2") == Ending([one], [one], "", [])
+    assert state.leaving("c", None) == Ending([keeper, one, two], [one, two], "", ["clock:c"])
+
+
+def test_plan_names_the_keys_and_channels_of_all_that_are_subscribed():
     keys = TopicKeys("t", Namespace("ns").queue("t__"), lambda queue: queue.wake)
-    members = (member("1"), member("2"), member("3", state="off"))
+    members = (member("1"), member("2"), member("3", state="left"))
     plan = Plan(keys, TopicState(version="v", members=members))
 
     assert plan.names[4:] == (
@@ -106,8 +123,8 @@ def test_plan_names_every_key_and_groups_the_peers_of_a_consumer():
     )
     assert plan.head[:5] == ("t", "t__", "ns:t__:ng:wake", "v", 2)
     assert plan.head[5:] == (
-        *("t__c__1", "ns:t__c__1:ng:wake", "c", 30_000),
-        *("t__c__2", "ns:t__c__2:ng:wake", "c", 30_000),
+        *("t__c__1", "ns:t__c__1:ng:wake"),
+        *("t__c__2", "ns:t__c__2:ng:wake"),
     )
     assert plan.copies == 2
 
@@ -115,4 +132,4 @@ def test_plan_names_every_key_and_groups_the_peers_of_a_consumer():
 def test_record_of_a_subscription_has_no_space_in_its_names():
     joining = Joining("a consumer", EACH, "a peer", 30_000, 30, 0, 65536)
 
-    assert joining.record(heir=True) == "each 30000 1 a_20consumer a_20peer"
+    assert joining.record(keeper=True) == "each 30000 1 a_20consumer a_20peer"

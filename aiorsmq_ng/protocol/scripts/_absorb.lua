@@ -1,10 +1,23 @@
 -- Messages from one queue into another, with score, rc and fr, so that their order stays. A message that
 -- the target has already is not stored twice.
--- Defines: carry(from, to, ids, copy) moves or copies these; absorb(from, to, page) -> whether all of them are moved. A
---   queue is a table {zset, hash}. A whole queue is renamed into an empty one, whatever its length; a short
---   one is moved at once; of two long ones a page is moved per call, the oldest first.
+-- Defines: drop(queue, ids) deletes these; carry(from, to, ids) moves these; absorb(from, to, page) -> whether
+--   all of them are moved. A queue is a table {zset, hash}. A whole queue is renamed into an empty one,
+--   whatever its length; a short one is moved at once; of two long ones a page is moved per call, the
+--   oldest first.
 local ATTRIBUTES = {'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified'}
-local function carry(from, to, ids, copy)
+local function drop(from, ids)
+  for first = 1, #ids, 1000 do
+    local page, fields = {}, {}
+    for i = first, math.min(#ids, first + 999) do
+      local id, at = ids[i], #fields
+      page[#page + 1] = id
+      fields[at + 1], fields[at + 2], fields[at + 3], fields[at + 4] = id, id .. ':rc', id .. ':fr', id .. ':meta'
+    end
+    redis.call('ZREM', from[1], unpack(page))
+    redis.call('HDEL', from[2], unpack(fields))
+  end
+end
+local function carry(from, to, ids)
   local moved = 0
   for first = 1, #ids, 1000 do
     local page, fields, scores, bodies = {}, {}, {}, {}
@@ -30,16 +43,12 @@ local function carry(from, to, ids, copy)
         end
         moved = moved + 1
       end
-      fields[#fields + 1] = page[i] .. ':meta'
     end
     if #scores > 0 then
       redis.call('ZADD', to[1], unpack(scores))
       redis.call('HSET', to[2], unpack(bodies))
     end
-    if not copy then
-      redis.call('ZREM', from[1], unpack(page))
-      redis.call('HDEL', from[2], unpack(fields))
-    end
+    drop(from, page)
   end
   if moved > 0 then redis.pcall('HINCRBY', to[2], 'totalsent', moved) end
 end

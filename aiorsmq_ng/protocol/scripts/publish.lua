@@ -3,8 +3,7 @@
 -- KEYS: topic, heard, topics, index, own zset, own hash, per subscription zset and hash, then the marker of
 --   every part that has a window, last the memory of the caller's series.
 -- ARGV: call number, attempt (as in send.lua), name of the topic, its own queue, wake-up channel of that,
---   version that the caller knows, number of subscriptions, for each of them: queue, wake-up channel, group
---   (peers with copies of their own: the consumer; else empty), silence allowed (ms);
+--   version that the caller knows, number of subscriptions, for each of them: queue, wake-up channel;
 --   then per part: delay (ms, -1 = each queue's), window (ms; 0 = no marker, else n is 1), n, then n times:
 --   random id suffix, body.
 -- Returns: per part the n ids, the same in every queue, or {messageTooLong, bytes, maxsize}; with a window,
@@ -13,13 +12,12 @@
 --   queueCorrupt and the name of the queue. Cost: O(messages * subscriptions * log n).
 local topic, heard, topics, index, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[#KEYS]
 local name, own_queue, version, subscriptions = ARGV[3], ARGV[4], ARGV[6], tonumber(ARGV[7])
-local parts_at = 8 + 4 * subscriptions
+local parts_at = 8 + 2 * subscriptions
 -- @include clock
 -- @include rouse
 -- @include id
 -- @include number
 -- @include topic_changed
--- @include silent
 local function too_long(first, last, limit)
   if limit < 0 then return nil end
   for i = first + 1, last, 2 do
@@ -75,18 +73,11 @@ local function add(target)
   targets[#targets + 1] = target
   if target.maxsize >= 0 and (least < 0 or target.maxsize < least) then least = target.maxsize end
 end
-local peers, sound = {}, {}
 for i = 1, subscriptions do
-  local at = 4 + 4 * i
+  local at = 6 + 2 * i
   local target = examine(KEYS[5 + 2 * i], KEYS[6 + 2 * i], ARGV[at + 1])
   if target == false then return 'queueCorrupt ' .. ARGV[at] end
-  if not target then lost[#lost + 1] = ARGV[at] end
-  sound[i] = target or false
-  peers[i] = target and ARGV[at + 2] ~= '' and {ARGV[at], ARGV[at + 2], ARGV[at + 3]} or false
-end
-local gone = take_off(peers)
-for i = 1, subscriptions do
-  if sound[i] and not (gone and gone[i]) then add(sound[i]) end
+  if target then add(target) else lost[#lost + 1] = ARGV[at] end
 end
 local waits, create = #targets == 0, false
 if waits then
@@ -178,13 +169,16 @@ if waits then
     if trim() then break end
   end
 end
-if #lost > 0 or gone then
+-- A subscription that begins later has no copies of its own of these: see topic_adopt.lua.
+if next_us > tonumber(redis.call('HGET', topic, 'last') or 0) then
+  redis.call('HSET', topic, 'last', string.format('%.0f', next_us))
+end
+if #lost > 0 then
   for _, queue in ipairs(lost) do
     redis.call('HDEL', topic, 'q:' .. queue)
     redis.call('HDEL', heard, queue)
   end
-  if #lost > 0 then redis.call('HINCRBY', topic, 'lost', #lost) end
-  for i in pairs(gone or {}) do put_off(ARGV[4 + 4 * i], 'off') end
+  redis.call('HINCRBY', topic, 'lost', #lost)
   changed(ARGV[parts_at + 3])
 end
 return replies

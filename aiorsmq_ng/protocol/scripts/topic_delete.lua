@@ -1,5 +1,5 @@
 -- Delete a topic with all its subscriptions and messages.
--- KEYS: topic, heard, topics, index, then per queue zset, hash, deliveries; the first is the topic's own.
+-- KEYS: topic, heard, gone, topics, index, then per queue zset, hash, deliveries; the first is the topic's own.
 -- ARGV: version that the caller knows, name of the topic, queues.
 -- Returns: 1 something was there, 0 nothing was. Errors: topicChanged.
 -- Cost: O(queues), memory is freed in the background.
@@ -7,8 +7,8 @@ local topic = KEYS[1]
 -- @include clock
 -- @include topic_changed
 if not version_is(ARGV[1]) then return 'topicChanged' end
-local found = redis.call('SREM', KEYS[3], ARGV[2])
-for i = 3, #ARGV do found = found + redis.call('SREM', KEYS[4], ARGV[i]) end
-for i = 5, #KEYS do redis.call('UNLINK', KEYS[i]) end
-found = found + redis.call('UNLINK', topic, KEYS[2])
+local found = redis.call('SREM', KEYS[4], ARGV[2])
+for i = 3, #ARGV do found = found + redis.call('SREM', KEYS[5], ARGV[i]) end
+for i = 6, #KEYS do redis.call('UNLINK', KEYS[i]) end
+found = found + redis.call('UNLINK', topic, KEYS[2], KEYS[3])
 return found > 0 and 1 or 0

@@ -1,32 +1,40 @@
--- End subscriptions of a topic. What they hold stays in their queues, unless it is to be discarded; an
--- empty queue is deleted.
--- KEYS: topic, heard, index, then per subscription zset, hash, deliveries.
--- ARGV: version that the caller knows, random characters, 1 to discard, number of subscriptions, their
---   queues, then fields of heard to be removed.
+-- End subscriptions of a topic. What they hold stays in their queues, unless it is to be deleted or nothing
+-- is there.
+-- KEYS: topic, heard, gone, index, then per subscription zset, hash, deliveries.
+-- ARGV: version that the caller knows, random characters, 1 to delete all messages, queue of the peer that is
+--   the keeper from now on (empty: as it is), number of subscriptions, for each of them: queue, 1 to delete
+--   its messages, what heard has of it if it is taken for dead (else empty); then fields of heard to be
+--   removed.
 -- Returns: messages left in the queues. Errors: topicChanged. Cost: O(subscriptions).
-local topic, heard, index = KEYS[1], KEYS[2], KEYS[3]
-local count, left = tonumber(ARGV[4]), 0
+local topic, heard, gone, index = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local count, left = tonumber(ARGV[5]), 0
 -- @include clock
 -- @include topic_changed
--- @include silent
+-- @include ended
 if not version_is(ARGV[1]) then return 'topicChanged' end
-for i = 1, count do redis.call('ZCARD', KEYS[1 + 3 * i]) end
+for i = 1, count do
+  if not still_silent(ARGV[3 + 3 * i], ARGV[5 + 3 * i]) then return 'topicChanged' end
+  redis.call('ZCARD', KEYS[2 + 3 * i])
+end
 -- See _spend.lua: a full server takes what follows.
 redis.call('HDEL', heard, '')
 for i = 1, count do
-  local queue, present = ARGV[4 + i], redis.call('ZCARD', KEYS[1 + 3 * i])
-  if ARGV[3] == '1' or present == 0 then
-    redis.call('UNLINK', KEYS[1 + 3 * i], KEYS[2 + 3 * i], KEYS[3 + 3 * i])
+  local queue, delete, sign = ARGV[3 + 3 * i], ARGV[4 + 3 * i], ARGV[5 + 3 * i]
+  local present = redis.call('ZCARD', KEYS[2 + 3 * i])
+  if ARGV[3] == '1' or delete == '1' or present == 0 then
+    redis.call('UNLINK', KEYS[2 + 3 * i], KEYS[3 + 3 * i], KEYS[4 + 3 * i])
     redis.call('SREM', index, queue)
-  end
-  if ARGV[3] ~= '1' and present > 0 then
-    put_off(queue, 'left')
-  else
     redis.call('HDEL', topic, 'q:' .. queue)
     redis.call('HDEL', heard, queue)
+  else
+    local record = redis.call('HGET', topic, 'q:' .. queue) or ''
+    redis.call('HSET', topic, 'q:' .. queue, (string.gsub(record, '^%a+', 'left')))
+    left = left + present
   end
-  if ARGV[3] ~= '1' then left = left + present end
+  if sign ~= '' then remember(queue) else redis.call('ZREM', gone, queue) end
 end
-for i = 5 + count, #ARGV do redis.call('HDEL', heard, ARGV[i]) end
+local settings, rest = string.match(redis.call('HGET', topic, 'q:' .. ARGV[4]) or '', '^(on each %d+) %d(.*)$')
+if settings then redis.call('HSET', topic, 'q:' .. ARGV[4], settings .. ' 1' .. rest) end
+for i = 6 + 3 * count, #ARGV do redis.call('HDEL', heard, ARGV[i]) end
 if count > 0 then changed(ARGV[2]) end
 return left

@@ -1,0 +1,56 @@
+-- Let the keeper of a consumer have what a peer left that has gone: the messages from before the keeper
+-- subscribed, because it has copies of its own of all others. One step of it; the first one ends the
+-- other's subscription, and makes the one that adopts the keeper.
+-- KEYS: topic, heard, gone, index, zset, hash, deliveries of the peer that has gone, zset, hash of the keeper.
+-- ARGV: version that the caller knows, random characters, queue of the peer that has gone, what heard has
+--   of it, queue of the keeper, messages in one step, wake-up channel of the keeper.
+-- Returns: 1 done, 0 come again. Errors: topicChanged. Cost: O(messages in a step); O(1) if nothing was
+--   published since the keeper subscribed and its queue is empty.
+local topic, heard, gone, index = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local from, to, page = {KEYS[5], KEYS[6]}, {KEYS[8], KEYS[9]}, tonumber(ARGV[6])
+-- @include clock
+-- @include topic_changed
+-- @include ended
+-- @include absorb
+-- @include rouse
+if not version_is(ARGV[1]) or not still_silent(ARGV[3], ARGV[4]) then return 'topicChanged' end
+local state, ended = string.match(redis.call('HGET', topic, 'q:' .. ARGV[3]) or '', '^(%a+)( .*)$')
+local settings, keeper, rest, since =
+  string.match(redis.call('HGET', topic, 'q:' .. ARGV[5]) or '', '^(on each %d+ )(%d)( .* (%d+))$')
+if not state or not since then return 'topicChanged' end
+redis.call('ZCARD', from[1])
+redis.call('ZCARD', to[1])
+-- See _spend.lua: a full server takes what follows.
+redis.call('HDEL', heard, '')
+redis.call('HSET', topic, 'q:' .. ARGV[5], settings .. '1' .. rest)
+local before, done = redis.call('ZCARD', to[1]), true
+if tonumber(redis.call('HGET', topic, 'last') or 0) <= tonumber(since) then
+  done = absorb(from, to, page)
+else
+  local ids, wanted, own = redis.call('ZRANGE', from[1], 0, page - 1), {}, {}
+  for i = 1, #ids do
+    -- An id that does not tell when it was sent counts as old: rather twice than never.
+    local sent = string.match(ids[i], '^%w%w%w%w%w%w%w%w%w%w') and tonumber(string.sub(ids[i], 1, 10), 36)
+    local list = (sent or 0) < tonumber(since) and wanted or own
+    list[#list + 1] = ids[i]
+  end
+  carry(from, to, wanted)
+  drop(from, own)
+  done = #ids < page
+end
+local present = redis.call('ZCARD', to[1])
+if present > before then
+  redis.pcall('PUBLISH', ARGV[7], present)
+  rouse(to[1])
+end
+if state == 'on' then remember(ARGV[3]) end
+if done then
+  redis.call('UNLINK', from[1], from[2], KEYS[7])
+  redis.call('SREM', index, ARGV[3])
+  redis.call('HDEL', topic, 'q:' .. ARGV[3])
+  redis.call('HDEL', heard, ARGV[3])
+else
+  redis.call('HSET', topic, 'q:' .. ARGV[3], 'left' .. ended)
+end
+if state == 'on' or keeper == '0' then changed(ARGV[2]) end
+return done and 1 or 0
