@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from .models import (
         ConsumerInfo,
+        DeadLetter,
         DoctorReport,
         Finding,
         Message,
@@ -61,6 +62,7 @@ __all__ = [
     "Compressed",
     "Consumer",
     "ConsumerInfo",
+    "DeadLetter",
     "Delivery",
     "DoctorReport",
     "DurabilityUnmet",
@@ -110,8 +112,8 @@ _HOMES = {
         "SendUnknown", "Unavailable", "WrongContext",
     ),
     "models": (
-        "ConsumerInfo", "DoctorReport", "Finding", "Message", "PeerInfo", "PendingMessage",
-        "QueueAttributes", "QueueStats", "ScannedMessage", "Sent", "ServerFacts",
+        "ConsumerInfo", "DeadLetter", "DoctorReport", "Finding", "Message", "PeerInfo",
+        "PendingMessage", "QueueAttributes", "QueueStats", "ScannedMessage", "Sent", "ServerFacts",
         "SubscriptionInfo", "TopicInfo",
     ),
     "options": ("Options",),

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from .codec import JSON, Codec
+from .deadletters import DeadLetters
 from .delivery import Delivery, Origin
 from .doctor import Doctor, Orders, Progress, together
 from .durations import Seconds, at_least_0
@@ -91,6 +92,8 @@ class RSMQ:
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
         self._presence = Presence(self._transport, self._keeper)
+        self._letters = DeadLetters()
+        self._transport.hears = self._letters.found
         self._plans = Plans()
         self._closing: asyncio.Task[None] | None = None
         self._receivers: WeakValueDictionary[tuple[Intake, ...], Receiver] = WeakValueDictionary()
@@ -109,6 +112,11 @@ class RSMQ:
     def contact(self) -> Contact:
         """When the server last answered this client, and whether it is away; no I/O."""
         return self._transport.contact
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Where this client tells of messages that were moved to dead-letter queues."""
+        return self._letters
 
     async def open(self, *, wait_for_server: Seconds | None = 0) -> Self:
         """Connect, and make sure that the server answers; ``Unavailable`` if it does not.
@@ -387,6 +395,7 @@ class RSMQ:
             transport=self._transport,
             keeper=self._keeper,
             presence=self._presence,
+            letters=self._letters,
             sibling=partial(self._beside, keys),
             channel=self._channel,
             dead_letter=dead_letter or f"{name}-dead",

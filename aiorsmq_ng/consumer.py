@@ -101,7 +101,11 @@ def _end(origin: Origin, stock: Stock | None) -> list[asyncio.Future[Any]]:
 
 
 class Stock:
-    """Leased messages that nobody works on yet. Their leases are renewed meanwhile."""
+    """Leased messages that nobody works on yet. Their leases are renewed meanwhile.
+
+    A suspect is held alone: what else is there is given back when it comes, and nothing is leased
+    ahead until its taker comes back for more.
+    """
 
     def __init__(self, receive: Receive, origin: Origin, size: int) -> None:
         self._receive = receive
@@ -114,6 +118,7 @@ class Stock:
         self._taken = asyncio.Event()
         self._failure: Exception | None = None
         self._closed = False
+        self._suspect: Delivery | None = None
 
     async def fill(self) -> None:
         """Refill whenever half is gone, until closed; never sleep while messages come."""
@@ -124,7 +129,7 @@ class Stock:
         with self._filling:
             try:
                 while not self._closed:
-                    while 2 * len(self._held) > self._size:
+                    while self._suspect is not None or 2 * len(self._held) > self._size:
                         self._taken.clear()
                         await self._taken.wait()
                     wanted = self._size - len(self._held)
@@ -136,6 +141,10 @@ class Stock:
     def take_now(self) -> Delivery | None:
         """Return the next message if there is one."""
         held = self._held
+        if self._suspect is not None and not held:
+            # Whoever took it comes for the next, and so lives.
+            self._suspect = None
+            self._taken.set()
         while held:
             delivery = held.popleft()
             self._keeper.drop(delivery)
@@ -144,6 +153,8 @@ class Stock:
             # A message whose lease was lost while it waited here belongs to somebody else.
             if fresh([delivery]):
                 return delivery
+            if delivery is self._suspect:
+                self._suspect = None
         return None
 
     async def take(self) -> Delivery:
@@ -174,9 +185,18 @@ class Stock:
         return taken
 
     async def _gather(self, taken: list[Delivery], count: int) -> None:
-        while len(taken) < count:
-            taken.append(await self.take())
-            self._keeper.keep(taken[-1])
+        while len(taken) < count and not (taken and taken[0].suspect):
+            delivery = await self.take()
+            if delivery.suspect:
+                give_back(taken)
+                taken.clear()
+            taken.append(delivery)
+            self._keeper.keep(delivery)
+
+    @property
+    def holds_suspect(self) -> bool:
+        """Whether a suspect waits here: nothing should be begun before it."""
+        return self._suspect is not None and bool(self._held)
 
     def put_back(self, deliveries: list[Delivery]) -> None:
         """Take back messages that nobody has begun to work on."""
@@ -207,5 +227,9 @@ class Stock:
         keep = self._keeper.keep
         for delivery in deliveries:
             keep(delivery)
+            if delivery.suspect:
+                give_back(self._held)
+                self._held.clear()
+                self._suspect = delivery
         self._held.extend(deliveries)
         self._arrived.set()

@@ -12,13 +12,14 @@ from typing import Any, Literal, Protocol, Self
 
 import anyio
 
+from .deadletters import DeadLetters
 from .errors import InvalidValue, RSMQError, Unavailable
 from .leases import LeaseKeeper
-from .models import Message
+from .models import DeadLetter, Message
 from .presence import Presence
 from .protocol import limits, messages
 from .protocol.keys import QueueKeys
-from .protocol.messages import Intake
+from .protocol.messages import How, Intake
 from .protocol.operation import Operation
 from .protocol.receipts import Dedup, Leased, Receipt, Received
 from .retry import Retry
@@ -50,6 +51,7 @@ class Origin:
     transport: Transport
     keeper: LeaseKeeper
     presence: Presence
+    letters: DeadLetters
     #: Return the keys of another queue of the same client, its name checked.
     sibling: Callable[[str], QueueKeys]
     #: Return the channel on which arrivals in a queue are announced.
@@ -70,10 +72,15 @@ class Origin:
     def intake(self) -> Intake:
         """What receiving from this queue needs to know."""
         if self.retry is None or not self.retry.max_receives:
-            return Intake(self.keys, vt_ms=self.vt_ms)
+            return Intake(self.keys, vt_ms=self.vt_ms, holder=self.presence.named)
         dead = self.sibling(self.dead_letter)
         return Intake(
-            self.keys, self.retry.max_receives, dead, self.channel(dead), vt_ms=self.vt_ms
+            self.keys,
+            self.retry.max_receives,
+            dead,
+            self.channel(dead),
+            vt_ms=self.vt_ms,
+            holder=self.presence.named,
         )
 
 
@@ -85,10 +92,19 @@ class Delivery(Message):
     while inside, acks at the end, and releases if the block raises.
     """
 
-    __slots__ = ("expires_at", "lease_lost", "on_lost", "origin", "outcome", "vt_ms")
+    __slots__ = (
+        "_excused",
+        "_strikes",
+        "expires_at",
+        "lease_lost",
+        "on_lost",
+        "origin",
+        "outcome",
+        "vt_ms",
+    )
 
     def __init__(self, leased: Leased, origin: Origin, expires_at: float) -> None:
-        self.id, self.body, self.rc, self.fr, _, self.vt_ms = leased
+        self.id, self.body, self.rc, self.fr, _, self.vt_ms, self._strikes, self._excused = leased
         self.origin = origin
         #: How its holder settled it; none as long as that has not happened.
         self.outcome: Outcome | None = None
@@ -118,6 +134,28 @@ class Delivery(Message):
     def queue(self) -> str:
         """Name of the queue it was received from."""
         return self.origin.keys.queue
+
+    @property
+    def attempt(self) -> int:
+        """Number of this delivery, without those given back before anybody began to work on them.
+
+        The retry policy counts these; ``rc`` counts all.
+        """
+        return self.rc - self._excused
+
+    @property
+    def strikes(self) -> int:
+        """Deliveries in a row before this one that vanished with their holders."""
+        return self._strikes
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the delivery before this one vanished with its holder.
+
+        The message may be what kills processes, so it came alone; nothing else should be held in
+        this process while it is worked on. A ``Worker`` sees to that.
+        """
+        return self._strikes > 0
 
     @property
     def receipt(self) -> Receipt:
@@ -155,7 +193,7 @@ class Delivery(Message):
         vt_ms = limits.seconds_to_ms("vt", vt)
         # Counted from before the request, so that our idea of its end is never too late.
         started = asyncio.get_running_loop().time()
-        operation = self._visibility(vt_ms)
+        operation = self._visibility(vt_ms, "" if vt_ms else "r")
         after = self._suspend(operation)
         try:
             await self.origin.transport.submit(operation, after=after)
@@ -164,9 +202,14 @@ class Delivery(Message):
         finally:
             self.origin.keeper.resume(self)
 
-    async def release(self, delay: limits.Seconds = 0) -> None:
-        """Give the message back; it is visible again after *delay*."""
-        await self._settle(self._visibility(limits.seconds_to_ms("delay", delay)), "released")
+    async def release(self, delay: limits.Seconds = 0, *, unseen: bool = False) -> None:
+        """Give the message back; it is visible again after *delay*.
+
+        With *unseen* nobody has begun to work on it, and the delivery does not count for
+        ``max_receives``.
+        """
+        how: How = "u" if unseen else "r"
+        await self._settle(self._visibility(limits.seconds_to_ms("delay", delay), how), "released")
 
     async def reject(self, reason: str | None = None) -> None:
         """Move the message to the dead-letter queue, with body, ``rc`` and ``fr``.
@@ -186,6 +229,7 @@ class Delivery(Message):
             ),
             "rejected",
         )
+        origin.letters.tell(DeadLetter(self, self.queue, target.queue, reason or ""))
 
     async def forward(self, queue: str | Named, *, delay: limits.Seconds | None = None) -> None:
         """Move the message to another queue, where it starts anew with no receives."""
@@ -202,13 +246,15 @@ class Delivery(Message):
             "forwarded",
         )
 
-    def give_back(self) -> asyncio.Future[Any]:
+    def give_back(self, delay: limits.Seconds = 0, *, how: How = "u") -> asyncio.Future[Any]:
         """Start to release the message; it goes on whatever happens to the caller.
 
-        Also while the client is being closed.
+        Also while the client is being closed. By default nobody has begun to work on it, and the
+        delivery does not count. If its holder did begin, *how* is ``"r"``; if that one is gone
+        without a word, ``""``: it vanished.
         """
         self.origin.transport.check()
-        operation = self._visibility(0)
+        operation = self._visibility(limits.seconds_to_ms("delay", delay), how)
         after = self.origin.keeper.drop(self)
         return self.origin.transport.submit(operation, after=after, closing=True)
 
@@ -272,10 +318,10 @@ class Delivery(Message):
         retry = self.origin.retry
         if retry is None or not isinstance(error, Exception):
             await self.release()
-        elif retry.gives_up(self.rc):
+        elif retry.gives_up(self.attempt):
             await self.reject(f"{type(error).__name__}: {error}"[:_REASON_LENGTH])
         else:
-            await self.release(retry.delay(self.rc))
+            await self.release(retry.delay(self.attempt))
 
     async def _conclude(self, error: BaseException | None) -> None:
         if error is None:
@@ -288,10 +334,10 @@ class Delivery(Message):
             except RSMQError as failure:
                 logger.warning("message %s was not given back: %s", self.id, failure)
 
-    def _visibility(self, vt_ms: int) -> Operation[bool]:
+    def _visibility(self, vt_ms: int, how: How = "") -> Operation[bool]:
         keys = self.origin.keys
         return messages.visibility(
-            keys, self.id, vt_ms=vt_ms, receipt=self.receipt, channel=keys.wake
+            keys, self.id, vt_ms=vt_ms, receipt=self.receipt, channel=keys.wake, how=how
         )
 
     def _target(self, name: str) -> QueueKeys:

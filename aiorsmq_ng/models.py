@@ -53,6 +53,19 @@ class Message:
         return f"<{type(self).__name__} {self.id} rc={self.rc} {len(self.body)} bytes>"
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was moved to a dead-letter queue."""
+
+    message: Message
+    queue: str
+    dead_letter: str
+    #: Why; empty if its holder gave no reason.
+    reason: str
+    #: Whether a receive moved it, because it was delivered too often and never settled.
+    by_receive: bool = False
+
+
 class Sent(str):
     """The id of a message that was sent with a dedup key, or with a durability above ``memory``.
 

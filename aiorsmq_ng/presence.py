@@ -31,12 +31,21 @@ class Presence:
         self._consumers: Counter[QueueKeys] = Counter()
         self._changed = asyncio.Event()
         self._running = False
-        self.name = ""
+        self._name = ""
+
+    @property
+    def name(self) -> str:
+        """The name of this client: host, process and something drawn."""
+        # Not made before it is asked for: children of the process that made the client are others.
+        self._name = self._name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        return self._name
+
+    def named(self) -> str:
+        """Return the name, when it is needed."""
+        return self.name
 
     def enter(self, keys: QueueKeys) -> None:
         """Announce one more consumer of a queue."""
-        # Not before: children of the process that made the client are others than it.
-        self.name = self.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._transport.closers.add(self.close)
         self._consumers[keys] += 1
         self._changed.set()

@@ -200,8 +200,9 @@ class Queue:
         operation = messages.visibility(
             self._keys,
             limits.check_id(id),
-            vt_ms=limits.seconds_to_ms("vt", vt),
+            vt_ms=(vt_ms := limits.seconds_to_ms("vt", vt)),
             channel=self._keys.wake,
+            how="" if vt_ms else "r",
         )
         return await self.origin.transport.run(operation)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar
 
 import aiorsmq_ng
-from aiorsmq_ng import RSMQ, InvalidValue, Queue, Retry, Subscription, Topic
+from aiorsmq_ng import RSMQ, DeadLetter, InvalidValue, Queue, Retry, Subscription, Topic
 
 from ..rpc import v1_pb2 as pb
 from .held import Held, Lent
@@ -25,6 +26,8 @@ MOST_BYTES = 64 * 1024 * 1024
 SHORTEST_SILENCE_S = 0.25
 #: Handles on subscriptions that are kept.
 _SUBSCRIPTIONS = 10_000
+#: Messages put aside of which a queue's next client is told, and queues with such.
+_LETTERS = 100
 
 
 class Shared:
@@ -39,6 +42,8 @@ class Shared:
         self.requests = requests
         self.held = held
         self.lent = Lent()
+        self._letters: dict[str, deque[pb.DeadLetter]] = {}
+        rsmq.dead_letters.listen(self._put_aside)
         self._subscriptions: dict[bytes, Subscription] = {}
         #: Whose those are whose names do not tell.
         self._owners: dict[str, Owner] = {}
@@ -168,7 +173,31 @@ class Shared:
             vt_ms=delivery.vt_ms,
             receipt=self.receipt(delivery, identity),
             omitted_bytes=omitted,
+            strikes=delivery.strikes,
+            excused=delivery.rc - delivery.attempt,
         )
+
+    def _put_aside(self, letter: DeadLetter) -> bool:
+        """Keep what a receive has put aside for the next client that asks about the queue."""
+        if letter.by_receive:
+            queue, found = letter.queue, letter.message
+            told = pb.DeadLetter(queue=queue, reason=letter.reason)
+            told.id, told.body, told.rc, told.fr = found.id, found.body, found.rc, found.fr
+            self._letters.setdefault(queue, deque(maxlen=_LETTERS)).append(told)
+            while len(self._letters) > _LETTERS:
+                del self._letters[next(iter(self._letters))]
+        return letter.by_receive
+
+    def letters(self, queues: Sequence[Queue], room: int) -> list[pb.DeadLetter]:
+        """Return what was put aside in *queues*, once; bodies only as far as there is *room*."""
+        found: list[pb.DeadLetter] = []
+        for queue in queues:
+            for letter in self._letters.pop(queue.name, ()):
+                room -= len(letter.body)
+                if room < 0:
+                    letter.body = b""
+                found.append(letter)
+        return found
 
     def lend(self, delivery: aiorsmq_ng.Delivery, max_bytes: int = MAX_BYTES) -> pb.Delivery:
         """Return what a client is told of a delivery that no stream holds."""

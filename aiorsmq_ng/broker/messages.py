@@ -72,6 +72,7 @@ class MessageCalls:
             return pb.ReceiveResponse(
                 deliveries=[shared.lend(d, max_bytes) for d in taken],
                 next_visible_ms=None if next_visible is None else math.ceil(next_visible * 1000),
+                dead_letters=shared.letters(queues, max_bytes - sum(len(d.body) for d in taken)),
             )
 
         return await shared.once("Receive", request, work, abandon=True)
@@ -92,7 +93,11 @@ class MessageCalls:
             few = min(count, max(_RECOVERED, await self._taking.safe([queue], MAX_BYTES)))
             taken = await queue.recover(few, idle, vt=vt)
             _cut(taken, MAX_BYTES)
-            return pb.RecoverResponse(deliveries=[shared.lend(d) for d in taken])
+            room = MAX_BYTES - sum(len(d.body) for d in taken)
+            return pb.RecoverResponse(
+                deliveries=[shared.lend(d) for d in taken],
+                dead_letters=shared.letters([queue], room),
+            )
 
         return await shared.once("Recover", request, work, abandon=True)
 
@@ -141,13 +146,16 @@ class Taking:
                     raise unread()
             # Fewer than asked for: no more is there. Without a lease, the same would come again.
             full = len(taken) == step and min((d.vt_ms for d in taken), default=0) > 0
-            while full and len(taken) < count:
+            while full and len(taken) < count and not taken[0].suspect:
                 biggest, size = max(len(d.body) for d in taken), _size(taken)
                 step = min(count - len(taken), (max_bytes - size) // max(biggest, 1024))
                 if step < 1:
                     break
                 more, _ = await self._now(step, queues, vt, max_bytes - size)
                 full = len(more) == step
+                if more and more[0].suspect:
+                    more[0].give_back()  # it comes alone, to the next who asks
+                    break
                 taken += more
         except BaseException:
             for delivery in taken:

@@ -36,7 +36,10 @@ class SettleCalls:
     async def Release(self, request: pb.ReleaseRequest, _: Any) -> pb.SettleResponse:
         """Give messages back."""
         delay = request.delay_ms / 1000
-        return await self._settle(request.receipts, lambda delivery: delivery.release(delay))
+        unseen = request.unseen
+        return await self._settle(
+            request.receipts, lambda delivery: delivery.release(delay, unseen=unseen)
+        )
 
     async def Reject(self, request: pb.RejectRequest, _: Any) -> pb.SettleResponse:
         """Move messages to the dead-letter queue."""

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
@@ -29,6 +29,8 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 #: of the step before.
 _STEP, _STEP_BYTES = 32, 500_000
 _UNSETTLED = 10
+#: How long a suspect waits until nothing else is in the client's hands, and keeps others away.
+_ALONE_S = 30.0
 #: Pauses while Redis is away.
 _OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 2.0
 
@@ -52,7 +54,9 @@ class StreamCalls:
         try:
             await _first(stream.run(context), self._room.stopping, stream.settled)
         finally:
-            stream.close()
+            # A client that ends the stream, or dies, takes what it has with it; a broker that stops
+            # gives it back.
+            stream.close("r" if self._room.stopping.is_set() else "")
         raise BrokerError("stopping", "the broker is being stopped; consume elsewhere")
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> None:
@@ -94,6 +98,7 @@ class Stream:
         self._changed = asyncio.Event()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._stopped = asyncio.Event()
+        self._settlement = asyncio.Event()
         self._silence_s = silence(request.sources[0].subscriber)
 
     async def run(self, context: Any) -> None:
@@ -116,6 +121,7 @@ class Stream:
     async def settled(self) -> None:
         """Take no more messages, and wait until those in the client's hands are settled."""
         self._stopped.set()
+        self._settlement.set()
         while self._outbox:
             delivery = self._outbox.popleft()
             self._shared.held.settled(key_of(delivery))
@@ -124,13 +130,17 @@ class Stream:
             self._changed.clear()
             await self._changed.wait()
 
-    def close(self) -> None:
-        """Give back what is not settled. It goes on in the background."""
+    def close(self, how: Literal["r", ""] = "") -> None:
+        """Give back what is not settled. It goes on in the background.
+
+        What the client has seen is returned in order (``"r"``), or has vanished with it.
+        """
         self._stopped.set()
-        for delivery in list(self._unsettled.values()):
-            self._shared.held.settled(key_of(delivery))
+        unseen = {key_of(delivery) for delivery in self._outbox}
+        for key, delivery in list(self._unsettled.items()):
+            self._shared.held.settled(key)
             if not delivery.lease_lost:
-                delivery.give_back()
+                delivery.give_back(how="u" if key in unseen else how)
 
     async def _fill(self) -> None:
         pause = _OUTAGE_BASE_S
@@ -158,12 +168,35 @@ class Stream:
             size = sum(map(self._size, taken))
             fits = self._visit.more(size)
             self._needs = 1 if fits else size
+            if fits and taken and taken[0].suspect:
+                await self._alone(taken[0])
+                continue
             for delivery in taken:
                 # The stream may have ended while they were on their way to it.
                 if self._stopped.is_set() or not fits:
                     delivery.give_back()
                 else:
                     self._hold(delivery)
+
+    async def _alone(self, suspect: Delivery) -> None:
+        """Hand out a suspect while nothing else is in the client's hands, and wait for its end."""
+        suspect.origin.keeper.keep(suspect)
+        try:
+            await self._nothing_held()
+        except BaseException:
+            suspect.give_back()
+            raise
+        if self._stopped.is_set():
+            suspect.give_back()
+            return
+        self._hold(suspect)
+        await self._nothing_held()
+
+    async def _nothing_held(self) -> None:
+        with anyio.move_on_after(_ALONE_S):
+            while self._unsettled and not self._stopped.is_set():
+                self._settlement.clear()
+                await self._settlement.wait()
 
     async def _keep_alive(self, subscription: Subscription) -> None:
         """Say that the peer is alive, also while it works on what it has."""
@@ -202,6 +235,7 @@ class Stream:
                 told = self._shared.delivery(delivery, self._max_bytes, self._identity)
                 response.deliveries.append(told)
                 delivery.body = b""  # it is the client's now; only the lease is kept
+        response.dead_letters.extend(self._shared.letters(self._queues, room))
         return size
 
     def _size(self, delivery: Delivery) -> int:
@@ -243,6 +277,7 @@ class Stream:
         if delivery is not None:
             delivery.origin.keeper.drop(delivery)
         self._changed.set()
+        self._settlement.set()
 
 
 async def _first(

@@ -320,7 +320,7 @@ def reasons(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
     """Read why messages were rejected into this queue; empty where nobody said."""
     return Operation(
         script=load("reasons"),
-        keys=(keys.hash, *map(keys.reason, ids)),
+        keys=(keys.hash, keys.deliveries, *map(keys.reason, ids)),
         args=tuple(ids),
         parse=lambda reply: [text.decode(errors="replace") for text in reply],
         fail=keys.failure,

@@ -323,7 +323,13 @@ def release(ledger: Ledger, number: int, *, count: int) -> Operation[Released]:
     keys = ledger.keys
     return Operation(
         script=load("claim_release"),
-        keys=(keys.zset, keys.hash, ledger.key, keys.claim(ledger.id, number)),
+        keys=(
+            keys.zset,
+            keys.hash,
+            ledger.key,
+            keys.claim(ledger.id, number),
+            keys.deliveries,
+        ),
         args=(keys.wake, ledger.fence, number, count),
         parse=lambda reply: Released(*reply),
         fail=ledger.failure,

@@ -15,7 +15,7 @@ def reason(keys: QueueKeys, id: str) -> Operation[str | None]:
     """Read why a message was rejected into this queue."""
     return Operation(
         script=load("reason"),
-        keys=(keys.reason(id), keys.hash),
+        keys=(keys.reason(id), keys.hash, keys.deliveries),
         args=(id,),
         parse=lambda reply: reply[0].decode(errors="replace") if reply else None,
         fail=keys.failure,

@@ -79,7 +79,7 @@ class QueueKeys:
 
     @cached_property
     def deliveries(self) -> str:
-        """Hash with a TTL: message id -> ``rc`` and time of a delivery after the first."""
+        """Hash with a TTL: message id -> what is known of its deliveries; see ``_past.lua``."""
         return f"{self.namespace.name}:{self.queue}:ng:deliveries"
 
     @cached_property

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..errors import LeaseLost, MessageTooLong, SendUnknown
 from ..ids import SUFFIX_LENGTH, suffix
 from ..models import Message, Sent
 from .keys import QueueKeys
 from .operation import Argument, Maker, Operation, Reply
-from .receipts import Dedup, Leased, Receipt, Received
+from .receipts import Buried, Dedup, Leased, Receipt, Received
 from .scripts import load
 
 #: What a script says after the id of a message that has a dedup key.
@@ -84,6 +84,8 @@ class Intake(NamedTuple):
     channel: str = ""
     #: Lease in milliseconds for calls that name none; -1 for the queue's stored one.
     vt_ms: int = -1
+    #: Tells the name of the client that receives, for people who look for the last holder.
+    holder: Callable[[], str] = str
 
     @property
     def limit(self) -> tuple[Argument, ...]:
@@ -93,10 +95,10 @@ class Intake(NamedTuple):
         return (self.max_receives, self.dead.queue, self.channel)
 
     @property
-    def dead_keys(self) -> tuple[str, str]:
+    def dead_keys(self) -> tuple[str, str, str]:
         """The dead-letter queue's keys; the queue's own stand in where none are needed."""
         dead = self.dead or self.keys
-        return (dead.zset, dead.hash)
+        return (dead.zset, dead.hash, dead.deliveries)
 
 
 class Waiter(NamedTuple):
@@ -127,15 +129,16 @@ def receive(
     return Operation(
         script=_RECEIVE,
         keys=names,
-        head=(*intake.limit, waiter.name, waiter.cap_ms),
+        head=(intake.holder(), *intake.limit, waiter.name, waiter.cap_ms),
         args=(count, intake.vt_ms if vt_ms < 0 else vt_ms, waiter.pause_ms),
-        parse=lambda reply: Received(_leased(keys, reply), reply[1]),
+        parse=lambda reply: read_received(intake, reply),
         fail=keys.failure,
         merge=True,
         weight=count,
         memory=keys.memory,
         dated=Received.at,
         undo=give_back,
+        news=_buried,
         took=lambda reply: any(len(part) > 2 for part in reply),
     )
 
@@ -145,7 +148,7 @@ def receive_first(
 ) -> Operation[Received]:
     """Lease up to *count* messages: all that the first queue has, then the second, and so on."""
     keys = [intakes[0].keys.namespace.index]
-    args: list[Argument] = [count, *waiter]
+    args: list[Argument] = [intakes[0].holder(), count, *waiter]
     for intake in intakes:
         own = intake.keys
         keys += (own.zset, own.hash, own.deliveries, *intake.dead_keys)
@@ -156,9 +159,12 @@ def receive_first(
             raise intakes[reply[0] - 1].keys.failure(reply[1].decode())
         pairs = iter(reply[1:])
         messages: list[Leased] = []
-        for number, rows in zip(pairs, pairs, strict=True):
-            messages += _leased(intakes[number - 1].keys, rows)
-        return Received(messages, reply[0])
+        buried: tuple[Buried, ...] = ()
+        for number, part in zip(pairs, pairs, strict=True):
+            received = read_received(intakes[number - 1], part)
+            messages += received.messages
+            buried += received.buried
+        return Received(messages, reply[0], buried=buried)
 
     return Operation(
         script=load("receive_first"),
@@ -170,6 +176,7 @@ def receive_first(
         memory=intakes[0].keys.memory,
         dated=Received.at,
         undo=give_back,
+        news=_buried,
         took=lambda reply: len(reply) > 2,
     )
 
@@ -177,7 +184,7 @@ def receive_first(
 def give_back(received: Received) -> list[Operation[bool]]:
     """Make messages visible again that were taken for a caller who is not there any more."""
     return [
-        visibility(m.keys, m.id, vt_ms=0, receipt=m.receipt, channel=m.keys.wake)
+        visibility(m.keys, m.id, vt_ms=0, receipt=m.receipt, channel=m.keys.wake, how="u")
         for m in received.messages
     ]
 
@@ -305,8 +312,19 @@ def ack_many(keys: QueueKeys, receipts: Sequence[Receipt]) -> Operation[list[boo
     )
 
 
+#: What a change of visibility means for the delivery: it goes on; its holder returns the message;
+#: it does so before anybody began to work on it, so that the delivery does not count.
+How = Literal["", "r", "u"]
+
+
 def visibility(
-    keys: QueueKeys, id: str, *, vt_ms: int, channel: str, receipt: Receipt | None = None
+    keys: QueueKeys,
+    id: str,
+    *,
+    vt_ms: int,
+    channel: str,
+    receipt: Receipt | None = None,
+    how: How = "",
 ) -> Operation[bool]:
     """Make a message visible in *vt_ms* from now; fenced if a receipt is given.
 
@@ -320,9 +338,9 @@ def visibility(
 
     return Operation(
         script=_VISIBILITY,
-        keys=(keys.zset, keys.hash),
+        keys=keys.settling,
         head=(channel,),
-        args=(*(receipt or (id, "", "")), vt_ms),
+        args=(*(receipt or (id, "", "")), vt_ms, how),
         parse=parse,
         fail=keys.failure,
         merge=True,
@@ -386,6 +404,7 @@ def _move(
             target.hash,
             target.namespace.index,
             target.reason(receipt.id),
+            target.deliveries,
         ),
         args=(*receipt, target.queue, channel, *how),
         parse=parse,
@@ -420,17 +439,30 @@ def read_messages(reply: Reply) -> list[Message]:
     ]
 
 
-def _leased(keys: QueueKeys, reply: Reply) -> list[Leased]:
-    vt_ms = reply[0]
+def read_received(intake: Intake, reply: Reply) -> Received:
+    """Read a part of a receive's reply: vt (ms), a hint, id, body, rc, fr per message, remarks."""
+    keys, vt_ms = intake.keys, reply[0]
     if len(reply) == 6:
-        _, _, id, body, rc, fr = reply
+        _, hint, id, body, rc, fr = reply
         # In half the time of naming the fields.
-        return [tuple.__new__(Leased, (read_id(id), body, rc, fr, keys, vt_ms))]
-    rows = iter(reply[2:])
-    return [
-        Leased(read_id(id), body, rc, fr, keys, vt_ms)
-        for id, body, rc, fr in zip(rows, rows, rows, rows, strict=True)
+        leased = tuple.__new__(Leased, (read_id(id), body, rc, fr, keys, vt_ms, 0, 0))
+        return Received([leased], hint)
+    marks, rows = reply.pop() if len(reply) % 4 == 3 else ((), ())
+    known = {id: past for id, *past in zip(*[iter(marks)] * 3, strict=True)}
+    messages = [
+        Leased(read_id(id), body, rc, fr, keys, vt_ms, *known.get(id, ()))
+        for id, body, rc, fr in zip(*[iter(reply[2:])] * 4, strict=True)
     ]
+    dead = intake.dead or keys
+    buried = tuple(
+        Buried(Message(read_id(id), body, rc, fr), keys, dead, why.decode(errors="replace"))
+        for id, body, rc, fr, why in zip(*[iter(rows)] * 5, strict=True)
+    )
+    return Received(messages, reply[1], buried=buried)
+
+
+def _buried(received: Received) -> Sequence[Buried]:
+    return received.buried
 
 
 def read_outcome(reply: Reply) -> Sent:

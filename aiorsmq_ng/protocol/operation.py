@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import RSMQError, Unavailable
@@ -57,6 +57,8 @@ class Operation(NamedTuple, Generic[R]):
     dated: Callable[[R, float], R] | None = None
     #: Build what undoes it, for a caller that was cancelled while it ran.
     undo: Callable[[R], list[Operation[Any]]] | None = None
+    #: Return what a result tells besides, and must be heard also if the caller is gone.
+    news: Callable[[R], Sequence[Any]] | None = None
     #: Tell whether a reply, all parts of it, holds messages; they count only if the server is the
     #: primary still.
     took: Callable[[Reply], bool] | None = None

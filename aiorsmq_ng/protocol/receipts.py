@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..models import Message
 from .keys import QueueKeys
 
 
@@ -25,11 +26,25 @@ class Leased(NamedTuple):
     #: The queue it is from, and the lease granted in milliseconds.
     keys: QueueKeys
     vt_ms: int
+    #: Deliveries in a row before this one that vanished with their holders.
+    strikes: int = 0
+    #: Deliveries that were given back before anybody began to work on them.
+    excused: int = 0
 
     @property
     def receipt(self) -> Receipt:
         """The proof of this delivery."""
         return Receipt(self.id, self.rc, self.fr)
+
+
+class Buried(NamedTuple):
+    """A message that was moved to the dead letters, and why."""
+
+    message: Message
+    #: The queue it was taken out of, and that to which it was moved.
+    keys: QueueKeys
+    dead: QueueKeys
+    reason: str
 
 
 class Received(NamedTuple):
@@ -40,11 +55,14 @@ class Received(NamedTuple):
     next_visible_ms: int
     #: When it was asked for, on the clock of whoever asked: leases began no earlier.
     asked_at: float = 0.0
+    #: What it moved to the dead letters instead of delivering it once more.
+    buried: tuple[Buried, ...] = ()
 
     def at(self, asked_at: float) -> Received:
         """Return the same with the moment at which it was asked for."""
         # In half the time of naming the fields; every receive pays for it.
-        return tuple.__new__(Received, (self.messages, self.next_visible_ms, asked_at))
+        parts = (self.messages, self.next_visible_ms, asked_at, self.buried)
+        return tuple.__new__(Received, parts)
 
 
 class Dedup(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .keys import QueueKeys
-from .messages import Intake, give_back
+from .messages import Intake, give_back, read_received
 from .operation import Operation, Reply
-from .receipts import Leased, Received
+from .receipts import Received
 from .scripts import load
 
 
@@ -37,23 +37,21 @@ def recover(
     place = (0, 0) if after is None else (after.next_at or 0, after.started_ms)
 
     def parse(reply: Reply) -> Recovered:
-        vt_ms, next_at, started_ms, *rows = reply
-        messages = [
-            Leased(id.decode(errors="backslashreplace"), body, rc, fr, keys, vt_ms)
-            for id, body, rc, fr in zip(*[iter(rows)] * 4, strict=True)
-        ]
-        return Recovered(Received(messages, 0), None if next_at < 0 else next_at, started_ms)
+        vt_ms, next_at, started_ms, *rest = reply
+        received = read_received(intake, [vt_ms, 0, *rest])
+        return Recovered(received, None if next_at < 0 else next_at, started_ms)
 
     return Operation(
         script=load("recover"),
         keys=names,
-        args=(*intake.limit, count, idle_ms, vt_ms, *place),
+        args=(intake.holder(), *intake.limit, count, idle_ms, vt_ms, *place),
         parse=parse,
         fail=keys.failure,
         weight=count,
         memory=keys.memory,
         dated=lambda page, asked_at: page._replace(received=page.received.at(asked_at)),
         undo=lambda page: give_back(page.received),
+        news=lambda page: page.received.buried,
         took=lambda reply: len(reply) > 3,
     )
 

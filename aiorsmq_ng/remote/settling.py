@@ -77,16 +77,16 @@ async def visibility(call: ScriptCall) -> Reply:
     """Change when messages become visible: leases grow, or end."""
     call.numbered()
     queue, args = call.queue(), call.args[1:]
-    parts = [args[at : at + 4] for at in range(0, len(args), 4)]
+    parts = [args[at : at + 5] for at in range(0, len(args), 5)]
     replies: list[Reply] = [None] * len(parts)
-    groups: dict[tuple[bool, int], list[int]] = {}
-    for place, (_, rc, _, vt_ms) in enumerate(parts):
-        groups.setdefault((rc != "", int(vt_ms)), []).append(place)
+    groups: dict[tuple[bool, int, str], list[int]] = {}
+    for place, (_, rc, _, vt_ms, how) in enumerate(parts):
+        groups.setdefault((rc != "", int(vt_ms), str(how)), []).append(place)
     work = []
-    for (fenced, vt_ms), places in groups.items():
+    for (fenced, vt_ms, how), places in groups.items():
         if fenced:
             own = [Wanted(str(p[0]), key_of(queue, *p[:3])) for p in (parts[x] for x in places)]
-            work.append(_hold(call, own, vt_ms))
+            work.append(_hold(call, own, vt_ms, how))
         else:
             ids = [(place, str(parts[place][0])) for place in places]
             work.append(_change(call, queue, ids, vt_ms))
@@ -97,11 +97,12 @@ async def visibility(call: ScriptCall) -> Reply:
     return replies
 
 
-async def _hold(call: ScriptCall, wanted: list[Wanted], vt_ms: int) -> list[Reply]:
+async def _hold(call: ScriptCall, wanted: list[Wanted], vt_ms: int, how: str) -> list[Reply]:
     def request(receipts: list[str]) -> tuple[str, Any]:
-        if vt_ms:
+        if not how:
             return "Extend", pb.ExtendRequest(receipts=receipts, vt_ms=vt_ms)
-        return "Release", pb.ReleaseRequest(receipts=receipts)
+        unseen = how == "u"
+        return "Release", pb.ReleaseRequest(receipts=receipts, delay_ms=vt_ms, unseen=unseen)
 
     return await _each(call, wanted, request, ends=False)
 

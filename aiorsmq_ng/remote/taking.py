@@ -21,14 +21,15 @@ MAX_BYTES = 64 * 1024 * 1024
 async def receive(call: ScriptCall) -> Reply:
     """Lease messages of one queue for one caller or several; earlier ones are served first."""
     call.numbered()
-    # Through a broker waiters are not called one by one, so that none is told of.
-    limit, shares = call.args[:3], _shares(call.args[5:])
+    # Behind a broker its own name stands for the holder, and waiters are not called one by one, so
+    # that none is told of.
+    limit, shares = call.args[1:4], _shares(call.args[6:])
     source = _source(call.queue(), *limit)
     replies: list[Reply] = []
     for at, (vt_ms, counts) in enumerate(_runs(shares)):
         request = pb.ReceiveRequest(sources=[source], request=call.request_id(f"-{at}"))
         try:
-            taken, next_ms = await _take(call, request, sum(counts), vt_ms)
+            taken, next_ms, letters = await _take(call, request, sum(counts), vt_ms)
         except Answered as answered:
             replies += [answered.error] * len(counts)
             continue
@@ -36,38 +37,41 @@ async def receive(call: ScriptCall) -> Reply:
         for count in counts:
             own = list(islice(rows, count))
             lease_ms = own[0].vt_ms if own else max(vt_ms, 0)
-            replies.append([lease_ms, 0 if own else next_ms, *_flat(own)])
+            replies.append([lease_ms, 0 if own else next_ms, *_flat(own), *_remarks(own, letters)])
+            letters = []
     return replies
 
 
 async def receive_first(call: ScriptCall) -> Reply:
     """Lease messages of several queues in order of priority."""
     call.numbered()
-    count, rest = int(call.args[0]), call.args[4:]
+    count, rest = int(call.args[1]), call.args[5:]
     request = pb.ReceiveRequest(request=call.request_id())
     queues: list[str] = []
     for at in range(len(rest) // 4):
         vt_ms, *limit = rest[4 * at : 4 * at + 4]
-        queues.append(call.queue(1 + 5 * at))
+        queues.append(call.queue(1 + 6 * at))
         source = _source(queues[-1], *limit)
         if int(vt_ms) >= 0:
             source.vt_ms = int(vt_ms)
         request.sources.append(source)
     try:
-        taken, next_ms = await _take(call, request, count, -1)
+        taken, next_ms, letters = await _take(call, request, count, -1)
     except Answered as answered:
         return answered.error
     reply: list[Reply] = [0 if taken else next_ms]
     for number, queue in enumerate(queues, 1):
-        if own := [d for d in taken if d.queue == queue]:
-            reply += (number, [own[0].vt_ms, 0, *_flat(own)])
+        own = [d for d in taken if d.queue == queue]
+        remarks = _remarks(own, [letter for letter in letters if letter.queue == queue])
+        if own or remarks:
+            reply += (number, [own[0].vt_ms if own else 0, 0, *_flat(own), *remarks])
     return reply
 
 
 async def recover(call: ScriptCall) -> Reply:
     """Take over messages that others hold: as many as the broker puts into one reply."""
     call.numbered()
-    *limit, count, idle_ms, vt_ms, _, _ = call.args
+    _, *limit, count, idle_ms, vt_ms, _, _ = call.args
     request = pb.RecoverRequest(
         source=_source(call.queue(), *limit),
         count=min(int(count), call.link.most),
@@ -76,10 +80,12 @@ async def recover(call: ScriptCall) -> Reply:
         request=call.request_id(),
     )
     try:
-        taken = await _kept(call, (await call.ask("Recover", request)).deliveries)
+        response = await call.ask("Recover", request)
+        taken = await _kept(call, response.deliveries)
     except Answered as answered:
         return answered.error
-    return [taken[0].vt_ms if taken else 0, -1, 0, *_flat(taken)]
+    remarks = _remarks(taken, response.dead_letters)
+    return [taken[0].vt_ms if taken else 0, -1, 0, *_flat(taken), *remarks]
 
 
 async def pop(call: ScriptCall) -> Reply:
@@ -106,8 +112,8 @@ async def pop(call: ScriptCall) -> Reply:
 
 async def _take(
     call: ScriptCall, request: pb.ReceiveRequest, count: int, vt_ms: int
-) -> tuple[list[Any], int]:
-    """Return what a Receive brought, and after how many ms to look again if that is nothing."""
+) -> tuple[list[Any], int, Sequence[Any]]:
+    """Return what a Receive brought, in how many ms to look again, and what was put aside."""
     request.count = min(count, call.link.most)
     request.max_bytes = MAX_BYTES
     if vt_ms >= 0:
@@ -116,7 +122,7 @@ async def _take(
     taken = await _kept(call, response.deliveries)
     known = response.HasField("next_visible_ms")
     # 0 would mean to come back at once.
-    return taken, max(1, response.next_visible_ms) if known else -1
+    return taken, max(1, response.next_visible_ms) if known else -1, response.dead_letters
 
 
 async def _kept(call: ScriptCall, deliveries: Sequence[Any]) -> list[Any]:
@@ -126,7 +132,8 @@ async def _kept(call: ScriptCall, deliveries: Sequence[Any]) -> list[Any]:
     """
     taken = list(deliveries)
     if taken and call.recalls:
-        await call.ask("Release", pb.ReleaseRequest(receipts=[d.receipt for d in taken]))
+        receipts = [d.receipt for d in taken]
+        await call.ask("Release", pb.ReleaseRequest(receipts=receipts, unseen=True))
         return []
     if taken and call.again:
         taken = await _lease_anew(call, taken)
@@ -149,7 +156,8 @@ async def _lease_anew(call: ScriptCall, taken: list[Any]) -> list[Any]:
 
 async def _refuse(call: ScriptCall, taken: list[Any], large: Any) -> None:
     """Give everything back: a message without its body is of no use."""
-    await call.ask("Release", pb.ReleaseRequest(receipts=[d.receipt for d in taken]))
+    receipts = [d.receipt for d in taken]
+    await call.ask("Release", pb.ReleaseRequest(receipts=receipts, unseen=True))
     for d in taken:
         call.receipts.settle(key_of(d.queue, d.id, d.rc, d.fr))
     raise Answered(
@@ -180,6 +188,15 @@ def _runs(shares: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
         if at + 1 == len(shares) or shares[at + 1][1] != vt_ms:
             yield vt_ms, run
             run = []
+
+
+def _remarks(taken: Sequence[Any], letters: Sequence[Any]) -> list[Any]:
+    """Return what the script says after the messages, if there is something to say."""
+    marks = [
+        v for d in taken if d.strikes or d.excused for v in (d.id.encode(), d.strikes, d.excused)
+    ]
+    dead = [v for x in letters for v in (x.id.encode(), x.body, x.rc, x.fr, x.reason.encode())]
+    return [[marks, dead]] if marks or dead else []
 
 
 def _flat(messages: Sequence[Any]) -> list[Any]:

@@ -311,15 +311,17 @@ class ReceiveRequest(_message.Message):
     def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., count: _Optional[int] = ..., vt_ms: _Optional[int] = ..., wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class ReceiveResponse(_message.Message):
-    __slots__ = ("deliveries", "next_visible_ms")
+    __slots__ = ("deliveries", "next_visible_ms", "dead_letters")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     NEXT_VISIBLE_MS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
     next_visible_ms: int
-    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., next_visible_ms: _Optional[int] = ...) -> None: ...
+    dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., next_visible_ms: _Optional[int] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("queue", "id", "body", "rc", "fr", "vt_ms", "receipt", "omitted_bytes")
+    __slots__ = ("queue", "id", "body", "rc", "fr", "vt_ms", "receipt", "omitted_bytes", "strikes", "excused")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
@@ -328,6 +330,8 @@ class Delivery(_message.Message):
     VT_MS_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
     OMITTED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STRIKES_FIELD_NUMBER: _ClassVar[int]
+    EXCUSED_FIELD_NUMBER: _ClassVar[int]
     queue: str
     id: str
     body: bytes
@@ -336,7 +340,25 @@ class Delivery(_message.Message):
     vt_ms: int
     receipt: str
     omitted_bytes: int
-    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., vt_ms: _Optional[int] = ..., receipt: _Optional[str] = ..., omitted_bytes: _Optional[int] = ...) -> None: ...
+    strikes: int
+    excused: int
+    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., vt_ms: _Optional[int] = ..., receipt: _Optional[str] = ..., omitted_bytes: _Optional[int] = ..., strikes: _Optional[int] = ..., excused: _Optional[int] = ...) -> None: ...
+
+class DeadLetter(_message.Message):
+    __slots__ = ("queue", "id", "body", "rc", "fr", "reason")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    RC_FIELD_NUMBER: _ClassVar[int]
+    FR_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    id: str
+    body: bytes
+    rc: int
+    fr: int
+    reason: str
+    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class PopRequest(_message.Message):
     __slots__ = ("queue", "count")
@@ -379,10 +401,12 @@ class RecoverRequest(_message.Message):
     def __init__(self, source: _Optional[_Union[Source, _Mapping]] = ..., count: _Optional[int] = ..., idle_ms: _Optional[int] = ..., vt_ms: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class RecoverResponse(_message.Message):
-    __slots__ = ("deliveries",)
+    __slots__ = ("deliveries", "dead_letters")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
-    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ...) -> None: ...
+    dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ...) -> None: ...
 
 class AckRequest(_message.Message):
     __slots__ = ("receipts",)
@@ -399,12 +423,14 @@ class ExtendRequest(_message.Message):
     def __init__(self, receipts: _Optional[_Iterable[str]] = ..., vt_ms: _Optional[int] = ...) -> None: ...
 
 class ReleaseRequest(_message.Message):
-    __slots__ = ("receipts", "delay_ms")
+    __slots__ = ("receipts", "delay_ms", "unseen")
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    UNSEEN_FIELD_NUMBER: _ClassVar[int]
     receipts: _containers.RepeatedScalarFieldContainer[str]
     delay_ms: int
-    def __init__(self, receipts: _Optional[_Iterable[str]] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    unseen: bool
+    def __init__(self, receipts: _Optional[_Iterable[str]] = ..., delay_ms: _Optional[int] = ..., unseen: bool = ...) -> None: ...
 
 class RejectRequest(_message.Message):
     __slots__ = ("receipts", "reason", "dead_letter")
@@ -589,12 +615,14 @@ class ConsumeRequest(_message.Message):
     def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., max_unsettled: _Optional[int] = ..., vt_ms: _Optional[int] = ..., no_renewal: bool = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
-    __slots__ = ("deliveries", "lost")
+    __slots__ = ("deliveries", "lost", "dead_letters")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
     deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
     lost: _containers.RepeatedCompositeFieldContainer[LostLease]
-    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[LostLease, _Mapping]]] = ...) -> None: ...
+    dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[LostLease, _Mapping]]] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ...) -> None: ...
 
 class LostLease(_message.Message):
     __slots__ = ("queue", "id", "receipt")

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from asyncio import _get_running_loop as running_loop
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -82,6 +82,8 @@ class Transport:
         self._closed_by_caller = False
         #: Called first when the client is closed, while operations can still be submitted.
         self.closers: set[Callable[[], object]] = set()
+        #: Called with what results tell besides: messages that a receive has put aside.
+        self.hears: Callable[[Any], object] = lambda _: None
 
     @property
     def contact(self) -> Contact:
@@ -151,6 +153,11 @@ class Transport:
         """Undo in the background what *operation* did for a caller who is gone."""
         if operation.undo is not None:
             self.begin(operation.undo(result))
+
+    def tell(self, news: Sequence[Any]) -> None:
+        """Pass on what results tell besides, to those who listen."""
+        for item in news:
+            self.hears(item)
 
     def begin(self, operations: Iterable[Operation[Any]]) -> None:
         """Run give-backs in the background, also while the client is being closed.

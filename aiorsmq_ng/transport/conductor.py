@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import Any, Protocol
@@ -37,6 +37,9 @@ class Crew(Protocol):
 
     def undo(self, operation: Operation[Any], result: Any) -> None:
         """Undo what *operation* did for a caller who is gone."""
+
+    def tell(self, news: Sequence[Any]) -> None:
+        """Pass on what results tell besides."""
 
 
 class Conductor:
@@ -136,7 +139,8 @@ class Conductor:
         """Have what a call took given back; its callers were told that nobody knows what it did."""
         try:
             within = asyncio.get_running_loop().time() + self._deadline_s
-            await self._attempts.make(call, within, recall=True)
+            reply = await self._attempts.make(call, within, recall=True)
+            self._hear(call, reply)
         except (RSMQError, WrongLayout, NotExecuted, ReplyLost) as error:
             logger.debug(
                 "leases of a lost call are not given back, they end by themselves: %s", error
@@ -180,10 +184,19 @@ class Conductor:
                 logger.exception("a reply could not be read; please report it")
                 waiting.fail(waiting.operation.lost("the reply could not be read", executed=None))
             else:
+                if waiting.operation.news is not None:
+                    self._crew.tell(waiting.operation.news(result))
                 if waiting.future.done():
                     self._crew.undo(waiting.operation, result)
                 else:
                     waiting.future.set_result(result)
+
+    def _hear(self, call: Call, reply: Reply) -> None:
+        """Pass on what the reply to a recall tells; the messages in it are given back already."""
+        parts = reply if call.first.merge and isinstance(reply, list) else [reply]
+        for waiting, part in zip(call.callers, parts, strict=False):
+            if waiting.operation.news is not None and isinstance(part, list):
+                self._crew.tell(waiting.operation.news(waiting.operation.parse(part)))
 
     def _fail_all(self, batch: list[Waiting], error: Callable[[Operation[Any]], Exception]) -> None:
         for waiting in batch:

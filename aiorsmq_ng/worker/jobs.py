@@ -196,7 +196,7 @@ class Job:
         retry = self.route.retry
         settled = await self._settle_all(lambda delivery: delivery.fail(error))
         if isinstance(error, Exception):
-            gone = sum(retry.gives_up(delivery.rc) for delivery in settled)
+            gone = sum(retry.gives_up(delivery.attempt) for delivery in settled)
             self._tally.rejected += gone
             self._tally.failed += len(settled) - gone
             await self._note(error)

@@ -25,6 +25,8 @@ Next = Callable[[], Awaitable[Any]]
 Middleware = Callable[[Delivery, Next], Awaitable[Any]]
 #: Called when the worker starts or stops.
 Hook = Callable[[], Awaitable[Any]]
+#: Called with a message that was moved to the dead letters, and why.
+DeadLetterHook = Callable[[Message, str], Awaitable[Any]]
 #: Called with a message and what its handling raised.
 FailureHook = Callable[[Delivery, Exception], Awaitable[Any]]
 
@@ -33,6 +35,7 @@ H = TypeVar("H", bound=Handler)
 M = TypeVar("M", bound=Middleware)
 K = TypeVar("K", bound=Hook)
 F = TypeVar("F", bound=FailureHook)
+D = TypeVar("D", bound=DeadLetterHook)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

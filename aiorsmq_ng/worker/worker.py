@@ -12,16 +12,30 @@ import anyio
 
 from ..client import RSMQ
 from ..consumer import Stock
-from ..delivery import Delivery, fresh
+from ..delivery import Delivery, fresh, give_back
 from ..durations import Seconds, at_least_0, in_seconds
 from ..errors import InvalidValue, QueueNotFound, RSMQError
+from ..models import DeadLetter
 from ..outages import outlast
 from ..protocol.limits import MAX_SECONDS
 from ..queue import Queue
 from ..retry import Retry
 from .health import State, WorkerHealth
 from .jobs import Job, Tally, in_one_line
-from .routes import F, FailureHook, H, Hook, K, M, Middleware, Route, Served, readers
+from .routes import (
+    D,
+    DeadLetterHook,
+    F,
+    FailureHook,
+    H,
+    Hook,
+    K,
+    M,
+    Middleware,
+    Route,
+    Served,
+    readers,
+)
 from .signals import stopped_by_signals
 
 R = TypeVar("R")
@@ -38,6 +52,10 @@ class Worker:
     *concurrency* handlers run at a time; *prefetch* messages are leased ahead (by default as many).
     Several queues are served in the order of their handlers (``order="strict"``) or in an order
     drawn by their weights (``"weighted"``). After a stop, handlers have *grace* seconds to end.
+
+    A *suspect*, a message whose last delivery vanished with its holder, is handled alone: nothing
+    else is held by the worker meanwhile. It keeps others waiting for ``alone`` seconds at most,
+    before it begins and while it runs.
 
     Queues that are missing are created; with ``create=False`` they are not, and ``run`` raises
     ``QueueNotFound``, also for a missing dead-letter queue. Queues that exist are only looked for,
@@ -66,6 +84,8 @@ class Worker:
         self.rsmq = rsmq if isinstance(rsmq, RSMQ) else RSMQ(rsmq)
         self._concurrency = concurrency
         self._grace = at_least_0("grace", grace)
+        #: Seconds for which a suspect may keep others waiting, before it begins and while it runs.
+        self.alone = 30.0
         #: For how many seconds ``run`` waits for a server that is away; none: for ever.
         self.wait_for_server = (
             None if wait_for_server is None else at_least_0("wait_for_server", wait_for_server)
@@ -80,6 +100,10 @@ class Worker:
         self._on_start: list[Hook] = []
         self._on_stop: list[Hook] = []
         self._on_failure: list[FailureHook] = []
+        self._on_dead_letter: list[DeadLetterHook] = []
+        self._telling: set[asyncio.Task[None]] = set()
+        self._queues: dict[str, Served] = {}
+        self._suspect: Delivery | None = None
         self._tally = Tally()
         self._jobs: set[Job] = set()
         # Fair: whoever waits longest is next.
@@ -177,6 +201,16 @@ class Worker:
         self._on_failure.append(function)
         return function
 
+    def on_dead_letter(self, function: D) -> D:
+        """Register a coroutine function that is called with each dead letter, and why it is one.
+
+        Wherever the move happens: a handler that failed for the last time or rejects its message, a
+        body that does not decode, or a receive that finds a message which was delivered too often
+        and never settled (``Message.body`` is empty if many are found that are large together).
+        """
+        self._on_dead_letter.append(function)
+        return function
+
     @property
     def health(self) -> WorkerHealth:
         """What the worker is doing."""
@@ -251,6 +285,8 @@ class Worker:
         try:
             served = await self._aside(outlast(self._reach, self.wait_for_server))
             if served is not None:
+                self._queues = {s.queue.name: s for s in served}
+                self.rsmq.dead_letters.listen(self._heard)
                 for hook in self._on_start:
                     await hook()
                 self._started = True
@@ -346,10 +382,16 @@ class Worker:
             s.queue.origin.presence.enter(keys)
             groups.setdefault(keys if s.route.size else keys.namespace, []).append(s)
         try:
-            async with anyio.create_task_group() as tasks:
-                for group in groups.values():
-                    tasks.start_soon(self._dispatch, group)
+            while True:
+                async with anyio.create_task_group() as tasks:
+                    for group in groups.values():
+                        tasks.start_soon(self._dispatch, group, tasks.cancel_scope)
+                # A suspect came: all that was leased ahead is given back.
+                await self._handle_alone()
         finally:
+            if (suspect := self._suspect) is not None:
+                self._suspect = None
+                suspect.give_back()
             for s in served:
                 s.queue.origin.presence.leave(s.queue.origin.keys)
 
@@ -357,8 +399,37 @@ class Worker:
         if self._intake is not None:
             self._intake.cancel()
 
-    async def _dispatch(self, served: list[Served]) -> None:
-        """Start a handler for each message (or batch), as slots become free."""
+    async def _handle_alone(self) -> None:
+        """Handle a suspect while nothing else is in the worker's hands, as far as that can be."""
+        suspect = self._suspect
+        if suspect is None:
+            return
+        route = self._queues[suspect.queue].route
+        logger.info(
+            "message %s of queue %r runs alone: %d deliveries in a row vanished with their holders",
+            suspect.id, suspect.queue, suspect.strikes,
+        )  # fmt: skip
+        # A handler that ignores its cancellation holds up its slot only.
+        if running := [job for job in self._jobs if not job.stuck]:
+            await asyncio.wait([job.task for job in running], timeout=self.alone)
+        if suspect.strikes > 1 and any(job in self._jobs for job in running):
+            # It most likely kills; what runs here takes long, and must not go with it.
+            self._suspect = None
+            suspect.give_back(delay=10 * self.alone)
+            return
+        await self._slots.acquire()
+        self._suspect = None
+        if held := fresh([suspect]):
+            job = self._start(route, held)
+            await asyncio.wait([job.task], timeout=self.alone)
+        else:
+            self._slots.release()
+
+    async def _dispatch(self, served: list[Served], intake: anyio.CancelScope) -> None:
+        """Start a handler for each message (or batch), as slots become free.
+
+        A suspect ends the whole intake, and is left to be handled alone.
+        """
         routes = {s.queue.name: s.route for s in served}
         size = served[0].route.size
         stock = Stock(
@@ -372,11 +443,21 @@ class Worker:
                 while True:
                     # First the messages, then the slot: who has nothing to do holds no slot.
                     batch = await stock.take_many(size or 1, served[0].route.wait)
+                    if batch[0].suspect:
+                        if self._suspect is None:
+                            self._suspect = batch.pop()
+                        stock.put_back(batch)
+                        intake.cancel()
+                        await anyio.sleep_forever()
                     try:
                         await self._slots.acquire()
                     except BaseException:
                         stock.put_back(batch)
                         raise
+                    # A suspect came while they waited: nothing is begun beside it.
+                    if stock.holds_suspect:
+                        give_back(batch)
+                        batch = []
                     # Some may have been lost while they gathered or waited for the slot.
                     if held := fresh(batch):
                         self._start(routes[held[0].queue], held)
@@ -403,14 +484,34 @@ class Worker:
         # Nothing there: whichever comes first is right, so all wait in one order.
         return await self.rsmq.receive_many(count, *(s.queue for s in served), wait=MAX_SECONDS)
 
-    def _start(self, route: Route, batch: list[Delivery]) -> None:
+    def _start(self, route: Route, batch: list[Delivery]) -> Job:
         job = Job(route, batch, self._middleware, self._on_failure, self._tally)
         self._jobs.add(job)
         job.start(on_end=self._ended)
+        return job
 
     def _ended(self, job: Job) -> None:
         self._jobs.discard(job)
         self._slots.release()
+
+    def _heard(self, letter: DeadLetter) -> bool:
+        """Take note of a dead letter, if it is from one of our queues."""
+        if letter.queue not in self._queues:
+            return False
+        if letter.by_receive:
+            self._tally.rejected += 1
+        if self._on_dead_letter:
+            task = asyncio.create_task(self._tell(letter), name="aiorsmq-ng dead letter")
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+        return True
+
+    async def _tell(self, letter: DeadLetter) -> None:
+        for hook in self._on_dead_letter:
+            try:
+                await hook(letter.message, letter.reason)
+            except Exception:
+                logger.exception("a dead-letter hook failed itself")
 
     async def _drain(self) -> None:
         """Give handlers the grace period to end, or less if somebody is in a hurry."""
@@ -434,6 +535,9 @@ class Worker:
             if self._intake is not None:
                 await asyncio.wait([self._intake], timeout=2 * _CANCEL_S)
             await self._abandon()
+            if self._telling:
+                await asyncio.wait(self._telling, timeout=_CANCEL_S)
+            self.rsmq.dead_letters.forget(self._heard)
             for hook in self._on_stop:
                 try:
                     await hook()

@@ -97,6 +97,95 @@ async def test_send_repeated_with_another_limit_by_now_tells_the_first_answer(li
     assert await line.call(1, operation, again=True) == first
 
 
+def limited(keys, ns):
+    dead = Namespace(ns).queue("jobs-dead")
+    return {"max_receives": 1, "dead": dead, "channel": dead.wake}
+
+
+async def test_receive_repeated_tells_again_what_it_put_aside(line, keys, queue, raw, ns):
+    await queue.send_many(["poison", "next"])
+    await queue.receive(vt=10)
+    await pass_time(raw, keys.zset, 12)
+    operation = receiving(keys, count=5, **limited(keys, ns))
+    [first] = await line.call(1, operation)
+    assert [b.message.text for b in first.buried] == ["poison"]
+    assert [m.body for m in first.messages] == [b"next"]
+
+    for attempt in (2, 3):
+        [again] = await line.call(1, operation, again=True, attempt=attempt)
+        assert [(b.message.text, b.message.rc) for b in again.buried] == [("poison", 1)]
+        assert again.buried[0].reason == first.buried[0].reason
+        assert [m.body for m in again.messages] == [b"next"]
+    assert (await queue.attributes()).msgs == 1
+
+
+async def test_receive_that_only_put_something_aside_tells_of_it_when_recalled(
+    line, keys, queue, raw, ns
+):
+    await queue.send("poison")
+    await queue.receive(vt=10)
+    await pass_time(raw, keys.zset, 12)
+    operation = receiving(keys, count=5, **limited(keys, ns))
+    await line.call(1, operation)
+
+    [recalled] = await line.call(1, operation, recall=True)
+    assert [b.message.text for b in recalled.buried] == ["poison"]
+    assert recalled.messages == []
+
+
+async def test_receive_of_several_queues_repeated_tells_again_what_it_put_aside(
+    line, keys, queue, rsmq, raw, ns
+):
+    await rsmq.create_queue("first")
+    await queue.send_many(["poison", "next"])
+    await queue.receive(vt=10)
+    await pass_time(raw, keys.zset, 12)
+    intakes = [Intake(Namespace(ns).queue("first")), Intake(keys, **limited(keys, ns))]
+    operation = messages.receive_first(intakes, 5, vt_ms=-1)
+    [first] = await line.call(1, operation)
+
+    [again] = await line.call(1, operation, again=True)
+
+    assert [b.message.text for b in first.buried] == ["poison"]
+    assert again.buried[0].reason == first.buried[0].reason
+    assert [m.body for m in again.messages] == [m.body for m in first.messages] == [b"next"]
+
+
+async def test_recover_repeated_tells_again_what_it_put_aside(line, keys, queue, ns):
+    await queue.send("poison")
+    await queue.receive(vt=60)
+    operation = recovery.recover(Intake(keys, **limited(keys, ns)), 5, idle_ms=0, vt_ms=-1)
+    [first] = await line.call(1, operation)
+
+    [again] = await line.call(1, operation, again=True)
+
+    assert [b.message.text for b in first.received.buried] == ["poison"]
+    assert again.received.buried[0].reason == first.received.buried[0].reason
+
+
+async def test_receive_repeated_knows_its_suspect_still(line, keys, queue, raw):
+    await queue.send("a")
+    await queue.receive(vt=10)
+    await pass_time(raw, keys.zset, 12)
+    operation = receiving(keys, count=5)
+    [first] = await line.call(1, operation)
+
+    [again] = await line.call(1, operation, again=True)
+
+    assert [(m.strikes, m.excused) for m in first.messages + again.messages] == [(1, 0), (1, 0)]
+
+
+async def test_receive_recalled_excuses_its_deliveries(line, keys, queue):
+    await queue.send_many(["a", "b"])
+    operation = receiving(keys, count=2)
+    await line.call(1, operation)
+
+    await line.call(1, operation, recall=True)
+
+    held = await queue.receive_many(2)
+    assert [(m.rc, m.attempt, m.suspect) for m in held] == [(2, 1, False)] * 2
+
+
 async def test_attempt_that_arrives_after_later_calls_of_its_series_does_nothing(line, keys, queue):
     late = sending(keys, b"late")
     await line.call(1, late)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..contract import (
+    test_dead_letters,
     test_dedup,
     test_deliveries,
     test_edges,
@@ -13,6 +14,7 @@ from ..contract import (
     test_reliable,
     test_repeated_calls,
     test_scan,
+    test_suspects,
     test_topic_peers,
     test_topics,
     test_worker,
@@ -22,13 +24,17 @@ from ..contract import (
 MODULES = (
     *(test_dedup, test_deliveries, test_edges, test_long_poll, test_messages, test_queues),
     *(test_recover, test_reliable, test_repeated_calls, test_scan, test_topic_peers, test_topics),
-    *(test_worker, test_worker_edges),
+    *(test_worker, test_worker_edges, test_suspects, test_dead_letters),
 )
 
 #: What is otherwise through a broker, or a test of what only a server has.
 NOT_HERE = {
     # A receipt is the broker's, and is only known to the client that received the message.
     "test_a_delivery_is_settled_by_its_receipt_alone",
+    # The broker is the last holder that the server knows.
+    "test_reason_names_the_last_holder",
+    # Receives that share a call are one Receive.
+    "test_callers_that_share_a_call_get_one_suspect_each",
     # One reply has a limited size.
     "test_recover_of_thousands_returns_each_once",
     "test_recover_that_is_cancelled_between_pages_makes_all_visible",

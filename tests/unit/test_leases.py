@@ -9,6 +9,7 @@ import pytest
 
 from aiorsmq_ng import Unavailable
 from aiorsmq_ng.consumer import Consumer, Stock
+from aiorsmq_ng.deadletters import DeadLetters
 from aiorsmq_ng.delivery import Delivery, Origin, fresh
 from aiorsmq_ng.leases import LeaseKeeper
 from aiorsmq_ng.presence import Presence
@@ -45,6 +46,7 @@ class Scene:
             transport=self.transport,
             keeper=self.keeper,
             presence=Presence(self.transport, self.keeper),
+            letters=DeadLetters(),
             sibling=NAMESPACE.queue,
             channel=lambda keys: keys.wake,
             dead_letter="dead",
@@ -247,7 +249,7 @@ async def test_change_of_visibility_is_not_written_before_the_renewal_under_way_
         await changing
 
         assert written == 1
-        assert s.driver.commands[1].words[-1] == (0 if verb == "release" else 60_000)
+        assert s.driver.commands[1].words[-2] == (0 if verb == "release" else 60_000)
 
 
 @pytest.mark.usefixtures("quick_close")
@@ -269,7 +271,7 @@ async def test_release_after_the_lease_was_given_up_still_follows_the_renewal_un
         await releasing
 
         assert written == 1
-        assert s.driver.commands[1].words[-1] == 0
+        assert s.driver.commands[1].words[-2] == 0
 
 
 async def test_ack_does_not_wait_for_the_renewal_under_way():
@@ -313,7 +315,7 @@ async def test_extend_decides_how_long_the_renewals_after_it_are():
         await delivery.extend(0.3)
         await until(lambda: len(s.sent(RENEWAL)) == 2)
 
-        assert [c.words[-1] for c in s.sent(RENEWAL)] == [300, 300]
+        assert [c.words[-2] for c in s.sent(RENEWAL)] == [300, 300]
 
 
 async def test_extend_inside_a_block_outlives_the_renewal_under_way():
@@ -334,7 +336,7 @@ async def test_extend_inside_a_block_outlives_the_renewal_under_way():
 
             assert delivery.expires_at > now() + 590
             assert delivery in s.keeper.kept()
-        assert [c.words[-1] for c in s.sent(RENEWAL)] == [LEASE_S * 1000, 600_000]
+        assert [c.words[-2] for c in s.sent(RENEWAL)] == [LEASE_S * 1000, 600_000]
 
 
 async def test_extend_that_fails_leaves_the_lease_as_it_was():
@@ -429,7 +431,7 @@ async def test_message_given_back_from_the_stock_is_no_longer_kept():
         await asyncio.wait(stock.close())
 
         assert s.keeper.kept() == []
-        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
 
 
 async def test_reply_that_was_there_when_the_stock_closed_is_given_back():
@@ -448,7 +450,7 @@ async def test_reply_that_was_there_when_the_stock_closed_is_given_back():
         await until(lambda: s.sent(RENEWAL))
 
         assert s.keeper.kept() == []
-        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
 
 
 async def test_stock_that_is_closed_before_it_is_filled_stays_empty():
@@ -474,7 +476,7 @@ async def test_message_put_back_into_a_closed_stock_is_given_back():
         await until(lambda: s.sent(RENEWAL))
 
         assert s.keeper.kept() == []
-        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
 
 
 async def test_waiting_for_a_message_ends_when_the_stock_is_closed():
@@ -541,7 +543,7 @@ async def test_block_of_a_coroutine_that_is_thrown_away_gives_the_message_back()
         await until(lambda: s.sent(RENEWAL))
 
         assert s.keeper.kept() == []
-        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
 
 
 async def test_closing_a_consumer_can_be_cancelled_and_gives_back_all_the_same(quick_close):
@@ -583,7 +585,7 @@ async def test_consumer_hands_out_no_message_whose_lease_has_ended(prefetch, cap
         assert "blocked for more than 3." in caplog.text
         assert "work on 1 messages of queue 'jobs' is not begun" in caplog.text
         await until(lambda: s.sent(RENEWAL))
-        assert [c.words[-1] for c in s.sent(RENEWAL)] == [0]
+        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
         await consumer.aclose()
 
 

@@ -66,7 +66,7 @@ def test_receive_is_undone_by_a_fenced_release():
     (step,) = operation.undo(received)
 
     assert step.script.name == "visibility"
-    assert step.args == (ID, 3, 17, 0)
+    assert step.args == (ID, 3, 17, 0, "u")
 
 
 def test_pop_is_never_repeated_and_cannot_be_undone():

@@ -482,7 +482,7 @@ async def test_message_taken_for_a_cancelled_caller_is_given_back():
         gate.set_result([leased(ID)])
 
     give_back = driver.commands[1]
-    assert list(give_back.words)[-4:] == [ID.decode(), 1, 17, 0]
+    assert list(give_back.words)[-5:] == [ID.decode(), 1, 17, 0, "u"]
 
 
 async def test_message_whose_caller_is_cancelled_as_it_arrives_is_given_back():
@@ -511,7 +511,7 @@ async def test_message_whose_caller_is_cancelled_as_it_arrives_is_given_back():
         conductor._settle_all = settle
 
     assert len(driver.commands) == 2
-    assert list(driver.commands[1].words)[-4:] == [ID.decode(), 1, 17, 0]
+    assert list(driver.commands[1].words)[-5:] == [ID.decode(), 1, 17, 0, "u"]
 
 
 async def test_cancelling_one_caller_leaves_its_neighbours_alone():

@@ -1,12 +1,16 @@
 -- Lease ready messages of one queue for one or more callers; earlier parts are served first.
--- Reads: now, seconds, bury (from _bury.lua). Defines: lease(zset, hash, deliveries, parts, dead, notes,
---   label) -> replies or a code word.
--- parts: flat list of count, vt (ms, -1 = the queue's). dead: where messages go that were received
---   too often, or nil. replies: per part {vt_ms, 0, then per message: id, body, rc, fr}, or for a
---   part that got nothing {vt_ms, ms until the next message is visible or -1}. notes: list to which
---   what was leased is added in the form of _retake.lua, the first part under label, and so on.
--- @include prune
-local function lease(zset, hash, deliveries, parts, dead, notes, label)
+-- Reads: now, seconds, bury and prune (from _bury.lua), _past.lua. Defines: lease(keys, parts, dead, notes, label,
+--   company) -> replies or a code word.
+-- keys: zset, hash, deliveries, name of the caller. parts: flat list of count, vt (ms, -1 = the queue's).
+-- dead: where messages go that were received too often, or nil. replies: per part {vt_ms, 0, then per message:
+--   id, body, rc, fr}, or for a part that got nothing {vt_ms, ms until the next message is visible or -1};
+--   as the last value of a part there may be a table {list of id, strikes, excused; list of id, body, rc, fr,
+--   why}: what is known of messages that were delivered before, and what was buried (in the first part).
+-- notes: list to which what was leased is added in the form of _retake.lua, the first part under label, and
+--   so on. company: the caller holds other messages already.
+-- A suspect (see _past.lua) is leased alone: a part gets one of them, or messages that are none.
+local function lease(keys, parts, dead, notes, label, company)
+  local zset, hash, deliveries, holder = keys[1], keys[2], keys[3], keys[4]
   -- @include queue
   -- @include take
   -- @include spend
@@ -14,10 +18,25 @@ local function lease(zset, hash, deliveries, parts, dead, notes, label)
   for at = 1, #parts, 2 do wanted = wanted + tonumber(parts[at]) end
   local unfit = dead and examine(dead)
   if unfit then return unfit end
-  local taken, size = take(wanted, dead and function(id, body, rc, fr)
-    if rc <= dead.limit then return false end
+  local pasts, known = {}, false
+  local taken, size = take(wanted, function(ids, places, rcs, frs)
+    local again = {}
+    for i = 1, #places do again[i] = ids[places[i]] end
+    local found, ends = notes_on(deliveries, again), redis.call('ZMSCORE', zset, unpack(again))
+    for i = 1, #again do
+      local place = places[i]
+      if rcs[place] > 1 then
+        local past = past_of(found[i], rcs[place] - 1, frs[place])
+        -- A lease of no length had no holder that could vanish.
+        if not past.returned and past.time and tonumber(ends[i]) == past.time then past.strikes = past.strikes - 1 end
+        pasts[again[i]], known = past, true
+      end
+    end
+  end, dead and function(id, body, rc, fr)
+    local past = pasts[id]
+    if rc - (past and past.excused or 0) <= dead.limit then return false end
     spend()
-    bury(dead, id, body, rc - 1, fr, maxsize)
+    bury(dead, id, body, rc - 1, fr, maxsize, past)
     redis.call('ZREM', zset, id)
     redis.call('HDEL', hash, id, id .. ':rc', id .. ':fr', id .. ':meta')
     redis.pcall('HDEL', deliveries, id)
@@ -34,8 +53,10 @@ local function lease(zset, hash, deliveries, parts, dead, notes, label)
     if rc ~= 1 then
       rc_text = string.format('%.0f', rc)
       -- The first delivery's time is fr; RSMQ keeps none for later ones, so a side key does.
+      local past = pasts[id]
+      past.time, past.holder = now, holder
       again[#again + 1] = id
-      again[#again + 1] = rc_text .. ' ' .. now_text
+      again[#again + 1] = write_past(rc, past, 'h')
     end
     scores[n + 1], scores[n + 2] = score, id
     fields[2 * n + 1], fields[2 * n + 2] = id .. ':rc', rc_text
@@ -46,24 +67,47 @@ local function lease(zset, hash, deliveries, parts, dead, notes, label)
     served = served + 4
     return id, taken[served - 2], rc, fr
   end
+  -- How many of the next messages may go together.
+  local function fitting(count)
+    count = math.min(count, (size - served) / 4)
+    if not known then return count end
+    for i = 0, count - 1 do
+      local past = pasts[taken[served + 4 * i + 1]]
+      if past and past.strikes > 0 then return (i == 0 and not company) and 1 or i end
+    end
+    return count
+  end
 
-  local replies, vt, vt_ms, score = {}, nil, nil, nil
+  local replies, vt, vt_ms = {}, nil, nil
   for part = 1, #parts / 2 do
-    local count = tonumber(parts[2 * part - 1])
     if parts[2 * part] ~= vt then
       vt = parts[2 * part]
       vt_ms = tonumber(vt)
       if vt_ms < 0 then vt_ms = queue_vt_ms end
-      score = string.format('%.0f', now + vt_ms)
     end
-    count = math.min(count, (size - served) / 4)
+    local count = fitting(tonumber(parts[2 * part - 1]))
     if count > 0 then
-      local noted = #notes
+      local noted, from = #notes, served
       notes[noted + 1], notes[noted + 2], notes[noted + 3] = label + part - 1, vt_ms, count
+      -- Leases end one after the other, so that what is left behind does not come back as one.
+      local ends, step = now + vt_ms, math.min(10, vt_ms / (10 * count))
       -- A table that is made with its first message in it need not grow for it.
-      local reply = {vt_ms, 0, hold(score)}
+      local reply = {vt_ms, 0, hold(string.format('%.0f', ends))}
       for at = 7, 4 * count - 1, 4 do
+        local score = string.format('%.0f', math.floor(ends + (at - 3) / 4 * step))
         reply[at], reply[at + 1], reply[at + 2], reply[at + 3] = hold(score)
+      end
+      if known then
+        local marks = {}
+        for at = from, served - 4, 4 do
+          local id = taken[at + 1]
+          local past = pasts[id]
+          if past and past.strikes + past.excused > 0 then
+            local size = #marks
+            marks[size + 1], marks[size + 2], marks[size + 3] = id, past.strikes, past.excused
+          end
+        end
+        if #marks > 0 then reply[#reply + 1] = {marks, {}} end
       end
       replies[part] = reply
     else
@@ -80,20 +124,19 @@ local function lease(zset, hash, deliveries, parts, dead, notes, label)
       redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + n / 2),
         unpack(fields, 2 * from - 1, 2 * upto))
     end
-    -- pcall: what is only there to be looked at must not stand in the way.
-    for from = 1, #again, 4000 do
-      redis.pcall('HSET', deliveries, unpack(again, from, math.min(#again, from + 3999)))
-    end
-    if #again > 0 then
-      redis.pcall('EXPIRE', deliveries, 1209600)
-      prune(zset, deliveries, #again / 2)
-    end
+    keep_pasts(deliveries, again)
+    if #again > 0 then prune(zset, deliveries, #again / 2) end
   end
   if n / 2 < wanted then
     local hint = next_visible_ms()
     for i = 1, #replies do
       if #replies[i] == 2 then replies[i][2] = hint end
     end
+  end
+  if dead and #dead.rows > 0 then
+    local first = replies[1]
+    if type(first[#first]) ~= 'table' then first[#first + 1] = {{}, {}} end
+    first[#first][2] = dead.rows
   end
   return replies
 end

@@ -1,12 +1,13 @@
 -- Choose ready messages, oldest visible-at first, and read them.
--- Reads: zset, hash, now, number. Defines: take(wanted, bury) -> flat list of id, body, rc, fr per
+-- Reads: zset, hash, now, number. Defines: take(wanted, pasts, bury) -> flat list of id, body, rc, fr per
 --   message and its length, where rc already counts this delivery and fr is its time if it is the
---   first. bury(id, body, rc, fr), if given, may remove a message from the queue instead, and says so
---   by returning true.
+--   first. pasts(ids, places, rcs, frs), if given, is told of those at places that were received before.
+--   bury(id, body, rc, fr), if given, may remove a message from the queue instead, and says so by
+--   returning true.
 -- An id without a body (a phantom that another client left) would block the head of the queue:
 -- it is removed, and the next one is taken. After 1000 of them the call ends with what it has, so
 -- that other clients go on; a hint of 0 ms then tells the caller to come back at once.
-local function take(wanted, bury)
+local function take(wanted, pasts, bury)
   local taken, size, dropped, more = {}, 0, 0, false
   repeat
     local before = dropped
@@ -21,13 +22,19 @@ local function take(wanted, bury)
         n = n + 3
       end
       local values = redis.call('HMGET', hash, unpack(fields, 1, n))
+      local again, rcs, frs = {}, {}, {}
+      for i = from, upto do
+        local at = 3 * (i - from)
+        if values[at + 2] or values[at + 3] then
+          rcs[i] = math.floor(number(values[at + 2], 0) or 0) + 1
+          frs[i] = math.floor(number(values[at + 3], now) or now)
+          again[#again + 1] = i
+        end
+      end
+      if pasts and #again > 0 then pasts(ids, again, rcs, frs) end
       n = 0
       for i = from, upto do
-        local id, body, rc, fr = ids[i], values[n + 1], 1, now
-        if values[n + 2] or values[n + 3] then
-          rc = math.floor(number(values[n + 2], 0) or 0) + 1
-          fr = math.floor(number(values[n + 3], now) or now)
-        end
+        local id, body, rc, fr = ids[i], values[n + 1], rcs[i] or 1, frs[i] or now
         n = n + 3
         if not body then
           redis.call('ZREM', zset, id)

@@ -1,6 +1,6 @@
 -- Give the messages of a claim back, as far as they are still the claimant's: ready at once, in the
 -- order in which they were sent.
--- KEYS: zset, hash, ledger, claim. ARGV: wake-up channel, fence, number of the claim, how many messages.
+-- KEYS: zset, hash, ledger, claim, deliveries. ARGV: wake-up channel, fence, number of the claim, how many messages.
 -- Returns: {messages given back, runs of messages left}; at 0 left the claim is forgotten.
 -- Errors: queueNotFound, queueCorrupt, fenced, ledgerGone.
 -- Cost: O(messages * log n), at most 2000 messages.
@@ -8,6 +8,7 @@ local zset, hash, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 -- @include queue
 -- @include clock
 -- @include rouse
+-- @include past
 -- @include ledger
 -- @include runs
 local refused = guard(ledger, ARGV[2])
@@ -35,6 +36,13 @@ if #held > 0 then
   else
     redis.call('ZADD', zset, 'XX', unpack(scores))
   end
+  -- Returned in order: none of them is a suspect.
+  local rc_of, notes = {}, {}
+  for i = 1, #ids do rc_of[ids[i]] = tonumber(rcs[i]) end
+  for i = 1, #held do
+    notes[2 * i - 1], notes[2 * i] = held[i], returned(nil, rc_of[held[i]] or 0, now, 'r')
+  end
+  keep_pasts(KEYS[5], notes)
   redis.pcall('PUBLISH', ARGV[1], redis.call('ZCARD', zset))
   rouse(zset, now)
 end

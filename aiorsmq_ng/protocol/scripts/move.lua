@@ -1,5 +1,5 @@
 -- Move one leased message to another queue, fenced by its receipt.
--- KEYS: zset, hash, deliveries, target zset, target hash, index, reason.
+-- KEYS: zset, hash, deliveries, target zset, target hash, index, reason, target deliveries.
 -- ARGV: id, rc, fr, target's name, wake-up channel of the target, then
 --   delay (ms, -1 = the target's), keep ('1': rc and fr go along, any size is taken, and a missing
 --   target is created), reason ('' none), how long to keep the reason (s).
@@ -12,6 +12,7 @@ local delay_ms, keep = tonumber(ARGV[6]), ARGV[7] == '1'
 -- @include clock
 -- @include rouse
 -- @include fence
+-- @include past
 local held = standing({id, rc, fr})[1]
 local body = redis.call('HGET', hash, id)
 if held == 'stale' then return -1 end
@@ -45,6 +46,8 @@ redis.call('ZADD', target_zset, string.format('%.0f', now + delay_ms), id)
 redis.call('HSET', target_hash, id, body, 'totalsent', string.format('%.0f', sent + 1))
 if keep then
   redis.call('HSET', target_hash, id .. ':rc', rc, id .. ':fr', fr)
+  -- Its holder lived to put it aside, so there is no suspicion.
+  keep_pasts(KEYS[8], {id, returned(nil, tonumber(rc), tonumber(fr), 'r')})
 end
 if ARGV[8] ~= '' then redis.call('SET', reason, fr .. ' ' .. ARGV[8], 'EX', ARGV[9]) end
 redis.call('ZREM', zset, id)

@@ -7,6 +7,7 @@
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include queue
 -- @include clock
+-- @include past
 -- @include last_delivery
 local skip, count, at = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local backwards = count < 0
@@ -30,7 +31,7 @@ for i = 1, #range, 2 do
   fields[#fields + 1] = range[i] .. ':fr'
 end
 local values = redis.call('HMGET', hash, unpack(fields))
-local notes = notes_on(ids)
+local notes = notes_on(deliveries, ids)
 for i = 1, #ids do
   local body, rc, fr = values[3 * i - 2], tonumber(values[3 * i - 1] or 0) or 0, tonumber(values[3 * i] or 0) or 0
   at = at + 1

@@ -1,10 +1,11 @@
 -- Lease messages from several queues: all that the first has, then the second, up to a number.
--- KEYS: index, then per queue: zset, hash, deliveries, dead zset, dead hash (without max_receives
---   the last two are not touched); last the memory of the caller's series.
--- ARGV: call number, attempt (see _once.lua), count, waiter, longest pause between two looks of it (ms), pause
---   after which it looks again (ms; 0 = the caller does not wait), then per queue: vt (ms, -1 = the queue's), max_receives (0 = no limit), dead-letter
---   queue's name, its wake-up channel.
--- Returns: {soonest, then per queue that gave something: its number, its reply as in _lease.lua};
+-- KEYS: index, then per queue: zset, hash, deliveries, dead zset, dead hash, dead deliveries (without
+--   max_receives the last three are not touched); last the memory of the caller's series.
+-- ARGV: call number, attempt (see _once.lua), the caller's name, count, waiter, longest pause between two looks of
+--   it (ms), pause after which it looks again (ms; 0 = the caller does not wait), then per queue: vt (ms, -1 = the
+--   queue's), max_receives (0 = no limit), dead-letter queue's name, its wake-up channel.
+-- Returns: {soonest, then per queue that gave something, or put something aside: its number, its reply as in
+--   _lease.lua};
 --   soonest: ms until one of the queues has a message, -1 if they are empty, 0 if something came; for a caller
 --   that waits in how many ms to look again.
 --   To a repeated call as in receive.lua.
@@ -14,27 +15,35 @@
 -- @include promise
 -- @include number
 -- @include once
+-- @include past
 -- @include retake
 -- @include bury
 -- @include lease
 local before = recall()
 if before or attempt == 0 then
   local result = {0}
-  local function keys_of(number) return KEYS[5 * number - 3], KEYS[5 * number - 2] end
-  for _, group in ipairs(retake(before or '', keys_of)) do
+  local function keys_of(number) return KEYS[6 * number - 4], KEYS[6 * number - 3], KEYS[6 * number - 2] end
+  local function dead_of(number) return KEYS[6 * number], KEYS[6 * number + 1] end
+  local groups, buried = retake(before or '', keys_of, dead_of)
+  for _, group in ipairs(groups) do
     if #group[3] > 0 then
       local reply = {group[2], 0}
       for i = 1, #group[3] do reply[i + 2] = group[3][i] end
+      if #group[4] > 0 then reply[#reply + 1] = {group[4], {}} end
       result[#result + 1] = group[1]
       result[#result + 1] = reply
     end
+  end
+  for number, rows in pairs(buried) do
+    result[#result + 1] = number
+    result[#result + 1] = {0, 0, {{}, rows}}
   end
   if not before then forget() end
   return result
 end
 -- A wrong type found halfway would lose what was leased before; look at all keys first.
-for number = 1, (#KEYS - 2) / 5 do
-  local key = 5 * number - 3
+for number = 1, (#KEYS - 2) / 6 do
+  local key = 6 * number - 4
   for i, command in ipairs({'ZCARD', 'HLEN', false, 'ZCARD', 'HLEN'}) do
     if command then
       local reply = redis.pcall(command, KEYS[key + i - 1])
@@ -42,18 +51,23 @@ for number = 1, (#KEYS - 2) / 5 do
     end
   end
 end
-local count, soonest, result, notes, hints = tonumber(ARGV[3]), -1, {0}, {}, {}
-local waiter, cap_ms, pause_ms = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-for number = 1, (#KEYS - 2) / 5 do
-  local key, arg, dead = 5 * number - 3, 4 * number + 3, nil
+local count, soonest, result, notes, hints = tonumber(ARGV[4]), -1, {0}, {}, {}
+local waiter, cap_ms, pause_ms, taken, deads = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), 0, {}
+for number = 1, (#KEYS - 2) / 6 do
+  local key, arg, dead = 6 * number - 4, 4 * number + 4, nil
   if ARGV[arg + 1] ~= '0' then
     dead = {limit = tonumber(ARGV[arg + 1]), name = ARGV[arg + 2], channel = ARGV[arg + 3],
-      zset = KEYS[key + 3], hash = KEYS[key + 4], index = KEYS[1]}
+      zset = KEYS[key + 3], hash = KEYS[key + 4], deliveries = KEYS[key + 5], index = KEYS[1]}
+    deads[number] = dead
   end
-  local replies = lease(KEYS[key], KEYS[key + 1], KEYS[key + 2], {count, ARGV[arg]}, dead, notes, number)
+  local replies = lease({KEYS[key], KEYS[key + 1], KEYS[key + 2], ARGV[3]}, {count - taken, ARGV[arg]}, dead, notes,
+    number, taken > 0)
   if type(replies) == 'string' then
     -- What was leased from the queues before it must reach the caller.
-    if #result > 1 then break end
+    if #result > 1 then
+      deads[number] = nil
+      break
+    end
     if again then forget() end
     return {number, replies}
   end
@@ -62,26 +76,31 @@ for number = 1, (#KEYS - 2) / 5 do
   if #reply > 2 then
     result[#result + 1] = number
     result[#result + 1] = reply
-    count = count - (#reply - 2) / 4
-    if count == 0 then break end
+    local rows = math.floor((#reply - 2) / 4)
+    taken = taken + rows
+    local marks = #reply % 4 == 3 and reply[#reply][1]
+    -- A suspect is alone, also among the queues.
+    if taken == count or (rows == 1 and marks and marks[2] and marks[2] > 0) then break end
+    if rows == 0 and reply[2] >= 0 and (soonest < 0 or reply[2] < soonest) then soonest = reply[2] end
   elseif reply[2] >= 0 and (soonest < 0 or reply[2] < soonest) then
     soonest = reply[2]
   end
 end
-if pause_ms > 0 and #result == 1 then
+if pause_ms > 0 and taken == 0 then
   local look = soonest == 0 and 0 or math.huge
   for number = 1, look > 0 and #hints or 0 do
-    look = math.min(look, promise(KEYS[5 * number - 3], waiter, pause_ms, cap_ms, hints[number]))
+    look = math.min(look, promise(KEYS[6 * number - 4], waiter, pause_ms, cap_ms, hints[number]))
   end
   soonest = look
 end
 -- What is left is for others, also in queues that the waiter was called for and did not come to.
-for number = 1, #result > 1 and (#KEYS - 2) / 5 or 0 do
-  local zset = KEYS[5 * number - 3]
+for number = 1, taken > 0 and (#KEYS - 2) / 6 or 0 do
+  local zset = KEYS[6 * number - 4]
   if pause_ms > 0 then fulfil(zset, waiter) end
   rouse(zset)
 end
-if #result == 1 then result[1] = soonest end
+if taken == 0 then result[1] = soonest end
+for number = 1, (#KEYS - 2) / 6 do note_buried(notes, number, deads[number]) end
 if #notes > 0 then
   remember(table.concat(notes, '\n'))
 elseif again then

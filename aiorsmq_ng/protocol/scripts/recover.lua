@@ -1,33 +1,37 @@
 -- Take over leased messages whose last delivery is some time ago, the oldest first. They become
 -- deliveries of the caller: rc grows, so the receipt of the former holder is stale. A message that
 -- was received max_receives times already goes to the dead-letter queue instead.
--- KEYS: zset, hash, deliveries, and with max_receives: dead zset, dead hash, index; last the memory of
---   the caller's series.
--- ARGV: call number, attempt (see _once.lua), max_receives (0 = no limit), dead-letter
+-- KEYS: zset, hash, deliveries, and with max_receives: dead zset, dead hash, dead deliveries, index; last the
+--   memory of the caller's series.
+-- ARGV: call number, attempt (see _once.lua), the caller's name, max_receives (0 = no limit), dead-letter
 --   queue's name, its wake-up channel, count, least time since the last delivery (ms), vt (ms, -1 = the queue's), rank to start at, and the
 --   third value of the first page's reply (0: this is the first page).
 -- Returns: {vt (ms), next rank or -1 at the end, time of the first page (ms),
---   then per message: id, body, rc, fr}; to a repeated call as in receive.lua.
+--   then per message: id, body, rc, fr, then perhaps a table as in _lease.lua}; to a repeated call as in receive.lua.
 -- Errors: queueNotFound, queueCorrupt. Cost: O(4096 + messages * log n).
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include queue
 -- @include clock
 -- @include rouse
+-- @include past
 -- @include bury
 -- @include last_delivery
 -- @include once
 -- @include retake
--- @include prune
-local count, idle_ms, vt_ms = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local at, started = tonumber(ARGV[9]), tonumber(ARGV[10])
+local count, idle_ms, vt_ms = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local at, started = tonumber(ARGV[10]), tonumber(ARGV[11])
 local before = recall()
 if before or attempt == 0 then
   local place, began, notes = string.match(before or '', '^(-?%d+) (%d+)\n(.*)$')
   local reply = {0, tonumber(place) or -1, tonumber(began) or now}
-  for _, group in ipairs(retake(notes or '', function() return zset, hash end)) do
-    reply[1] = group[2]
+  local groups, buried = retake(notes or '', function() return zset, hash, deliveries end,
+    function() return KEYS[5], KEYS[6] end)
+  local marks = {}
+  for _, group in ipairs(groups) do
+    reply[1], marks = group[2], group[4]
     for i = 1, #group[3] do reply[#reply + 1] = group[3][i] end
   end
+  if #marks > 0 or buried[1] then reply[#reply + 1] = {marks, buried[1] or {}} end
   if not before then forget() end
   return reply
 end
@@ -37,9 +41,9 @@ local latest = now - idle_ms
 local ours_from = started > 0 and started or math.huge
 if started == 0 then started = now end
 local dead
-if ARGV[3] ~= '0' then
-  dead = {limit = tonumber(ARGV[3]), name = ARGV[4], channel = ARGV[5],
-    zset = KEYS[4], hash = KEYS[5], index = KEYS[6]}
+if ARGV[4] ~= '0' then
+  dead = {limit = tonumber(ARGV[4]), name = ARGV[5], channel = ARGV[6],
+    zset = KEYS[4], hash = KEYS[5], deliveries = KEYS[6], index = KEYS[7]}
   local unfit = examine(dead)
   if unfit then return unfit end
 end
@@ -54,14 +58,15 @@ for from = 1, #range, 2000 do
     fields[#fields + 1] = range[i] .. ':rc'
     fields[#fields + 1] = range[i] .. ':fr'
   end
-  local values, notes = redis.call('HMGET', hash, unpack(fields)), notes_on(ids)
+  local values, notes = redis.call('HMGET', hash, unpack(fields)), notes_on(deliveries, ids)
   for i = 1, #ids do
     local rc = math.floor(number(values[2 * i - 1], 0) or 0)
     local fr = math.floor(number(values[2 * i], 0) or 0)
     if rc > 0 then
       local last = last_delivery(rc, fr, tonumber(range[from + 2 * i - 1]), notes[i])
       if last <= latest and (rc == 1 or last < ours_from) then
-        due[#due + 1] = {last = last, place = #due, id = ids[i], rc = rc, fr = fr > 0 and fr or last}
+        due[#due + 1] = {last = last, place = #due, id = ids[i], rc = rc, fr = fr > 0 and fr or last,
+          note = notes[i]}
       end
     end
   end
@@ -71,7 +76,7 @@ table.sort(due, function(a, b)
   return a.place < b.place
 end)
 
-local reply, scores, fields, again, gone = {vt_ms, -1, started}, {}, {}, {}, {}
+local reply, scores, fields, again, gone, marks = {vt_ms, -1, started}, {}, {}, {}, {}, {}
 local taken, seen = 0, 0
 -- They go to the end of the leased ones, in this order. So a lease ends a millisecond later where ids would sort
 -- otherwise, and all of them up to a second later if others were leased in this very moment.
@@ -91,12 +96,12 @@ while taken < count and seen < #due do
   seen = seen + 1
   local message = due[seen]
   local id, rc = message.id, message.rc + 1
-  local body = redis.call('HGET', hash, id)
+  local body, past = redis.call('HGET', hash, id), past_of(message.note, message.rc, message.fr)
   if not body then
     -- A phantom: another client left an id without a body.
     gone[#gone + 1] = id
-  elseif dead and rc > dead.limit then
-    bury(dead, id, body, message.rc, message.fr, maxsize)
+  elseif dead and rc - past.excused > dead.limit then
+    bury(dead, id, body, message.rc, message.fr, maxsize, past)
     gone[#gone + 1] = id
   else
     taken = taken + 1
@@ -110,7 +115,12 @@ while taken < count and seen < #due do
     fields[size + 1], fields[size + 2] = id .. ':rc', rc
     fields[size + 3], fields[size + 4] = id .. ':fr', fr
     again[#again + 1] = id
-    again[#again + 1] = string.format('%.0f %.0f', rc, now)
+    past.time, past.holder = now, ARGV[3]
+    again[#again + 1] = write_past(rc, past, 'h')
+    if past.strikes + past.excused > 0 then
+      size = #marks
+      marks[size + 1], marks[size + 2], marks[size + 3] = id, past.strikes, past.excused
+    end
   end
 end
 if #range == 8192 and taken < count then reply[2] = at + 4096 - seen end
@@ -119,22 +129,26 @@ if dead then close(dead) end
 for i = 1, #gone do
   redis.call('ZREM', zset, gone[i])
   redis.call('HDEL', hash, gone[i], gone[i] .. ':rc', gone[i] .. ':fr', gone[i] .. ':meta')
+  redis.pcall('HDEL', deliveries, gone[i])
 end
 if taken > 0 then
   fields[#fields + 1] = 'totalrecv'
   fields[#fields + 1] = string.format('%.0f', received + taken)
   for from = 1, #scores, 4000 do
     redis.call('ZADD', zset, unpack(scores, from, math.min(#scores, from + 3999)))
-    -- pcall: what is only there to be looked at must not stand in the way.
-    redis.pcall('HSET', deliveries, unpack(again, from, math.min(#again, from + 3999)))
   end
+  keep_pasts(deliveries, again)
   for from = 1, #fields, 4000 do
     redis.call('HSET', hash, unpack(fields, from, math.min(#fields, from + 3999)))
   end
-  redis.pcall('EXPIRE', deliveries, 1209600)
+end
+local buried = dead and dead.rows or {}
+if taken > 0 or #buried > 0 then
   local notes = {string.format('%.0f %.0f', reply[2], started)}
-  note(notes, 1, reply, 4)
+  if taken > 0 then note(notes, 1, reply, 4) end
+  note_buried(notes, 1, dead)
   remember(table.concat(notes, '\n'))
+  if #marks + #buried > 0 then reply[#reply + 1] = {marks, buried} end
 elseif again then
   forget()
 end

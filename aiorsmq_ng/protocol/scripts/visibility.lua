@@ -1,15 +1,18 @@
 -- Change when messages become visible, fenced by their receipts or not.
--- KEYS: zset, hash, memory of the caller's series.
+-- KEYS: zset, hash, deliveries, memory of the caller's series.
 -- ARGV: call number, attempt (see _once.lua), wake-up channel, then per part: id, rc, fr (rc '' = no
---   fence), vt (ms).
+--   fence), vt (ms), how ('' = it stays with its holder; 'r' = its holder returns it, 'u' = before anybody
+--   began to work on it: see _past.lua).
 -- Returns: per part 1 changed, 0 gone, -1 received by somebody since. A repeated call is made again; an
 --   attempt that comes late, after a later one or a later call of the series, changes nothing.
 -- Errors: queueNotFound, queueCorrupt. Cost: O(messages * log n).
-local zset, hash, memory, channel = KEYS[1], KEYS[2], KEYS[3], ARGV[3]
+local zset, hash, deliveries, memory, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[3]
 -- @include queue
 -- @include clock
 -- @include rouse
 -- @include fence
+-- @include past
+-- @include prune
 -- @include spend
 spend()
 local known = redis.call('SET', memory, ARGV[1] .. ' ' .. ARGV[2] .. ' ', 'PX', 600000, 'GET')
@@ -22,12 +25,12 @@ if known then
   end
 end
 local receipts = {}
-for at = 4, #ARGV, 4 do
+for at = 4, #ARGV, 5 do
   for i = at, at + 2 do receipts[#receipts + 1] = ARGV[i] end
 end
-local held, replies, changes, sooner = standing(receipts), {}, {}, false
+local held, replies, changes, sooner, over = standing(receipts), {}, {}, false, {}
 for n = 1, #held do
-  local id, vt_ms = receipts[3 * n - 2], tonumber(ARGV[4 * n + 3])
+  local id, vt_ms, how = receipts[3 * n - 2], tonumber(ARGV[5 * n + 2]), ARGV[5 * n + 3]
   if held[n] == 'gone' then
     replies[n] = 0
   elseif held[n] == 'stale' then
@@ -35,13 +38,32 @@ for n = 1, #held do
   else
     replies[n] = 1
     sooner = sooner or now + vt_ms < tonumber(held[n])
-    changes[#changes + 1] = string.format('%.0f', now + vt_ms)
+    -- Leases that are renewed together do not end together.
+    local spread = how == '' and math.min(10, vt_ms / (10 * #held)) * (n - 1) or 0
+    changes[#changes + 1] = string.format('%.0f', math.floor(now + vt_ms + spread))
     changes[#changes + 1] = id
+    if how ~= '' then over[#over + 1] = n end
   end
 end
 for from = 1, #changes, 4000 do
   redis.call('ZADD', zset, unpack(changes, from, math.min(#changes, from + 3999)))
 end
+local notes = {}
+for i = 1, #over do
+  local n = over[i]
+  local id = receipts[3 * n - 2]
+  local rc, fr = tonumber(receipts[3 * n - 1]), tonumber(receipts[3 * n])
+  if not rc then
+    local stored = redis.call('HMGET', hash, id .. ':rc', id .. ':fr')
+    rc, fr = number(stored[1], 0), number(stored[2], 0)
+  end
+  if rc and fr and rc > 0 then
+    notes[#notes + 1] = id
+    notes[#notes + 1] = returned(notes_on(deliveries, {id})[1], rc, fr, ARGV[5 * n + 3])
+  end
+end
+keep_pasts(deliveries, notes)
+if #notes > 0 then prune(zset, deliveries, #notes / 2) end
 -- Sleepers know when the next message was due; tell them if one is due earlier now.
 if sooner then
   redis.pcall('PUBLISH', channel, redis.call('ZCARD', zset))

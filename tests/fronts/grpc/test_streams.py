@@ -23,6 +23,7 @@ from aiorsmq_ng.broker.tokens import CALLER, Caller
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
+from ...support.clock import pass_time
 from .support import connected, relayed, until
 
 JOBS = [pb.Source(queue="jobs")]
@@ -466,3 +467,73 @@ async def test_a_stream_that_fails_after_its_client_is_gone_fails_in_peace():
     gc.collect()
 
     assert told == []
+
+
+async def vanished(jobs, raw, ns, count=1):
+    """Lease messages for a holder that is never heard of again."""
+    await jobs.receive_many(count, vt=10)
+    await pass_time(raw, f"{ns}:jobs", 12)
+
+
+async def test_what_a_client_had_when_its_stream_ended_has_vanished_with_it(queues, jobs, state):
+    await jobs.send_many(["x"] * 3)
+    stream = consume(queues, max_unsettled=3)
+    await read(stream, 3)
+    stream.cancel()
+    await until(state(leased=0))
+
+    held = [await jobs.receive() for _ in range(3)]
+    assert [(m.strikes, m.attempt) for m in held] == [(1, 2)] * 3
+
+
+async def test_what_a_client_released_before_its_stream_ended_is_no_suspect(queues, jobs, state):
+    await jobs.send_many(["x"] * 3)
+    stream = consume(queues, max_unsettled=3)
+    held = await read(stream, 3)
+    stream.cancel()
+    await queues.Release(pb.ReleaseRequest(receipts=[d.receipt for d in held], unseen=True))
+
+    await until(state(leased=0))
+    again = await jobs.receive_many(3)
+    assert [(m.strikes, m.attempt) for m in again] == [(0, 1)] * 3
+
+
+async def test_suspect_comes_to_a_stream_when_nothing_else_is_unsettled(
+    queues, jobs, state, raw, ns
+):
+    await jobs.send_many(["struck 1", "struck 2"])
+    await vanished(jobs, raw, ns, 2)
+    await jobs.send_many(["fresh 1", "fresh 2"])
+    stream = consume(queues, max_unsettled=10)
+    unsettled, most, seen = set(), 0, []
+
+    while len(seen) < 4:
+        delivery = await stream.read()
+        unsettled.add(delivery.receipt)
+        seen.append(delivery.body.decode())
+        if delivery.strikes:
+            most = max(most, len(unsettled))
+            assert stream.deliveries == []
+        await queues.Ack(pb.AckRequest(receipts=[delivery.receipt]))
+        unsettled.discard(delivery.receipt)
+
+    assert most == 1
+    assert sorted(seen) == ["fresh 1", "fresh 2", "struck 1", "struck 2"]
+    await until(state(msgs=0))
+    stream.cancel()
+
+
+async def test_stream_tells_of_what_was_put_aside(queues, jobs, raw, ns):
+    await jobs.send("poison")
+    await vanished(jobs, raw, ns)
+    source = pb.Source(queue="jobs", max_receives=1)
+    stream = queues.Consume(pb.ConsumeRequest(sources=[source]))
+    await jobs.send("fresh")
+
+    letters = []
+    while not letters:
+        letters += (await stream.read()).dead_letters
+    stream.cancel()
+
+    assert [(x.queue, x.body, x.rc) for x in letters] == [("jobs", b"poison", 1)]
+    assert letters[0].reason.startswith("received once without being settled")

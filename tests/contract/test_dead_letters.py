@@ -1,0 +1,178 @@
+"""Dead letters: every move is told of, wherever it happens."""
+
+import asyncio
+import logging
+
+import pytest
+
+from aiorsmq_ng import Delivery, Retry, Worker
+
+from ..support.clock import pass_time
+from .test_worker import until, work
+
+__all__ = ["work"]
+
+LOGGER = "aiorsmq_ng.deadletters"
+
+
+@pytest.fixture
+def letters(rsmq):
+    """What the client tells of."""
+    heard = []
+    rsmq.dead_letters.listen(lambda letter: heard.append(letter) or True)
+    return heard
+
+
+async def spend(queue, raw, ns, times=3):
+    """Have a message delivered so often, to holders that are never heard of again."""
+    for _ in range(times):
+        assert await queue.receive(vt=10)
+        await pass_time(raw, f"{ns}:{queue.name}", 12)
+
+
+@pytest.fixture
+async def limited(rsmq):
+    await rsmq.create_queue("jobs")
+    return rsmq.queue("jobs", retry=Retry(3))
+
+
+async def test_move_by_a_receive_is_logged_told_and_has_a_reason(
+    rsmq, limited, raw, ns, letters, caplog
+):
+    id = await limited.send("x")
+    await spend(limited, raw, ns)
+
+    with caplog.at_level(logging.WARNING, LOGGER):
+        assert await limited.receive() is None
+
+    (letter,) = letters
+    assert (letter.message.id, letter.message.text, letter.message.rc) == (id, "x", 3)
+    assert (letter.queue, letter.dead_letter, letter.by_receive) == ("jobs", "jobs-dead", True)
+    assert letter.reason.startswith("received 3 times without being settled; last holder ")
+    assert await rsmq.queue("jobs-dead").reason(id) == letter.reason
+    assert {r.levelno for r in caplog.records if r.name == LOGGER} == {logging.WARNING}
+    assert id in caplog.text
+    assert letter.reason in caplog.text
+
+
+async def test_reason_names_the_last_holder(rsmq, limited, raw, ns, letters):
+    await limited.send("x")
+    await spend(limited, raw, ns)
+    await limited.receive()
+
+    assert f"last holder {limited.origin.presence.name};" in letters[0].reason
+
+
+async def test_reason_stays_while_the_dead_letter_is_received_and_given_back(
+    rsmq, limited, raw, ns
+):
+    id = await limited.send("x")
+    await spend(limited, raw, ns)
+    await limited.receive()
+    dead = rsmq.queue("jobs-dead")
+    reason = await dead.reason(id)
+
+    await (await dead.receive()).release()
+    assert await dead.reason(id) == reason
+    await dead.receive()
+    assert await dead.reason(id) == reason
+    await dead.change_visibility(id, 0)
+    await limited.redrive()
+    assert await dead.reason(id) is None
+
+
+async def test_move_beside_messages_that_are_delivered_is_told_of(limited, raw, ns, letters):
+    id = await limited.send("x")
+    await spend(limited, raw, ns)
+    await limited.send_many(["a", "b"])
+
+    assert [m.text for m in await limited.receive_many(5)] == ["a", "b"]
+    assert [letter.message.id for letter in letters] == [id]
+
+
+async def test_moves_from_several_queues_are_told_of(rsmq, raw, ns, letters):
+    for name in ("one", "two"):
+        await rsmq.create_queue(name)
+        queue = rsmq.queue(name, retry=Retry(1))
+        await queue.send(name)
+        await spend(queue, raw, ns, 1)
+    queues = [rsmq.queue(name, retry=Retry(1)) for name in ("one", "two")]
+
+    assert await rsmq.receive_many(5, *queues) == []
+
+    assert [(x.queue, x.message.text) for x in letters] == [("one", "one"), ("two", "two")]
+
+
+async def test_move_by_recover_is_told_of(limited, letters):
+    await limited.send("x")
+    await limited.receive(vt=60)
+    for _ in range(2):
+        await limited.recover(1, idle=0, vt=60)
+
+    assert await limited.recover(1, idle=0) == []
+    assert [x.message.text for x in letters] == ["x"]
+
+
+async def test_move_for_a_caller_that_is_gone_is_told_of(limited, raw, ns, letters):
+    await limited.send("x")
+    await spend(limited, raw, ns)
+
+    receiving = asyncio.create_task(limited.receive(wait=5))
+    while not letters:
+        await asyncio.sleep(0.001)
+    receiving.cancel()
+    await asyncio.gather(receiving, return_exceptions=True)
+
+    assert [x.message.text for x in letters] == ["x"]
+
+
+async def test_reject_is_told_of_with_its_reason(queue, letters):
+    await queue.send("x")
+    message = await queue.receive()
+
+    await message.reject("too old")
+
+    (letter,) = letters
+    assert (letter.message, letter.reason, letter.by_receive) == (message, "too old", False)
+
+
+async def test_rejected_dead_letters_are_no_suspects(rsmq, queue):
+    await queue.send_many(["a", "b", "c"])
+    for message in await queue.receive_many(3):
+        await message.reject("no")
+
+    assert len(await rsmq.queue("jobs-dead").receive_many(3)) == 3
+
+
+async def test_worker_hears_of_every_dead_letter_and_counts_it(rsmq, limited, raw, ns, work):
+    await limited.send("1")
+    await spend(limited, raw, ns)
+    await limited.send_many(["2", "[", "3"])
+    worker = Worker(rsmq)
+    told = {}
+
+    @worker.on_dead_letter
+    async def hear(message, reason) -> None:
+        told[message.text] = reason
+
+    @worker.on_dead_letter
+    async def broken(message, reason) -> None:
+        raise RuntimeError("never mind")
+
+    @worker.handler("jobs", retry=Retry(3, base=0, jitter=False))
+    async def handle(number: int, message: Delivery) -> None:
+        if number == 3:
+            await message.reject("not wanted")
+        else:
+            raise KeyError(number)
+
+    task = work(worker)
+    await until(lambda: len(told) == 4)
+    worker.stop()
+    await task
+
+    assert told["1"].startswith("received 3 times without being settled")
+    assert told["2"] == "KeyError: 2"
+    assert told["3"] == "not wanted"
+    assert "JSON" in told["["] or "body" in told["["]
+    assert worker.health.rejected >= 3
