@@ -53,6 +53,7 @@ EXIT_STATUS = {
     "unavailable": UNREACHABLE,
     "sendUnknown": UNREACHABLE,
     "durabilityUnmet": FAILED,
+    "wrongContext": FAILED,
 }
 
 

@@ -22,6 +22,7 @@ Callback = TypeVar("Callback", bound=Callable[..., Any])
 
 #: What Spark says when Python took longer to start than it waits.
 _LATE = "Python worker failed to connect back"
+_SPARK = ("pyspark", "pyarrow", "numpy", "matplotlib")
 _MISSING = 'pipelines need the extra "spark": pip install "aiorsmq-ng[cli,spark]"'
 
 
@@ -199,8 +200,9 @@ def _running(
     settings = current_settings()
     try:
         from aiorsmq_ng.spark import jobs
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("pyspark", "pyarrow", "numpy", "matplotlib"):
+    except ImportError as error:
+        # The package's own sentence is about its extra, and has no name of a module.
+        if (error.name or _SPARK[0]).split(".")[0] not in _SPARK:
             raise
         raise click.ClickException(_MISSING) from None
     given, conf_given = with_settings(_pairs(options), settings), _pairs(conf)

@@ -67,7 +67,8 @@ def serve() -> None:
         '  topics = ["news"]',
         '  consumers = ["shop-*"]              # whose subscriptions to those',
         "",
-        "Without any of the three lists: everything. With one of them, a missing one means none.",
+        "Without any of the three lists: everything. With one of them, a missing",
+        "one means none.",
     )
 )
 @click.option(
