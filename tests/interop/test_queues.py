@@ -212,3 +212,24 @@ async def test_delete_by_other_client_leaves_only_what_expires(
 
     assert all(":ng:" in key for key in left)
     assert all(0 < seconds <= 14 * 86400 for seconds in lifetimes)
+
+
+async def test_dedup_keys_end_with_a_queue_that_another_client_makes_again(
+    foreign: Foreign, rsmq: RSMQ
+) -> None:
+    """Our note in the hash disturbs no client, and goes with the queue, whoever deletes it."""
+    await foreign.create("jobs")
+    queue = rsmq.queue("jobs")
+    before = await queue.send("x", dedup_key="k")
+    told = await foreign.attributes("jobs")
+    got = await foreign.receive("jobs")
+    await foreign.delete_queue("jobs")
+    await foreign.create("jobs")
+    await foreign.send("jobs", "between")
+    after = await queue.send("x", dedup_key="k")
+
+    assert (told["msgs"], told["totalsent"]) == (1, 1)
+    assert got is not None
+    assert got.id == before
+    assert (after.duplicate, (await queue.send("x", dedup_key="k")).duplicate) == (False, True)
+    assert [m.text for m in await queue.peek()] == ["between", "x"]
