@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from aiorsmq_ng.broker import Broker, BrokerOptions
+
 from . import leaving
 
 
@@ -13,3 +15,14 @@ async def test_nothing_stays_leased_after_a_consumer_was_left(server_url, ns, wa
 
     assert figures["handed out"] > 40
     assert (figures["still leased"], figures["still renewed"]) == (0, 0)
+
+
+# Of a broker, only the client that received a message can settle it.
+@pytest.mark.parametrize("way", [way for way in leaving.WAYS if way != "the client closed first"])
+async def test_nothing_stays_leased_after_a_consumer_of_a_broker_was_left(rsmq, way):
+    async with Broker(rsmq, BrokerOptions(listen=("127.0.0.1:0",), grace=0.2)) as broker:
+        url = f"grpc://{broker.addresses[0]}"
+        figures = await leaving.leave(url, rsmq.ns, way, rounds=20)
+
+    assert (figures["still leased"], figures["still renewed"]) == (0, 0)
+    assert rsmq._keeper.kept() == []

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import gc
 import os
+import random
 import signal
 import sys
 
@@ -113,6 +114,33 @@ async def test_a_cancelled_stream_gives_everything_back_at_once(queues, jobs, st
     stream.cancel()
 
     await until(state(ready=30))
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_streams_ended_at_any_moment_under_traffic_leave_nothing_leased(
+    rsmq, queues, jobs, state, seed
+):
+    chance = random.Random(seed)
+
+    async def send():
+        while True:
+            await jobs.send_many(["x"] * chance.randint(1, 6))
+            await asyncio.sleep(chance.random() * 0.002)
+
+    sending = asyncio.create_task(send())
+    for _ in range(40):
+        streams = [consume(queues, max_unsettled=8, vt_ms=600_000) for _ in range(3)]
+        reading = [asyncio.create_task(read(stream, 100)) for stream in streams]
+        await asyncio.sleep(chance.random() * 0.02)
+        for stream in streams:
+            stream.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+    sending.cancel()
+    await asyncio.wait([sending])
+
+    assert (await jobs.attributes()).totalrecv > 40
+    await until(state(leased=0))
+    assert rsmq._keeper.kept() == []
 
 
 async def test_a_connection_that_is_cut_gives_everything_back_at_once(broker, jobs, state):
