@@ -701,6 +701,20 @@ MUTANTS = (
         '("grpc.enable_http_proxy", 1)',
         ("tests/remote/test_access.py",),
     ),
+    Mutant(
+        "progress: a cancellation waits for the batch under way",
+        "aiorsmq_ng/redrive.py",
+        "await asyncio.wait([batch])",
+        "raise",
+        ("tests/contract/test_worker.py",),
+    ),
+    Mutant(
+        "rsmqctl: a topic that is not there is not made up",
+        "aiorsmq_ng/cli/topics.py",
+        "if not any(known) and name not in await rsmq.list_topics():",
+        "if False:",
+        ("tests/fronts/test_cli_told.py",),
+    ),
 )
 
 
