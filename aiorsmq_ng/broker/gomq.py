@@ -22,7 +22,7 @@ from .base import Shared
 from .messages import Taking
 from .options import GomqMode
 from .peers import Peer, Peers
-from .records import LIMIT, record, record_size
+from .records import LIMIT, name_of, record, record_size
 from .status import BrokerError
 from .tokens import CALLER, Refused
 
@@ -45,7 +45,7 @@ class RouteGuideService:
 
     async def Publish(self, request: pb.PublishRecord, _: Any) -> pb.Result:
         """Put a message into every subscription; when this returns it is stored."""
-        topic = self._shared.topic(request.key)
+        topic = self._shared.topic(name_of(request.key))
         if record_size(request.key, len(request.payload)) > LIMIT:
             raise BrokerError(
                 "messageTooLong",
@@ -63,14 +63,16 @@ class RouteGuideService:
 
     async def Subscribe(self, request: pb.Subscription, context: Any) -> pb.Result:
         """Subscribe the consumer, and this peer of it."""
-        self._shared.subscriber(request.key, request.consumerID)
-        await self._peers.subscribe(request.consumerID, address(context), request.key)
+        key, consumer = name_of(request.key), name_of(request.consumerID)
+        self._shared.subscriber(key, consumer)
+        await self._peers.subscribe(consumer, address(context), key)
         return pb.Result(code=0)
 
     async def Unsubscribe(self, request: pb.Subscription, _: Any) -> pb.Result:
         """End the subscription of the consumer: of all its peers, as GOMQ does."""
-        self._shared.subscriber(request.key, request.consumerID)
-        await self._peers.unsubscribe(request.consumerID, request.key)
+        key, consumer = name_of(request.key), name_of(request.consumerID)
+        self._shared.subscriber(key, consumer)
+        await self._peers.unsubscribe(consumer, key)
         return pb.Result(code=0)
 
     async def Observe(self, request: pb.Identification, context: Any) -> pb.RecordSet:
@@ -78,15 +80,15 @@ class RouteGuideService:
 
         Trouble is answered with an empty set, because GOMQ's clients crash on an error.
         """
-        caller = CALLER.get()
+        caller, consumer = CALLER.get(), name_of(request.consumerID)
         try:
-            peer = await self._peers.find(request.consumerID, address(context))
+            peer = await self._peers.find(consumer, address(context))
             if peer is None:
                 await anyio.sleep(WAIT_S)
                 return pb.RecordSet()
             return await self._observe(
                 peer,
-                lambda key: caller.sees_subscription(key, request.consumerID),
+                lambda key: caller.sees_subscription(key, consumer),
                 context.time_remaining(),
             )
         except (RSMQError, Refused) as error:
@@ -109,11 +111,14 @@ class RouteGuideService:
                 peer.leave()
                 return pb.RecordSet()
             try:
+                # First, or what the client has would be received once more.
+                await peer.acknowledge(turn, arrived, ended=True)
                 await self._peers.refresh(peer, allowed)
                 # A reply that the client does not wait for would count as received.
                 if (left_s := until - anyio.current_time()) > 0:
                     taken = await peer.take(min(WAIT_S, left_s))
-                # Not before: if the connection breaks meanwhile, replies may be lost with it.
+                # Not before: if the connection breaks meanwhile, replies may be lost with it. Their
+                # leases are renewed until then.
                 await peer.acknowledge(turn, arrived)
                 peer.answer(taken, deadline)
             finally:

@@ -11,9 +11,18 @@ from typing import NamedTuple
 
 import anyio
 
-from aiorsmq_ng import Delivery, LeaseLost, Queue, QueueNotFound, Subscription, Unavailable
+from aiorsmq_ng import (
+    Delivery,
+    LeaseLost,
+    Queue,
+    QueueNotFound,
+    RSMQError,
+    Subscription,
+    Unavailable,
+)
 
 from .base import Shared
+from .connections import connected
 from .directory import Directory
 from .messages import Taking
 from .options import GomqMode
@@ -30,8 +39,10 @@ _SILENCE_S = 30.0
 _KNOWN_S, _TOO_OLD_S = 15.0, 60.0
 #: How long an Observe waits for that at most.
 _LEARN_S = 0.5
-#: Peers remembered at most; and for how long one that is silent.
-_MOST_PEERS, _FORGET_S = 50_000, 600.0
+#: Peers remembered at most.
+_MOST_PEERS = 50_000
+#: How often it is looked which peers are connected.
+_LOOK_S = 5.0
 
 #: A client whose next call comes so shortly before or after its deadline of the last one has
 #: most likely not got the reply to that, which was late on its way.
@@ -46,6 +57,11 @@ class _Reply(NamedTuple):
     number: int
     taken: Taken
     deadline: float
+
+    def ended(self) -> bool:
+        """Return True if a lease of it is over, so that its message could be received again."""
+        now = anyio.current_time()
+        return any(delivery.expires_at <= now for _, delivery in self.taken)
 
 
 class Peer:
@@ -86,10 +102,15 @@ class Peer:
         if not answered:
             self._arrived -= 1
 
-    async def acknowledge(self, upto: int, arrived: float) -> None:
-        """Delete what is in the replies that the client has, as a call that *arrived* shows."""
+    async def acknowledge(self, upto: int, arrived: float, *, ended: bool = False) -> None:
+        """Delete what is in the replies that the client has, as a call that *arrived* shows.
+
+        With *ended*, only up to the last reply whose leases are over.
+        """
         while self._unacknowledged and self._unacknowledged[0].number <= upto:
             reply = self._unacknowledged[0]
+            if ended and not reply.ended():
+                return
             early, late = _TIMED_OUT_S
             missed = early <= arrived - reply.deadline <= late
             done = [
@@ -101,11 +122,16 @@ class Peer:
                 # Somebody has received it since: then it is theirs.
                 if isinstance(outcome, BaseException) and not isinstance(outcome, LeaseLost):
                     raise outcome
-            self._unacknowledged.popleft()
+            # Unless all of it was given back meanwhile.
+            if self._unacknowledged and self._unacknowledged[0] is reply:
+                self._unacknowledged.popleft()
 
     def answer(self, taken: Taken, deadline: float = math.inf) -> None:
         """Remember what goes into a reply, and until when the client waits for it."""
         self._answered += 1
+        for _, delivery in taken:
+            # For as long as its client is connected, however slow that is.
+            delivery.origin.keeper.keep(delivery)
         if taken:
             self._unacknowledged.append(_Reply(self._answered, taken, deadline))
 
@@ -200,6 +226,8 @@ class Peer:
             return
         if self._carried.get(key) is waiting:
             waiting += found
+            for delivery in found:
+                delivery.origin.keeper.keep(delivery)
         else:  # ended meanwhile
             for delivery in found:
                 delivery.give_back()
@@ -222,6 +250,7 @@ class Peers:
         self._mode = "each" if mode == "copy" else "shared"
         self._peers: OrderedDict[tuple[str, str], Peer] = OrderedDict()
         self._directory = Directory(shared.rsmq, self._mode)
+        self._watching: asyncio.Task[None] | None = None
 
     async def subscribe(self, consumer: str, name: str, key: str) -> None:
         """Subscribe a consumer to a key, and a peer of it."""
@@ -271,6 +300,9 @@ class Peers:
 
     async def close(self) -> None:
         """Give back what every peer holds."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         await self._directory.close()
         await asyncio.gather(*(peer.give_back() for peer in self._peers.values()))
 
@@ -286,8 +318,37 @@ class Peers:
         )
         peer.seen_at = now
         self._peers[consumer, name] = peer
-        # The longest silent one is the first.
-        oldest, other = next(iter(self._peers.items()))
-        if len(self._peers) > _MOST_PEERS or now - other.seen_at > _FORGET_S:
-            del self._peers[oldest]
+        if self._watching is None:
+            self._watching = asyncio.create_task(self._watch(), name="aiorsmq-ng broker peers")
         return peer
+
+    async def _watch(self) -> None:
+        while True:
+            await anyio.sleep(_LOOK_S)
+            try:
+                await self._look(connected())
+            except Exception:
+                logger.exception("cannot look after the peers of GOMQ's consumers; trying again")
+
+    async def _look(self, there: set[str]) -> None:
+        """Keep alive the peers that are connected, and take back what the others held.
+
+        A connection has an address of its own, so a peer without one never comes back.
+        """
+        quiet_since = asyncio.get_running_loop().time() - _SILENCE_S / 3
+        # The longest silent one is the first.
+        surplus = len(self._peers) - _MOST_PEERS
+        gone: list[tuple[str, str]] = []
+        quiet: list[Subscription] = []
+        for place, (who, peer) in enumerate(self._peers.items()):
+            if place < surplus or peer.name not in there:
+                gone.append(who)
+            elif peer.seen_at < quiet_since:
+                quiet += peer.subscriptions.values()
+        await asyncio.gather(*(self._peers.pop(who).give_back() for who in gone))
+        alive = await asyncio.gather(*(s.keep_alive() for s in quiet), return_exceptions=True)
+        for error in alive:
+            if isinstance(error, RSMQError):
+                logger.warning("cannot keep a peer of GOMQ's alive: %s", error)
+            elif isinstance(error, BaseException):
+                raise error

@@ -16,6 +16,16 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _ID_LENGTH, _TIME_LENGTH = 32, 28
 
 
+def name_of(text: str) -> str:
+    """Return the name of a topic or consumer for GOMQ's *text*, which may be empty."""
+    return text + "\0" if not text.strip("\0") else text
+
+
+def text_of(name: str) -> str:
+    """Return the text that ``name_of`` made *name* of."""
+    return name[:-1] if not name.strip("\0") else name
+
+
 def timestamp(sent_ms: float | None) -> str:
     """Return a time as Go's UnixDate, in UTC; not that of the machine's language."""
     moment = time.gmtime((sent_ms or 0.0) / 1000)
@@ -27,7 +37,7 @@ def timestamp(sent_ms: float | None) -> str:
 def record(key: str, delivery: Delivery) -> pb.Record:
     """Return what a client is told of a delivery."""
     told = pb.Message(id=delivery.id, timestamp=timestamp(delivery.sent), payload=delivery.body)
-    return pb.Record(key=key, value=told)
+    return pb.Record(key=text_of(key), value=told)
 
 
 def record_size(key: str, payload: int) -> int:

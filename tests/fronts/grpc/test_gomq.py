@@ -11,20 +11,22 @@ import grpc.aio
 import pytest
 
 from aiorsmq_ng import Delivery
-from aiorsmq_ng.broker import Limits
+from aiorsmq_ng.broker import Limits, connections, peers
 from aiorsmq_ng.broker.base import Shared
+from aiorsmq_ng.broker.connections import endpoint
 from aiorsmq_ng.broker.door import Room
 from aiorsmq_ng.broker.gomq import RouteGuideService, address
 from aiorsmq_ng.broker.held import Held
 from aiorsmq_ng.broker.messages import Taking
 from aiorsmq_ng.broker.receipts import Receipts
-from aiorsmq_ng.broker.records import LIMIT, record_size, timestamp
+from aiorsmq_ng.broker.records import LIMIT, name_of, record_size, text_of, timestamp
 from aiorsmq_ng.broker.requests import Requests
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
 from aiorsmq_ng.rpc import v1_pb2 as v1
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
 
+from ...support.clock import pass_time
 from .gomq_client import PUBLISHERS, TOTAL
 from .support import connected, until
 
@@ -61,11 +63,11 @@ def in_order(records):
 
 async def test_a_client_of_gomq_loses_nothing_and_gets_everything_once(serve):
     async with serve(gomq="copy") as broker:
-        peers = await run_client(broker.addresses[0], "copy")
+        readers = await run_client(broker.addresses[0], "copy")
 
-    everything = {payload for records in peers for _, _, payload in records}
+    everything = {payload for records in readers for _, _, payload in records}
     assert len(everything) == TOTAL
-    for records in peers:
+    for records in readers:
         assert len({id for _, id, _ in records}) == len(records)
         assert in_order(records)
         # What was published while it was subscribed: all of it is there for every peer.
@@ -76,12 +78,12 @@ async def test_a_client_of_gomq_loses_nothing_and_gets_everything_once(serve):
 
 async def test_peers_that_share_get_every_message_once(serve):
     async with serve(gomq="share") as broker:
-        peers = await run_client(broker.addresses[0], "share")
+        readers = await run_client(broker.addresses[0], "share")
 
-    records = [record for peer in peers for record in peer]
+    records = [record for reader in readers for record in reader]
     assert len(records) == TOTAL
     assert len({payload for _, _, payload in records}) == TOTAL
-    assert all(in_order(peer) for peer in peers)
+    assert all(map(in_order, readers))
 
 
 async def observed(guide, wanted):
@@ -460,6 +462,98 @@ async def test_a_reply_whose_client_asks_again_at_another_time_is_acknowledged(p
     await peer.acknowledge(1, arrived)
 
     assert await left() == (0, 0)
+
+
+async def test_a_slow_client_gets_every_message_once(guide, rsmq, monkeypatch):
+    """The leases of what it has are renewed, and it is no silent peer, while it is connected."""
+    monkeypatch.setattr(peers, "_SILENCE_S", 1.0)
+    monkeypatch.setattr(peers, "_LOOK_S", 0.1)
+    await guide.Subscribe(NEWS)
+    await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+    await observed(guide, 1)
+    raw = await rsmq.topic("news").describe()
+    await asyncio.sleep(2.5)
+
+    (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+    assert (subscription.state, subscription.attributes.leased) == ("on", 1)
+    assert subscription.queue == raw.subscriptions[0].queue
+    assert not (await guide.Observe(WHO)).records
+    (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+    assert subscription.attributes.msgs == 0
+
+
+async def test_what_a_client_had_is_ready_again_when_its_connection_ends(serve, rsmq, monkeypatch):
+    monkeypatch.setattr(peers, "_LOOK_S", 0.1)
+
+    async def ready():
+        (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+        return subscription.attributes.ready == 1
+
+    async with serve() as broker:
+        async with connected(broker) as channel:
+            guide = RouteGuideStub(channel)
+            await guide.Subscribe(NEWS)
+            await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+            await observed(guide, 1)
+            assert not await ready()
+        await until(ready)
+
+
+async def test_what_a_client_has_is_acknowledged_before_it_can_be_received_again(
+    service, peer, left, rsmq, raw
+):
+    """After an outage in which leases could not be renewed."""
+    (subscription,) = (await rsmq.topic("news").describe()).subscriptions
+    assert len((await service._observe(peer, bool, None)).records) == 1
+    for reply in peer._unacknowledged:
+        for _, delivery in reply.taken:
+            delivery.origin.keeper.drop(delivery)
+            delivery.expires_at = 0.0
+    await pass_time(raw, f"{rsmq.ns}:{subscription.queue}", 60)
+
+    assert not (await service._observe(peer, bool, None)).records
+    assert await left() == (0, 0)
+
+
+@pytest.mark.parametrize(("key", "consumer"), [("", ""), ("", "c"), ("k", ""), ("\0", "\0\0")])
+async def test_empty_keys_and_ids_are_taken(guide, key, consumer):
+    await guide.Subscribe(pb.Subscription(key=key, consumerID=consumer))
+    await guide.Publish(pb.PublishRecord(key=key, payload=b"x"))
+    found = []
+    while not found:
+        found = (await guide.Observe(pb.Identification(consumerID=consumer))).records
+
+    assert [(record.key, record.value.payload) for record in found] == [(key, b"x")]
+    await guide.Unsubscribe(pb.Subscription(key=key, consumerID=consumer))
+
+
+def test_names_for_gomq_are_different_for_different_texts():
+    texts = ["", "\0", "\0\0", "a", "a\0", "\0a"]
+
+    assert len({name_of(text) for text in texts}) == len(texts)
+    assert [text_of(name_of(text)) for text in texts] == texts
+
+
+def test_an_address_is_written_the_same_way_whichever_family_it_came_by():
+    assert endpoint("127.0.0.1", 5467) == endpoint("::ffff:127.0.0.1", 5467) == "127.0.0.1:5467"
+    assert endpoint("::1", 5467) == "[::1]:5467"
+    assert endpoint("fe80::1%eth0", 1) == "[fe80::1]:1"
+
+
+async def test_connections_of_this_process_are_seen_while_they_stand():
+    async def serve(reader, writer):
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    there = endpoint(*writer.get_extra_info("sockname"))
+
+    assert there in connections.connected()
+    writer.close()
+    await writer.wait_closed()
+    await until(lambda: asyncio.sleep(0, there not in connections.connected()))
+    server.close()
 
 
 def test_times_are_written_as_go_does():
