@@ -14,7 +14,7 @@ import math
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import anyio
@@ -82,7 +82,7 @@ class Receiver:
         until = loop.time() + wait_s
         pause_ms = self._pause_ms() if wait_s > 0 else 0
         operation = self._source.receive(count, vt_ms, pause_ms)
-        with self._looking():
+        with self._looking() if wait_s > 0 else nullcontext():
             received = await self._transport.run(operation)
             # Nothing found, yet a message is due now: the script stopped to let others through
             # after clearing a thousand ids without a body.

@@ -207,13 +207,17 @@ def source(intakes: Sequence[Intake], name: str, cap_ms: int) -> Source:
     """Return the source for one queue or several, whose waiter is called *name*."""
     shared = len(intakes) == 1
 
-    # Most receivers ask for the same again and again.
-    @lru_cache(maxsize=16)
-    def ask(count: int, vt_ms: int, pause_ms: int) -> Operation[Received]:
+    def make(count: int, vt_ms: int, pause_ms: int) -> Operation[Received]:
         waiter = Waiter(name, cap_ms, pause_ms)
         if shared:
             return receive(intakes[0], count, vt_ms=vt_ms, waiter=waiter)
         return receive_first(intakes, count, vt_ms=vt_ms, waiter=waiter)
+
+    # Most receivers that do not wait ask for the same again and again.
+    known = lru_cache(maxsize=16)(make)
+
+    def ask(count: int, vt_ms: int, pause_ms: int) -> Operation[Received]:
+        return make(count, vt_ms, pause_ms) if pause_ms else known(count, vt_ms, 0)
 
     return Source(
         ask,
