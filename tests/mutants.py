@@ -368,8 +368,8 @@ MUTANTS = (
     Mutant(
         "topics: a deleted queue ends its subscription",
         f"{SCRIPTS}/publish.lua",
-        "if not target then lost[#lost + 1] = ARGV[at] end",
-        "",
+        "if target then add(target) else lost[#lost + 1] = ARGV[at] end",
+        "if target then add(target) end",
         TOPICS,
     ),
     Mutant(
@@ -508,8 +508,8 @@ MUTANTS = (
     Mutant(
         "topics: waiting keeps a peer alive",
         "aiorsmq_ng/subscription.py",
-        "min(left_s, self._silence_s * _WAIT)",
-        "left_s",
+        "min(max(0.0, until - loop.time()), self._silence_s * _WAIT)",
+        "max(0.0, until - loop.time())",
         TOPICS,
     ),
     Mutant(

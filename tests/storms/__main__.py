@@ -24,6 +24,7 @@ from . import (
     hostile,
     leaving,
     losses,
+    peers,
     report,
     rights,
     topologies,
@@ -154,6 +155,14 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
             "broker, nothing killed": fanout.by_broker(FANOUT, kill=False),
             "broker, peers and broker killed": fanout.by_broker(FANOUT, kill=True),
             "broker, 2 000 streams at once": fanout.many_streams(2000),
+        },
+        "Peers with copies of their own": {
+            "one client that hops": peers.by_peers(seconds, hops=True),
+            "one client that hops, through a broker": peers.by_peers(
+                seconds, hops=True, broker=True
+            ),
+            "seven that die, return and hop": peers.by_peers(seconds, hops=False),
+            "seven, through a broker": peers.by_peers(seconds, hops=False, broker=True),
         },
         "Clients of the broker": {
             "of GOMQ, nothing killed": fanout.by_gomq(FANOUT // 2, kill=False),

@@ -29,6 +29,13 @@ NOTES = {
         "least rights that the documentation names. *wrongly put aside*: messages among the dead "
         "letters that should have been handled."
     ),
+    "Peers with copies of their own": (
+        "Peers of one consumer of a topic, which may be silent for half a second: one client that "
+        "takes a new name for each look; and with it six that are silent now and then for up to a "
+        "second, and then come back, die or unsubscribe. *lost*: messages that reached none of "
+        "them. *most of one*: how often one message was delivered; seven peers have seven copies. "
+        "*queues left*: of dead peers, a while after the last message."
+    ),
     "Wake-ups": (
         "Messages are sent one by one to clients that wait. A message needs four scripts: send, "
         "receive, ack, and the receive with which its consumer waits again. What comes on top is "

@@ -1,9 +1,10 @@
-"""Topics in a storm, a short one; ``python -m tests.storms.topics`` runs the long one."""
+"""Topics in short storms; ``python -m tests.storms.topics`` and ``nox -s faults`` run long ones."""
 
 from __future__ import annotations
 
 import pytest
 
+from .peers import by_peers
 from .topics import storm
 
 FEW = {"c0": "shared", "each": "each"}
@@ -25,3 +26,13 @@ async def test_peers_that_are_killed_lose_nothing():
     assert figures["published"] == 1000
     assert not any(figures["lost"].values()), figures
     assert not any(figures["invented"].values()), figures
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("broker", [False, True], ids=["on Redis", "through a broker"])
+@pytest.mark.parametrize("hops", [True, False], ids=["one that hops", "seven of all kinds"])
+async def test_consumer_misses_nothing_whatever_its_peers_do(hops, broker):
+    figures, verdict = await by_peers(2, hops=hops, broker=broker)
+
+    assert verdict is not None
+    assert not verdict.violations, figures
