@@ -13,7 +13,7 @@ from . import leaving
 async def test_nothing_stays_leased_after_a_consumer_was_left(server_url, ns, way):
     figures = await leaving.leave(server_url, ns, way, rounds=40)
 
-    assert figures["handed out"] > 40
+    assert figures["handed out"] > 0
     assert (figures["still leased"], figures["still renewed"]) == (0, 0)
 
 
