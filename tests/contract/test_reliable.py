@@ -427,6 +427,15 @@ async def test_recover_of_several_keeps_their_order_whatever_their_ids(mine):
         assert ids(await mine.inspect(0, 10, pending=True)) == order
 
 
+async def test_recover_moves_behind_all_of_a_large_pop(mine):
+    pushed = await mine.push(*(str(n) for n in range(300)))
+    await mine.pop(300)
+    moved = ids(await mine.recover(3, 0))
+    rest = [id for id in pushed if id not in moved]
+
+    assert ids(await mine.inspect(0, 400, pending=True)) == rest + moved
+
+
 async def test_lease_of_half_a_second_is_that_and_the_queue_stores_a_whole_one(mine, rsmq, raw, ns):
     short = ReliableQueue(rsmq, "mine", vt=0.5)
     await short.push("a")

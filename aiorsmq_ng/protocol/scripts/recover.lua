@@ -79,9 +79,9 @@ end)
 local reply, scores, fields, again, gone, marks = {vt_ms, -1, started}, {}, {}, {}, {}, {}
 local taken, seen = 0, 0
 -- They go to the end of the leased ones, in this order. So a lease ends a millisecond later where ids would sort
--- otherwise, and all of them up to a second later if others were leased in this very moment.
+-- otherwise, and all of them behind others that were leased just before, whose ends are spread (_lease.lua).
 local ends, before_it = now + vt_ms, ''
-local ahead = redis.call('ZCOUNT', zset, '-inf', string.format('%.0f', ends + 1000))
+local ahead = redis.call('ZCOUNT', zset, '-inf', string.format('%.0f', ends + vt_ms / 10 + 1000))
 local last = ahead > 0 and redis.call('ZRANGE', zset, ahead - 1, ahead - 1, 'WITHSCORES')
 if last then ends = math.max(ends, math.floor(tonumber(last[2])) + 1) end
 -- By their bytes, as the sorted set does; < would go by the locale of the server.
