@@ -33,7 +33,8 @@ NOTES = {
         "Peers of one consumer of a topic, which may be silent for half a second: one client that "
         "takes a new name for each look; and with it six that are silent now and then for up to a "
         "second, and then come back, die or unsubscribe. *lost*: messages that reached none of "
-        "them. *most of one*: how often one message was delivered; seven peers have seven copies. "
+        "them. *most of one*: how often one message was delivered: at most once for each peer that "
+        "there was, those that had died a moment ago among them. "
         "*queues left*: of dead peers, a while after the last message."
     ),
     "Wake-ups": (
