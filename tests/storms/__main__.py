@@ -25,6 +25,7 @@ from . import (
     leaving,
     losses,
     peers,
+    poison,
     report,
     rights,
     topologies,
@@ -125,6 +126,12 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
         "Forgetful and silent servers": {
             "restarts without persistence": losses.forgetful_restarts(seconds),
             "7 s of silence, deadline 5 s": losses.paused_receives(seconds),
+        },
+        "Poison": {
+            "1 among 100, one worker": poison.seeds(20, messages=100, poisons=1, processes=1),
+            "3 among 3 000, four processes": poison.seeds(
+                20, messages=3000, poisons=3, processes=4
+            ),
         },
         "Herds": {
             "300 clients, 3 s without a server": herd.outage(3),

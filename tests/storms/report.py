@@ -43,6 +43,12 @@ NOTES = {
         "clients that look from time to time (*when idle*), and one that makes sure, a tenth of a "
         "second later, that the called one has come."
     ),
+    "Poison": (
+        "Messages that kill the process of their handler, `max_receives` 3; workers with all "
+        "defaults that a supervisor starts again, leases of 1 s, 50 ms of work per message. The "
+        "seeds differ in the order of the messages. *innocent put aside*: dead letters that kill "
+        "nobody."
+    ),
 }
 _COLOURS = {"sends": "#1f77b4", "receives": "#2ca02c", "faults": "#d62728", "memory": "#9467bd"}
 
