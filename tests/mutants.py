@@ -480,7 +480,7 @@ MUTANTS = (
     Mutant(
         "topics: a newcomer takes the place of a keeper that is away with all",
         f"{SCRIPTS}/topic_join.lua",
-        "if not since and keeper ~= '' and gap > silence then",
+        "if not since and allowed and gap > tonumber(allowed) then",
         "if false then",
         TOPICS,
     ),

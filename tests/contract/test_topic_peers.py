@@ -205,6 +205,16 @@ async def test_newcomer_after_an_outage_takes_the_keepers_place_and_takes_no_oth
     assert await texts(two) == await texts(three) == ["x"]
 
 
+async def test_newcomer_does_not_take_the_place_of_a_keeper_that_may_be_silent_for_longer(scene):
+    keeper = await scene.peer("1", silence=30)
+    await scene.topic.publish("x")
+    await scene.pass_time(10)
+    await scene.peer("2", silence=1)
+
+    assert await scene.states() == {"1": "on", "2": "on"}
+    assert await texts(keeper) == ["x"]
+
+
 async def test_newcomer_takes_nothing_over_from_peers_that_may_have_been_cut_off(scene):
     keeper, two = await scene.peer("1"), await scene.peer("2")
     await scene.topic.publish("x")

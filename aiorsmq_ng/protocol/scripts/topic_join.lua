@@ -38,8 +38,9 @@ local known = redis.call('HGET', topic, 'q:' .. queue) or ''
 local since = string.match(known, '^on .* (%d+)$')
 if mode == 'each' then
   local _, gap = tick(consumer, queue, silence)
-  -- Nobody was heard of for so long: whoever is new takes the keeper's place, unless that speaks up now.
-  if not since and keeper ~= '' and gap > silence then
+  local allowed = string.match(redis.call('HGET', topic, 'q:' .. keeper) or '', '^on each (%d+) ')
+  -- Nobody was heard of for so long: a newcomer takes the keeper's place, unless that speaks up now.
+  if not since and allowed and gap > tonumber(allowed) then
     local last = string.match(redis.call('HGET', heard, keeper) or '', '%d+$') or '0'
     redis.call('HSET', heard, keeper, '0 ' .. last)
   end
