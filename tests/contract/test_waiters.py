@@ -174,22 +174,24 @@ async def test_waiters_whose_connections_are_gone_are_skipped(server_url, ns, qu
                 assert (await waiting).text == "x"
 
 
-@pytest.mark.parametrize("signal_", [signal.SIGSTOP, signal.SIGKILL])
-async def test_processes_that_stop_cost_the_others_a_moment(server_url, ns, queue, raw, signal_):
+@pytest.mark.parametrize(("signal_", "number"), [(signal.SIGSTOP, 1), (signal.SIGKILL, 3)])
+async def test_processes_that_stop_cost_the_others_a_moment(
+    server_url, ns, queue, raw, signal_, number
+):
     command = [sys.executable, "-c", STOPPED, server_url, ns]
-    stopped = [await asyncio.create_subprocess_exec(*command) for _ in range(3)]
+    stopped = [await asyncio.create_subprocess_exec(*command) for _ in range(number)]
     arrived = asyncio.Queue()
     try:
-        await until(registered, raw, ns, 3)
+        await until(registered, raw, ns, number)
         for process in stopped:
             process.send_signal(signal_)
         async with clients(server_url, ns, 1) as opened:
             with tasks(consume(opened[0], arrived)):
-                await until(registered, raw, ns, 4)
-                # As many as can be swallowed, and one more.
-                for number in range(4):
-                    await queue.send(str(number))
-                    assert await take(arrived) == str(number)
+                await until(registered, raw, ns, number + 1)
+                # More than can be swallowed.
+                for body in map(str, range(8)):
+                    await queue.send(body)
+                    assert await take(arrived) == body
     finally:
         for process in stopped:
             with contextlib.suppress(ProcessLookupError):

@@ -9,9 +9,11 @@ local function promise(zset, waiter, pause_ms, cap_ms, hint)
   local waiters = waiters_of(zset)
   local function covered(from, upto) return between(waiters, from, upto, 0, 1)[1] end
   if hint == 0 then return 0 end
-  local at, due = now + pause_ms, now + hint
+  -- Little chance, so that the latest promise is that of a waiter who was heard of not long ago.
+  local latest = math.floor(0.9 * cap_ms)
+  local at, due = now + math.min(pause_ms, latest), now + hint
   if covered(now + 1, at) then
-    at = math.max(at, now + math.floor(cap_ms * (0.9 + micros % 1000 / 10000)))
+    at = now + latest + math.floor(math.min(0.1 * cap_ms, 500) * (micros % 1000) / 1000)
   end
   if hint > 0 and due < at then
     if not covered(due, due + SLACK_MS) then
