@@ -171,8 +171,8 @@ def test_dead_server_is_not_started_again_in_another_folder(folder: Path) -> Non
 
 def test_spark_side_refuses_a_folder_that_was_replaced(folder: Path) -> None:
     transport = BlockingRunner(f"embedded://{folder}", deadline_s=10)
-    ask = queues.list_all(Namespace("rsmq"))
-    assert transport.run(ask) == []
+    ask = queues.exists(Namespace("rsmq").queue("jobs"))
+    assert transport.run(ask) is False
     replace(folder)
 
     with pytest.raises(Unavailable, match="removed, renamed or replaced"):
