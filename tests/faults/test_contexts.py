@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -99,24 +100,28 @@ async def test_call_by_a_broker_from_another_loop_is_refused_and_changes_nothing
 
 
 def test_client_whose_loop_has_ended_says_so_in_the_next_one(server_url, ns):
-    rsmq = RSMQ(server_url, ns=ns)
+    def two_loops():
+        rsmq = RSMQ(server_url, ns=ns)
 
-    async def first():
-        await rsmq.create_queue("jobs")
+        async def first():
+            await rsmq.create_queue("jobs")
 
-    async def second():
-        for call in (rsmq.queue("jobs").send("x"), rsmq.open()):
-            with pytest.raises(WrongContext, match="an event loop that has ended"):
-                await call
-        with pytest.raises(WrongContext):
-            async with rsmq:
-                pass
-        await rsmq.aclose()
-        async with RSMQ(server_url, ns=ns) as own:
-            assert (await own.queue("jobs").attributes()).msgs == 0
+        async def second():
+            for call in (rsmq.queue("jobs").send("x"), rsmq.open()):
+                with pytest.raises(WrongContext, match="an event loop that has ended"):
+                    await call
+            with pytest.raises(WrongContext):
+                async with rsmq:
+                    pass
+            await rsmq.aclose()
+            async with RSMQ(server_url, ns=ns) as own:
+                assert (await own.queue("jobs").attributes()).msgs == 0
 
-    asyncio.run(first())
-    asyncio.run(second())
+        asyncio.run(first())
+        asyncio.run(second())
+
+    two_loops()
+    gc.collect()  # what its connections say about their end belongs to this test
 
 
 def test_client_that_was_closed_says_that_in_the_next_loop(server_url, ns):
