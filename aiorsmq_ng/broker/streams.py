@@ -167,7 +167,9 @@ class Stream:
                 continue
             size = sum(map(self._size, taken))
             fits = self._visit.more(size)
-            self._needs = 1 if fits else size
+            # The next step is as small as these were large: room for one of them will do.
+            self._needs = 1 if fits else max(map(self._size, taken), default=1)
+            self._step = self._step if fits else 1
             if fits and taken and taken[0].suspect:
                 await self._alone(taken[0])
                 continue

@@ -292,3 +292,34 @@ async def test_the_description_of_a_queue_fits_into_a_reply(serve, rsmq):
 
     assert len(stats.consumers) == 1000
     assert stats.ByteSize() < 4 * MIB
+
+
+async def test_a_stream_goes_on_with_little_when_much_does_not_fit(serve, rsmq):
+    """Small messages, then large ones, while another stream of the same caller is not read."""
+    queue = await rsmq.create_queue("jobs", vt=300, maxsize=-1)
+    stock = await rsmq.create_queue("stock", vt=300, maxsize=-1)
+    await stock.send_many([bytes(MIB // 2)] * 20)
+    await queue.send_many(["small"] * 40)
+    limits = Limits(reply_bytes=MIB, message_bytes=MIB, unread_bytes=4 * MIB)
+    async with (
+        serve(limits=limits) as broker,
+        raw_client(broker.addresses[0]) as client,
+        connected(broker) as channel,
+    ):
+        client.reads = False
+        idle = pb.ConsumeRequest(sources=[pb.Source(queue="stock")], max_unsettled=3)
+        for _ in range(5):
+            client.open("/aiorsmq.v1.Queues/Consume", idle.SerializeToString())
+        await until(lambda: asyncio.sleep(0, broker._room.replies.taken > 2 * MIB))
+        queues, got = QueuesStub(channel), []
+        stream = queues.Consume(pb.ConsumeRequest(sources=JOBS, max_unsettled=100))
+        async with asyncio.timeout(60):
+            while len(got) < 60:
+                for delivery in (await stream.read()).deliveries:
+                    got.append(delivery.rc)
+                    await queues.Ack(pb.AckRequest(receipts=[delivery.receipt]))
+                if len(got) == 40:
+                    await queue.send_many([bytes(500_000)] * 20)
+
+    assert len(got) == 60
+    assert max(got) <= 5
