@@ -97,6 +97,11 @@ class Visit:
         self._requests.add(self.who, size - self._request)
         self._request = size
 
+    @property
+    def room(self) -> int:
+        """For how many more bytes of replies there is room."""
+        return self._replies.room(self.who)
+
     async def prepare(self, size: int) -> int:
         """Wait until there is room for *size* bytes of a reply; return how many were counted."""
         size = self._possible(size)

@@ -133,7 +133,8 @@ class Taking:
     ) -> tuple[list[Delivery], float | None]:
         """Do what ``take`` does; a message larger than those before it may make it too much."""
         largest = await self._largest(queues, max_bytes)
-        step = min(count, max(1, max_bytes // largest))
+        # Less than that, rather than to wait for replies that the client has not read.
+        step = min(count, max(1, min(max_bytes, VISIT.get().room) // largest))
         taken: list[Delivery] = []
         try:
             taken, next_visible = await self._now(step, queues, vt, step * largest)
@@ -148,10 +149,11 @@ class Taking:
             full = len(taken) == step and min((d.vt_ms for d in taken), default=0) > 0
             while full and len(taken) < count and not taken[0].suspect:
                 biggest, size = max(len(d.body) for d in taken), _size(taken)
-                step = min(count - len(taken), (max_bytes - size) // max(biggest, 1024))
+                left = min(max_bytes - size, VISIT.get().room)
+                step = min(count - len(taken), left // max(biggest, 1024))
                 if step < 1:
                     break
-                more, _ = await self._now(step, queues, vt, max_bytes - size)
+                more, _ = await self._now(step, queues, vt, left)
                 full = len(more) == step
                 if more and more[0].suspect:
                     more[0].give_back()  # it comes alone, to the next who asks

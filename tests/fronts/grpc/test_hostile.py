@@ -323,3 +323,24 @@ async def test_a_stream_goes_on_with_little_when_much_does_not_fit(serve, rsmq):
 
     assert len(got) == 60
     assert max(got) <= 5
+
+
+async def test_a_receive_takes_less_where_there_is_room_for_less(serve, rsmq):
+    await filled(rsmq)
+    limits = Limits(arrival=1, reply_bytes=MIB, message_bytes=MIB, unread_bytes=4 * MIB)
+    request = pb.ReceiveRequest(sources=JOBS, count=1000, vt_ms=0, max_bytes=MIB)
+    async with (
+        serve(limits=limits) as broker,
+        raw_client(broker.addresses[0]) as client,
+        connected(broker) as channel,
+    ):
+        client.reads = False
+        for _ in range(3):
+            client.open("/aiorsmq.v1.Queues/Receive", request.SerializeToString())
+        small = pb.ReceiveRequest(sources=JOBS, count=10, vt_ms=0)
+        client.open("/aiorsmq.v1.Queues/Receive", small.SerializeToString())
+        await until(lambda: asyncio.sleep(0, broker._room.replies.taken > 3.2 * MIB))
+        await client.quiet()
+        got = await QueuesStub(channel).Receive(request)
+
+    assert 0 < len(got.deliveries) < MIB // 65536
