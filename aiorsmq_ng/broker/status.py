@@ -31,6 +31,7 @@ STATUS = {
     # Not UNAVAILABLE, which clients repeat by themselves.
     "sendUnknown": Code.UNKNOWN,
     "durabilityUnmet": Code.FAILED_PRECONDITION,
+    "wrongContext": Code.INTERNAL,
     # The broker's own.
     "unauthenticated": Code.UNAUTHENTICATED,
     "forbidden": Code.PERMISSION_DENIED,
