@@ -173,6 +173,16 @@ class Transport:
             future = self._submit(operation, within_s=min(GIVE_BACK_S, self._deadline_s))
             future.add_done_callback(self._gave_back)
 
+    async def quiet(self, within_s: float) -> None:
+        """Wait until no call is under way, so that nothing is being taken or given back.
+
+        For *within_s* at most: other users of the client may never pause.
+        """
+        if self._quiet is not None:
+            with anyio.move_on_after(within_s):
+                while self._busy:
+                    await self._quiet.wait()
+
     async def resume(self, token: SendToken) -> Any:
         """Repeat the call that *token* is of, and return what the send would have."""
         self.check()

@@ -417,6 +417,8 @@ class Worker:
             self._suspect = None
             suspect.give_back(delay=10 * self.alone)
             return
+        # A receive that was cancelled may just be served, and what it took is on its way back.
+        await suspect.origin.transport.quiet(_CANCEL_S)
         await self._slots.acquire()
         self._suspect = None
         if held := fresh([suspect]):
