@@ -647,7 +647,7 @@ MUTANTS = (
     ),
     Mutant(
         "consumer: collected in any thread, ended by the event loop",
-        "aiorsmq_ng/transport/coalescing.py",
+        "aiorsmq_ng/transport/home.py",
         "self._loop.call_soon_threadsafe(function)",
         "function()",
         ("tests/storms/test_leaving.py",),
