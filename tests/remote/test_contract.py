@@ -46,6 +46,8 @@ NOT_HERE = {
     "test_queue_with_dedup_keys_is_healthy",
     # So are receives with different leases.
     "test_waiters_with_wishes_of_their_own_get_them",
+    # The broker walks over the whole queue by itself, in one call of the client.
+    "test_purge_tells_its_progress_also_of_the_page_that_a_cancellation_meets",
     # The broker does by itself what the script asks its caller to do.
     "test_call_clears_a_bounded_number_of_ids_without_a_body",
     # The broker looks after siblings, and moves what they left step by step.
