@@ -28,6 +28,8 @@ EXAMPLES, STEPS = (LONG, 100) if LONG else (150, 40)
 
 LONG_S = 10_000  # longer than any example lasts
 STEP_S = 100
+#: More than the ends of leases are spread by, in all steps of an example.
+SPREAD_S = 0.1
 
 
 class Model:
@@ -37,17 +39,24 @@ class Model:
         self.body: dict[str, bytes] = {}
         self.visible_in: dict[str, int] = {}
         self.rc: dict[str, int] = {}
+        #: Lease of the last delivery; none if that was returned in order.
+        self.lease: dict[str, int | None] = {}
         self.sent = self.received = 0
 
     def ready(self) -> set[str]:
         return {id for id, seconds in self.visible_in.items() if seconds <= 0}
 
+    def struck(self) -> set[str]:
+        """Those ready whose last delivery was not returned: suspects, if it was a lease at all."""
+        return {id for id in self.ready() if self.lease[id] is not None}
+
     def add(self, id: str, body: bytes, delay: int) -> None:
         self.body[id], self.visible_in[id], self.rc[id] = body, delay, 0
+        self.lease[id] = None
         self.sent += 1
 
     def drop(self, id: str) -> None:
-        del self.body[id], self.visible_in[id], self.rc[id]
+        del self.body[id], self.visible_in[id], self.rc[id], self.lease[id]
 
 
 def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedStateMachine]:
@@ -94,14 +103,21 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
         @rule(count=st.integers(1, 4), vt=st.sampled_from([0, STEP_S, LONG_S, None]))
         def receive(self, count, vt):
             received = run(self.queue.receive_many(count, vt=vt))
-            ready = self.model.ready()
-            assert len(received) == min(count, len(ready))
+            ready, struck = self.model.ready(), self.model.struck()
+            assert bool(received) == bool(ready)
+            if any(message.suspect for message in received):
+                assert len(received) == 1
+            elif not struck:
+                assert len(received) == min(count, len(ready))
             for message in received:
                 assert message.id in ready
+                if self.model.lease[message.id] != 0:
+                    assert message.suspect == (message.id in struck)
                 assert message.body == self.model.body[message.id]
                 self.model.rc[message.id] += 1
                 assert message.rc == self.model.rc[message.id]
                 self.model.visible_in[message.id] = LONG_S if vt is None else vt
+                self.model.lease[message.id] = self.model.visible_in[message.id]
                 self.model.received += 1
             self.held += received
 
@@ -142,6 +158,8 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
                     self.model.drop(message.id)
                 else:
                     self.model.visible_in[message.id] = seconds
+                    if verb == "release" or not seconds:
+                        self.model.lease[message.id] = None
 
         @precondition(lambda self: self.model.body)
         @rule(data=st.data())
@@ -156,10 +174,12 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
             id = data.draw(st.sampled_from(sorted(self.model.body)))
             assert run(self.queue.change_visibility(id, seconds)) is True
             self.model.visible_in[id] = seconds
+            if not seconds:
+                self.model.lease[id] = None
 
         @rule()
         def time_passes(self):
-            run(pass_time(self.raw, f"{self.ns}:jobs", STEP_S))
+            run(pass_time(self.raw, f"{self.ns}:jobs", STEP_S + SPREAD_S))
             for id in self.model.visible_in:
                 self.model.visible_in[id] -= STEP_S
 
