@@ -257,7 +257,11 @@ async def test_objects_that_can_be_called_and_partials_are_handlers(rsmq, work):
     assert (counter.total, seen) == (5, ["n5"])
 
 
-@pytest.mark.parametrize("wrong", [Plain, Plain(1), print, lambda body: None], ids=str)
+@pytest.mark.parametrize(
+    "wrong",
+    [Plain, Plain(1), print, lambda body: None],
+    ids=["class", "object", "builtin", "lambda"],
+)
 def test_what_is_not_async_is_no_handler(wrong):
     with pytest.raises(InvalidValue, match="must be an async function"):
         Worker().handler("jobs")(wrong)
