@@ -1,7 +1,8 @@
 """What the broker costs: the same work through it and directly on Redis, in one run.
 
 Server, broker and client are processes of their own on this machine. Every figure is the median of
-some rounds, and the rounds of both ways take turns.
+some rounds, and the rounds of both ways take turns. A client of GOMQ that publishes one message
+after another is compared with calls of which a server of grpc.aio does nothing at all.
 
     python benchmarks/grpc_broker.py [--rounds 5] [--messages 2000] [--write]
 """
@@ -17,10 +18,12 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import grpc
 import grpc.aio
 from pages import put, where
 
 from aiorsmq_ng import RSMQ
+from aiorsmq_ng.rpc import routeguide_pb2, routeguide_pb2_grpc
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
 from aiorsmq_ng.testing import PrivateServer
@@ -38,6 +41,7 @@ async def broker(url: str):
     address = f"127.0.0.1:{free_ports(1)[0]}"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "aiorsmq_ng.cli", "-r", url, "serve", "grpc", "--listen", address),
+        *("--gomq", "copy"),
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
@@ -48,6 +52,46 @@ async def broker(url: str):
     finally:
         process.terminate()
         await process.wait()
+
+
+class Empty(routeguide_pb2_grpc.RouteGuideServicer):
+    """What a call costs of which nothing comes."""
+
+    async def Publish(self, _: object, __: object) -> routeguide_pb2.Result:  # noqa: N802
+        """Do nothing."""
+        return routeguide_pb2.Result()
+
+
+async def serve_empty(address: str) -> None:
+    server = grpc.aio.server()
+    routeguide_pb2_grpc.add_RouteGuideServicer_to_server(Empty(), server)
+    server.add_insecure_port(address)
+    await server.start()
+    await server.wait_for_termination()
+
+
+@asynccontextmanager
+async def empty():
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    process = await asyncio.create_subprocess_exec(sys.executable, __file__, "--empty", address)
+    try:
+        yield address
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+def publishes(address: str, count: int) -> float:
+    """Return how many messages a lone client of GOMQ publishes per second."""
+    with grpc.insecure_channel(address) as channel:
+        publish = routeguide_pb2_grpc.RouteGuideStub(channel).Publish
+        record = routeguide_pb2.PublishRecord(key="bench", payload=BODY)
+        for _ in range(50):  # warms up
+            publish(record, wait_for_ready=True, timeout=60)
+        started = time.perf_counter()
+        for _ in range(count):
+            publish(record)
+        return count / (time.perf_counter() - started)
 
 
 async def one_by_one(count: int, work: Work) -> list[float]:
@@ -163,13 +207,16 @@ async def round_of(way: ByLibrary | ByBroker, rsmq: RSMQ, messages: int) -> dict
     return found
 
 
-async def measure(rounds: int, messages: int) -> list[list[dict[str, float]]]:
-    """Return the rounds of each way."""
+async def measure(
+    rounds: int, messages: int
+) -> tuple[list[list[dict[str, float]]], list[tuple[float, float]]]:
+    """Return the rounds of each way; and rates of empty calls, and of a lone client of GOMQ."""
     async with (
         PrivateServer() as server,
         RSMQ(server.url) as rsmq,
         broker(server.url) as (queues, url),
         RSMQ(url) as remote,
+        empty() as nothing,
     ):
         await rsmq.create_queue("bench")
         ways = [ByLibrary(rsmq), ByBroker(queues), ByLibrary(remote)]
@@ -179,7 +226,23 @@ async def measure(rounds: int, messages: int) -> list[list[dict[str, float]]]:
         for _ in range(rounds):
             for way, kept in zip(ways, results, strict=True):
                 kept.append(await round_of(way, rsmq, messages))
-    return results
+        addresses = (nothing, url.removeprefix("grpc://"))
+        lone = [
+            tuple([await asyncio.to_thread(publishes, at, messages) for at in addresses])
+            for _ in range(rounds)
+        ]
+    return results, lone
+
+
+def lone_table(rates: list[tuple[float, float]]) -> list[str]:
+    """Return the table of the lone publisher; its ratio is that of the medians."""
+    nothing, published = map(statistics.median, zip(*rates, strict=True))
+    figures = f"{nothing:,.0f} | {published:,.0f} | {published / nothing:.2f}"
+    return [
+        f"| one call after another, median of {len(rates)} rounds | empty call | by broker | |",
+        "|---|--:|--:|--:|",
+        f"| lone GOMQ publisher: messages/s | {figures} |",
+    ]
 
 
 def table(results: list[list[dict[str, float]]]) -> list[str]:
@@ -204,9 +267,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=2000)
     parser.add_argument("--write", action="store_true", help="put the table into docs/grpc.md")
+    parser.add_argument("--empty", metavar="ADDRESS", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.empty:
+        asyncio.run(serve_empty(given.empty))
     load = os.getloadavg()[0]
-    lines = [*table(asyncio.run(measure(given.rounds, given.messages))), "", where(load)]
+    results, lone = asyncio.run(measure(given.rounds, given.messages))
+    lines = [*table(results), "", *lone_table(lone), "", where(load)]
     print(*lines, sep="\n")
     if given.write:
         put("grpc.md", "benchmarks/grpc_broker.py", lines)

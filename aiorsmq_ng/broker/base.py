@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ R = TypeVar("R")
 MOST_BYTES = 64 * 1024 * 1024
 #: With less, peers would keep the server busy by saying that they are alive.
 SHORTEST_SILENCE_S = 0.25
+#: Handles on queues and topics that are kept: a call uses one, and to make it costs as much.
+_HANDLES = 1024
 #: Handles on subscriptions that are kept.
 _SUBSCRIPTIONS = 10_000
 #: Messages put aside of which a queue's next client is told, and queues with such.
@@ -42,6 +45,8 @@ class Shared:
         self.requests = requests
         self.held = held
         self.lent = Lent()
+        self._queue = lru_cache(_HANDLES)(rsmq.queue)
+        self._topic = lru_cache(_HANDLES)(rsmq.topic)
         self._letters: dict[str, deque[pb.DeadLetter]] = {}
         rsmq.dead_letters.listen(self._put_aside)
         self._subscriptions: dict[bytes, Subscription] = {}
@@ -51,7 +56,7 @@ class Shared:
     def queue(self, name: str, **settings: Any) -> Queue:
         """Return a queue that the caller may use; ``Refused`` for another."""
         self.check_queue(name)
-        return self.rsmq.queue(name, **settings)
+        return self._queue(name, **settings)
 
     def check_queue(self, name: str) -> None:
         """Raise ``Refused`` if the caller may not use the queue *name*."""
@@ -76,7 +81,7 @@ class Shared:
         caller = CALLER.get()
         if not caller.sees_topic(name):
             raise Refused(f"token {caller.identity!r} is not for topic {name!r}", known=True)
-        return self.rsmq.topic(name)
+        return self._topic(name)
 
     def subscriber(self, topic: str, consumer: str) -> Topic:
         """Return a topic if the caller may use the subscription of *consumer*; else ``Refused``."""

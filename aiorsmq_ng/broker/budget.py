@@ -49,16 +49,18 @@ class Pool:
         if amount < 0 and self._waiting:
             self._serve()
 
-    async def acquire(self, who: str, amount: int) -> None:
-        """Take *amount*, after all that *who* waits for already."""
+    async def acquire(self, who: str, amount: int, within_s: float | None = None) -> None:
+        """Take *amount*, after all that *who* waits for; ``TimeoutError`` if it takes too long."""
         if who not in self._waiting and self.take(who, amount):
             return
         waiting = self._waiting.setdefault(who, deque())
         entry = (amount, asyncio.get_running_loop().create_future())
         waiting.append(entry)
         try:
-            await entry[1]
-        except asyncio.CancelledError:
+            # Not around all of it: most callers find room, and a timer costs more than that.
+            async with asyncio.timeout(within_s):
+                await entry[1]
+        except (asyncio.CancelledError, TimeoutError):
             if not entry[1].cancelled():
                 self.add(who, -amount)
             elif entry in waiting:
@@ -87,9 +89,9 @@ class Visit:
         #: The call itself, and tasks that go on without it.
         self._users = 1
 
-    async def expect(self, size: int) -> None:
-        """Wait until there is room for a request of *size* bytes."""
-        await self._requests.acquire(self.who, size)
+    async def expect(self, size: int, within_s: float) -> None:
+        """Wait for room for a request of *size* bytes; ``TimeoutError`` if there is none."""
+        await self._requests.acquire(self.who, size, within_s)
         self._request += size
 
     def arrived(self, size: int) -> None:
@@ -102,10 +104,10 @@ class Visit:
         """For how many more bytes of replies there is room."""
         return self._replies.room(self.who)
 
-    async def prepare(self, size: int) -> int:
-        """Wait until there is room for *size* bytes of a reply; return how many were counted."""
+    async def prepare(self, size: int, within_s: float) -> int:
+        """Do the same for *size* bytes of a reply; return how many were counted."""
         size = self._possible(size)
-        await self._replies.acquire(self.who, size)
+        await self._replies.acquire(self.who, size, within_s)
         self._reply += size
         return size
 

@@ -76,8 +76,7 @@ class Room:
     async def expect(self, visit: Visit) -> None:
         """Wait until there is room for the largest request."""
         try:
-            async with asyncio.timeout(self._limits.arrival):
-                await visit.expect(self._limits.message_bytes)
+            await visit.expect(self._limits.message_bytes, self._limits.arrival)
         except TimeoutError:
             raise _full("too many bytes of requests are under way") from None
 
@@ -100,8 +99,7 @@ class Room:
     async def reply(self, visit: Visit, size: int) -> int:
         """Wait until there is room for *size* bytes of a reply; return how many were counted."""
         try:
-            async with asyncio.timeout(self._limits.arrival):
-                return await visit.prepare(size)
+            return await visit.prepare(size, self._limits.arrival)
         except TimeoutError:
             raise unread() from None
 

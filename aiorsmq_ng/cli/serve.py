@@ -160,7 +160,7 @@ def grpc(**given: Any) -> None:
         finally:
             await rsmq.aclose()
 
-    finish(session, patient=True)
+    finish(session, patient=True, fast=True)
 
 
 def read_options(given: dict[str, Any]) -> BrokerOptions:

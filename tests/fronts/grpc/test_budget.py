@@ -60,6 +60,27 @@ async def test_one_who_stops_waiting_leaves_nothing_behind():
     assert not pool._waiting
 
 
+async def test_one_who_has_waited_too_long_leaves_nothing_behind():
+    pool = Pool(2, divided=False)
+    assert pool.take("a", 1)
+    large = asyncio.ensure_future(pool.acquire("a", 2, within_s=0.001))
+    await asyncio.sleep(0)
+    # What came after it waits for its turn, and not for what it wanted.
+    await asyncio.wait_for(pool.acquire("a", 1), 10)
+    with pytest.raises(TimeoutError):
+        await large
+
+    assert pool.taken == 2
+    assert not pool._waiting
+
+
+async def test_one_who_finds_room_needs_no_time():
+    pool = Pool(2, divided=False)
+    await pool.acquire("a", 2, within_s=0)
+
+    assert pool.taken == 2
+
+
 @pytest.mark.parametrize("seed", range(20))
 async def test_whatever_callers_do_nothing_is_lost_or_taken_twice(seed):
     chance = random.Random(seed)
@@ -68,15 +89,15 @@ async def test_whatever_callers_do_nothing_is_lost_or_taken_twice(seed):
     async def call(who):
         if not places.take(who, 1):
             return
-        visit = Visit(who, places, requests, replies)
+        visit, within_s = Visit(who, places, requests, replies), chance.choice([0.001, 1])
         try:
             async with asyncio.timeout(chance.choice([0.001, 1])):
-                await visit.expect(100)
+                await visit.expect(100, within_s)
                 await asyncio.sleep(chance.random() / 100)
                 visit.arrived(chance.randrange(100))
                 if chance.random() < 0.3:
                     visit.hold(asyncio.ensure_future(asyncio.sleep(chance.random() / 50)))
-                await visit.prepare(chance.choice([10, 300, 5000]))
+                await visit.prepare(chance.choice([10, 300, 5000]), within_s)
                 if visit.more(50):
                     visit.more(-50)
                 visit.replies(chance.randrange(400))

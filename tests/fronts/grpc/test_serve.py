@@ -58,6 +58,19 @@ async def start(server_url, ns):
             await process.wait()
 
 
+async def test_it_runs_on_uvloop_where_that_is_installed(start, tmp_path):
+    (tmp_path / "uvloop.py").write_text(
+        "import asyncio, pathlib\n"
+        "def new_event_loop():\n"
+        "    pathlib.Path(__file__).with_name('used').touch()\n"
+        "    return asyncio.new_event_loop()\n"
+    )
+
+    await start(PYTHONPATH=str(tmp_path))
+
+    assert (tmp_path / "used").exists()
+
+
 async def test_it_says_where_it_listens_serves_and_stops_in_good_order(start, queue):
     served = await start("--gomq", "share")
     assert re.search(r"by gRPC on 127.0.0.1:\d+ \(no TLS, no tokens, gomq: share\)", served.line)
