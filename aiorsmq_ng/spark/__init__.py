@@ -3,13 +3,12 @@
 Needs the extra ``spark``. Spark finds the format by itself where this package is installed.
 """
 
-try:
-    import pyarrow as _pyarrow  # noqa: F401
-    import pyspark as _pyspark  # noqa: F401
-except ImportError as missing:
+from importlib.util import find_spec
+
+if not (find_spec("pyspark") and find_spec("pyarrow")):
     raise ImportError(
         'the source and sink of Spark need pyspark and pyarrow: pip install "aiorsmq-ng[spark]"'
-    ) from missing
+    )
 
 from .checkpoint import finalize, release
 from .source import RSMQDataSource, register
