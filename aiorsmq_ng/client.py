@@ -212,13 +212,16 @@ class RSMQ:
         """Delete a queue with all its messages; ``QueueNotFound`` if there is nothing of it."""
         await self._transport.run(queues.delete(self._keys(name)))
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str, *, keep_backlog: Seconds = 0) -> Topic:
         """Return a handle on the topic *name*, any text; no I/O.
 
-        What is published there goes into all its subscriptions, each of them a queue.
+        What is published there goes into all its subscriptions, each of them a queue. What waited
+        for the first subscription goes to that alone; if it is made with *keep_backlog*, also to
+        every consumer that subscribes with it so many seconds later at most.
         """
+        kept_ms = limits.seconds_to_ms("keep_backlog", keep_backlog)
         own = self._keys(queue_name(check_part("topic", name)))
-        return Topic(TopicKeys(name, own, self._channel), self._parts, self._plans)
+        return Topic(TopicKeys(name, own, self._channel), self._parts, self._plans, kept_ms)
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics, sorted. Round trips as of ``list_queues``."""

@@ -44,8 +44,9 @@ class Parts(Protocol):
 class Topic:
     """A handle on one topic. Making one costs nothing and checks nothing but the name."""
 
-    def __init__(self, keys: TopicKeys, parts: Parts, plans: Plans) -> None:
+    def __init__(self, keys: TopicKeys, parts: Parts, plans: Plans, kept_ms: int = 0) -> None:
         self._keys = keys
+        self._kept_ms = kept_ms
         self._parts = parts
         self._plans = plans
         own = parts(keys.own.queue)
@@ -264,6 +265,7 @@ class Topic:
             vt=limits.whole_seconds("vt", vt),
             delay=limits.whole_seconds("delay", delay),
             maxsize=limits.check_maxsize(maxsize),
+            kept_ms=self._kept_ms,
         )
 
     def _subscription(

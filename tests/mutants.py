@@ -27,6 +27,7 @@ TOPICS = (
     "tests/contract/test_topic_peers.py",
     "tests/faults/test_topics.py",
 )
+KEPT = ("tests/contract/test_topic_kept.py",)
 HOSTILE = ("tests/fronts/grpc/test_hostile.py",)
 
 
@@ -378,6 +379,34 @@ MUTANTS = (
         "if ARGV[10] == '1' and not",
         "if false and not",
         TOPICS,
+    ),
+    Mutant(
+        "topics: what is kept goes to a consumer once",
+        f"{SCRIPTS}/_kept.lua",
+        "if redis.call('HSETNX', kept[2], 'to:' .. consumer, 1) == 0 then return end",
+        "redis.call('HSETNX', kept[2], 'to:' .. consumer, 1)",
+        KEPT,
+    ),
+    Mutant(
+        "topics: what is kept is that of the last first subscription",
+        f"{SCRIPTS}/_kept.lua",
+        "redis.call('UNLINK', kept[1], kept[2])",
+        "",
+        KEPT,
+    ),
+    Mutant(
+        "topics: what is kept has an end",
+        f"{SCRIPTS}/_kept.lua",
+        "redis.call('PEXPIRE', kept[1], ttl)",
+        "",
+        KEPT,
+    ),
+    Mutant(
+        "topics: what is kept stays for the next",
+        f"{SCRIPTS}/_absorb.lua",
+        "if not stay then drop(from, page) end",
+        "drop(from, page)",
+        KEPT,
     ),
     Mutant(
         "topics: two first subscribers do not split what waited",

@@ -39,6 +39,8 @@ _SILENCE_S = 30.0
 _KNOWN_S, _TOO_OLD_S = 15.0, 60.0
 #: How long an Observe waits for that at most.
 _LEARN_S = 0.5
+#: GOMQ notices a subscription so late: all that began meanwhile get what had waited for one.
+_NOTICED_S = 1.0
 #: Peers remembered at most.
 _MOST_PEERS = 50_000
 #: How often it is looked which peers are connected.
@@ -307,7 +309,7 @@ class Peers:
         await asyncio.gather(*(peer.give_back() for peer in self._peers.values()))
 
     async def _join(self, peer: Peer, key: str) -> Subscription:
-        return await self._rsmq.topic(key).subscribe(
+        return await self._rsmq.topic(key, keep_backlog=_NOTICED_S).subscribe(
             peer.consumer, mode=self._mode, peer=peer.name, maxsize=-1, silence=_SILENCE_S
         )
 

@@ -147,6 +147,14 @@ class QueueKeys:
         """Sorted set with a TTL beside a topic's own queue: peers that were taken for dead."""
         return f"{self.namespace.name}:{self.queue}:ng:gone"
 
+    @cached_property
+    def kept(self) -> tuple[str, str]:
+        """Sorted set and hash with a TTL: what a topic's first subscription got, for others."""
+        return (
+            f"{self.namespace.name}:{self.queue}:ng:kept",
+            f"{self.namespace.name}:{self.queue}:ng:kept-bodies",
+        )
+
     def failure(self, code: str) -> RSMQError:
         """Return the error that a script's code word means for this queue."""
         if code == QueueNotFound.code:

@@ -149,6 +149,8 @@ class Joining(NamedTuple):
     vt: int
     delay: int
     maxsize: int
+    #: How long what waited for the first subscription is kept for other consumers.
+    kept_ms: int = 0
 
     def queue(self, keys: TopicKeys) -> QueueKeys:
         """Return the keys of its queue."""
@@ -186,7 +188,7 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
         script=load("topic_join"),
         keys=(
             *(own.topic, own.heard, own.namespace.topics, own.namespace.index),
-            *(own.zset, own.hash, queue.zset, queue.hash, own.gone),
+            *(own.zset, own.hash, queue.zset, queue.hash, own.gone, *own.kept),
         ),
         args=(
             state.version,
@@ -202,6 +204,7 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
             PAGE,
             keys.channel(queue),
             keeper.queue if keeper and not alone else "",
+            joining.kept_ms,
         ),
         parse=int,
         fail=keys.failure,
@@ -297,7 +300,7 @@ def delete(keys: TopicKeys, state: TopicState) -> Operation[bool]:
         names += (queue.zset, queue.hash, queue.deliveries)
     return Operation(
         script=load("topic_delete"),
-        keys=tuple(names),
+        keys=(*names, *own.kept),
         args=(state.version, keys.name, *(queue.queue for queue in queues)),
         parse=bool,
         fail=keys.failure,

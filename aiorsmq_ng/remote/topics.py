@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ..errors import RSMQError
+from ..errors import InvalidValue, RSMQError
 from ..protocol.operation import Reply
 from ..protocol.shards import TOPIC_MARK
 from ..protocol.topic_names import escape, queue_name, unescape
@@ -50,7 +50,9 @@ async def read(call: ScriptCall) -> Reply:
 
 async def join(call: ScriptCall) -> Reply:
     """Subscribe."""
-    _, _, topic, queue, record, field, vt, delay, maxsize, *_ = call.args
+    _, _, topic, queue, record, field, vt, delay, maxsize, *_, kept_ms = call.args
+    if kept_ms:
+        raise InvalidValue("keep_backlog is not for clients of a broker; leave it out")
     mode, silence_ms, _, consumer, peer = str(record).split(" ")
     name = peer if mode == EACH else str(field).partition(" ")[2]
     who = pb.Subscriber(

@@ -33,11 +33,12 @@ def user(server, name):
 
 async def test_publisher_and_subscriber_do_their_work_and_no_more(server):
     async with user(server, "publisher") as publisher, user(server, "subscriber") as subscriber:
-        out, into = publisher.topic("news"), subscriber.topic("news")
+        out, into = publisher.topic("news"), subscriber.topic("news", keep_backlog=60)
         await out.publish("waits")
         await into.set_backlog(max_length=10, max_age=60)
         one = await into.subscribe("a")
         copies = [await into.subscribe("b", mode="each", peer=name) for name in "12"]
+        assert await texts(copies[0]) == ["waits"]
         await out.publish_many(["x"] * 3)
         assert await texts(one) == ["waits", "x", "x", "x"]
         copies.append(await into.subscribe("b", mode="each", peer="3"))

@@ -160,6 +160,13 @@ async def test_what_a_broker_does_not_offer_is_said(rsmq, queue):
         await rsmq.doctor()
 
 
+async def test_what_waited_is_not_kept_for_a_client_of_a_broker(rsmq):
+    with pytest.raises(InvalidValue, match="keep_backlog"):
+        await rsmq.topic("news", keep_backlog=1).subscribe("a")
+
+    assert await rsmq.list_topics() == []
+
+
 async def test_receipt_of_another_client_is_refused(rsmq, queue, broker_url, ns):
     await queue.send("x")
     message = await queue.receive()

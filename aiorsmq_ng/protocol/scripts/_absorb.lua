@@ -1,7 +1,7 @@
 -- Messages from one queue into another, with score, rc and fr, so that their order stays. A message that
 -- the target has already is not stored twice.
--- Defines: drop(queue, ids) deletes these; carry(from, to, ids) moves these; absorb(from, to, page) -> whether
---   all of them are moved. A queue is a table {zset, hash}. A whole queue is renamed into an empty one,
+-- Defines: drop(queue, ids) deletes these; carry(from, to, ids, stay) moves these, or copies them if they are
+--   to stay; absorb(from, to, page) -> whether all of them are moved. A queue is a table {zset, hash}. A whole queue is renamed into an empty one,
 --   whatever its length; a short one is moved at once; of two long ones a page is moved per call, the
 --   oldest first.
 local ATTRIBUTES = {'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified'}
@@ -17,7 +17,7 @@ local function drop(from, ids)
     redis.call('HDEL', from[2], unpack(fields))
   end
 end
-local function carry(from, to, ids)
+local function carry(from, to, ids, stay)
   local moved = 0
   for first = 1, #ids, 1000 do
     local page, fields, scores, bodies = {}, {}, {}, {}
@@ -48,7 +48,7 @@ local function carry(from, to, ids)
       redis.call('ZADD', to[1], unpack(scores))
       redis.call('HSET', to[2], unpack(bodies))
     end
-    drop(from, page)
+    if not stay then drop(from, page) end
   end
   if moved > 0 then redis.pcall('HINCRBY', to[2], 'totalsent', moved) end
 end

@@ -1,5 +1,6 @@
 -- Delete a topic with all its subscriptions and messages.
--- KEYS: topic, heard, gone, topics, index, then per queue zset, hash, deliveries; the first is the topic's own.
+-- KEYS: topic, heard, gone, topics, index, then per queue zset, hash, deliveries; the first is the topic's own;
+--   last what is kept of that.
 -- ARGV: version that the caller knows, name of the topic, queues.
 -- Returns: 1 something was there, 0 nothing was. Errors: topicChanged.
 -- Cost: O(queues), memory is freed in the background.

@@ -1,19 +1,22 @@
 -- Add a subscription to a topic. The first one gets what waits in the topic's own queue. A long queue is
 -- moved in steps: then the caller is told to come again, and is not subscribed yet. Meanwhile no other one
--- gets any of what waits.
--- KEYS: topic, heard, topics, index, own zset, own hash, zset, hash, gone.
+-- gets any of what waits. If it is to be kept for a while, consumers that subscribe so late get it, too.
+-- KEYS: topic, heard, topics, index, own zset, own hash, zset, hash, gone, kept ids, kept bodies.
 -- ARGV: version that the caller knows, random characters, name of the topic, queue, record (without the
 --   state and the time), field of the peer in heard (empty: none), vt (s), delay (s), maxsize, 1 if it is
---   the first, messages in one step, wake-up channel, queue of the consumer's keeper (empty: none).
+--   the first, messages in one step, wake-up channel, queue of the consumer's keeper (empty: none),
+--   how long what waited is kept for other consumers (ms, 0: not, and what others keep is not for this one).
 -- Returns: 1 subscribed, 0 come again, -1 come again a little later. Errors: topicChanged. Cost: O(1), or O(messages in a step).
 local topic, heard, topics, index = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local zset, hash, queue, keeper = KEYS[5], KEYS[6], ARGV[4], ARGV[13]
+local own, new, kept, ttl = {KEYS[5], KEYS[6]}, {KEYS[7], KEYS[8]}, {KEYS[10], KEYS[11]}, tonumber(ARGV[14])
 local mode, silence, consumer = string.match(ARGV[5], '^(%a+) (%d+) %d (%S+) ')
 silence = tonumber(silence)
 -- @include clock
 -- @include rouse
 -- @include topic_changed
 -- @include absorb
+-- @include kept
 -- @include signs
 -- @include trim
 if not version_is(ARGV[1]) then return 'topicChanged' end
@@ -54,11 +57,12 @@ end
 -- Later than all that was published before, also if the clock was set back.
 since = math.max(seconds * 1000000 + micros, tonumber(redis.call('HGET', topic, 'last') or 0))
 local record = string.format('%s %.0f', ARGV[5], since)
-if ARGV[10] == '1' and not (trim() and absorb({zset, hash}, {KEYS[7], KEYS[8]}, tonumber(ARGV[11]))) then
+if ARGV[10] == '1' and not (trim() and keep(own, kept, consumer, ttl) and absorb(own, new, tonumber(ARGV[11]))) then
   -- Should the caller not come, others find what this queue holds by now.
   redis.call('HSET', topic, 'q:' .. queue, 'left ' .. record, 'first', string.format('%s %.0f', queue, now))
   return 0
 end
+if ttl > 0 then hand(kept, new, consumer) end
 redis.call('HSET', topic, 'q:' .. queue, 'on ' .. record)
 redis.call('HDEL', topic, 'first')
 redis.call('ZREM', KEYS[9], queue)

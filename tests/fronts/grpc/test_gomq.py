@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,10 +87,10 @@ async def test_peers_that_share_get_every_message_once(serve):
     assert all(map(in_order, readers))
 
 
-async def observed(guide, wanted):
+async def observed(guide, wanted, who=WHO):
     found = []
     while len(found) < wanted:
-        found += (await guide.Observe(WHO)).records
+        found += (await guide.Observe(who)).records
     return found
 
 
@@ -207,6 +208,27 @@ async def test_peers_of_a_consumer_have_its_keys_whoever_subscribed(serve):
 
         for guide in (first, second):
             assert sorted(r.key for r in await observed(guide, 2)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("mode", ["copy", "share"])
+async def test_what_waited_goes_to_every_consumer_that_subscribes_in_time(
+    serve, monkeypatch, rsmq, mode
+):
+    # As if all of it happened within GOMQ's second.
+    monkeypatch.setattr(peers, "_NOTICED_S", 60.0)
+    sent = [str(number).encode() for number in range(60)]
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    async with serve(gomq=mode) as broker, AsyncExitStack() as stack:
+        for payload in sent:
+            await rsmq.topic("news").publish(payload)
+        for consumer in ("a", "b", "c"):
+            channel = grpc.aio.insecure_channel(broker.addresses[0], options)
+            guide = RouteGuideStub(await stack.enter_async_context(channel))
+            await guide.Subscribe(pb.Subscription(key="news", consumerID=consumer))
+
+            found = await observed(guide, len(sent), pb.Identification(consumerID=consumer))
+            assert [record.value.payload for record in found] == sent
+            assert not (await guide.Observe(pb.Identification(consumerID=consumer))).records
 
 
 async def test_an_observe_without_a_subscription_waits_and_returns_nothing(guide):
