@@ -1,4 +1,4 @@
-"""Dead letters: every move to a dead-letter queue is told to those who listen, wherever it happens.
+"""Dead letters: every move to a dead-letter queue is reported to listeners, wherever it happens.
 
 A message that its holder puts aside has somebody who knows of it. One that a receive puts aside,
 because it was delivered too often and never settled, has not, so that is also logged.
@@ -14,18 +14,18 @@ from .protocol.receipts import Buried
 
 logger = logging.getLogger("aiorsmq_ng.deadletters")
 
-#: Called with a message that was moved; returns True if it takes note of it.
-Listener = Callable[[DeadLetter], bool]
+#: Called with a message that was moved. It must return at once: the receive waits for it.
+Listener = Callable[[DeadLetter], object]
 
 
 class DeadLetters:
-    """Where a client tells of messages that were moved to the dead letters."""
+    """Reports messages that this client moved to the dead letters to all listeners."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Call *listener* from now on; the first that takes note of a message is the only one."""
+        """Call *listener* for every dead letter from now on; one that raises is logged."""
         self._listeners.append(listener)
 
     def forget(self, listener: Listener) -> None:
@@ -42,7 +42,9 @@ class DeadLetters:
         self.tell(DeadLetter(message, queue, dead, buried.reason, by_receive=True))
 
     def tell(self, letter: DeadLetter) -> None:
-        """Tell of a message that was moved."""
-        for listener in self._listeners:
-            if listener(letter):
-                return
+        """Report a message that was moved."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(letter)
+            except Exception:
+                logger.exception("a listener for dead letters failed")

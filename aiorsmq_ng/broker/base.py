@@ -31,6 +31,8 @@ _HANDLES = 1024
 _SUBSCRIPTIONS = 10_000
 #: Messages put aside of which a queue's next client is told, and queues with such.
 _LETTERS = 100
+#: Bodies of them that are kept.
+_LETTER_BYTES = 4096
 
 
 class Shared:
@@ -182,16 +184,17 @@ class Shared:
             excused=delivery.rc - delivery.attempt,
         )
 
-    def _put_aside(self, letter: DeadLetter) -> bool:
+    def _put_aside(self, letter: DeadLetter) -> None:
         """Keep what a receive has put aside for the next client that asks about the queue."""
         if letter.by_receive:
             queue, found = letter.queue, letter.message
             told = pb.DeadLetter(queue=queue, reason=letter.reason)
-            told.id, told.body, told.rc, told.fr = found.id, found.body, found.rc, found.fr
+            told.id, told.rc, told.fr = found.id, found.rc, found.fr
+            if len(found.body) <= _LETTER_BYTES:
+                told.body = found.body
             self._letters.setdefault(queue, deque(maxlen=_LETTERS)).append(told)
             while len(self._letters) > _LETTERS:
                 del self._letters[next(iter(self._letters))]
-        return letter.by_receive
 
     def letters(self, queues: Sequence[Queue], room: int) -> list[pb.DeadLetter]:
         """Return what was put aside in *queues*, once; bodies only as far as there is *room*."""

@@ -19,6 +19,7 @@ from aiorsmq_ng import InvalidValue, MessageTooLong, QueueNotFound, RSMQError, T
 
 from ..rpc import routeguide_pb2 as pb
 from .base import Shared
+from .connections import endpoint
 from .messages import Taking
 from .options import GomqMode
 from .peers import Peer, Peers
@@ -150,7 +151,8 @@ def address(context: Any) -> str:
             "clients of GOMQ are told apart by their addresses, and have none on a unix socket; "
             "connect by TCP"
         )
-    return unquote(peer).removeprefix("ipv4:").removeprefix("ipv6:") or "unknown"
+    host, _, port = unquote(peer).removeprefix("ipv4:").removeprefix("ipv6:").rpartition(":")
+    return endpoint(host.strip("[]"), int(port)) if port.isdigit() else peer or "unknown"
 
 
 async def _acquired(lock: asyncio.Lock, within_s: float) -> bool:

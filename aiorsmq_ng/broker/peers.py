@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import anyio
+import anyio.to_thread
 
 from aiorsmq_ng import (
     Delivery,
@@ -328,7 +329,7 @@ class Peers:
         while True:
             await anyio.sleep(_LOOK_S)
             try:
-                await self._look(connected())
+                await self._look(await anyio.to_thread.run_sync(connected))
             except Exception:
                 logger.exception("cannot look after the peers of GOMQ's consumers; trying again")
 

@@ -184,12 +184,12 @@ class Conductor:
                 logger.exception("a reply could not be read; please report it")
                 waiting.fail(waiting.operation.lost("the reply could not be read", executed=None))
             else:
-                if waiting.operation.news is not None:
-                    self._crew.tell(waiting.operation.news(result))
                 if waiting.future.done():
                     self._crew.undo(waiting.operation, result)
                 else:
                     waiting.future.set_result(result)
+                if waiting.operation.news is not None:
+                    self._crew.tell(waiting.operation.news(result))
 
     def _hear(self, call: Call, reply: Reply) -> None:
         """Pass on what the reply to a recall tells; the messages in it are given back already."""

@@ -496,17 +496,16 @@ class Worker:
         self._jobs.discard(job)
         self._slots.release()
 
-    def _heard(self, letter: DeadLetter) -> bool:
+    def _heard(self, letter: DeadLetter) -> None:
         """Take note of a dead letter, if it is from one of our queues."""
         if letter.queue not in self._queues:
-            return False
+            return
         if letter.by_receive:
             self._tally.rejected += 1
         if self._on_dead_letter:
             task = asyncio.create_task(self._tell(letter), name="aiorsmq-ng dead letter")
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
-        return True
 
     async def _tell(self, letter: DeadLetter) -> None:
         for hook in self._on_dead_letter:

@@ -90,7 +90,10 @@ async def elsewhere(rsmq, owner):
 OPERATIONS = {
     "exists": lambda r, o: r.queue("jobs").exists(),
     "send": lambda r, o: r.queue("jobs").send("x"),
+    "send(dedup_key=...)": lambda r, o: r.queue("jobs").send("x", dedup_key="k"),
+    "send_many": lambda r, o: r.queue("jobs").send_many(["x", "y"]),
     "receive": lambda r, o: r.queue("jobs").receive(),
+    "receive` of several queues": lambda r, o: r.receive("jobs", "jobs-dead"),
     "receive(wait=...)` with wake-ups": long_poll,
     "pop": lambda r, o: r.queue("jobs").pop(),
     "ack": lambda r, o: settle("ack", r, o),

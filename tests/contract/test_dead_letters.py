@@ -19,7 +19,7 @@ LOGGER = "aiorsmq_ng.deadletters"
 def letters(rsmq):
     """What the client tells of."""
     heard = []
-    rsmq.dead_letters.listen(lambda letter: heard.append(letter) or True)
+    rsmq.dead_letters.listen(heard.append)
     return heard
 
 
@@ -176,3 +176,55 @@ async def test_worker_hears_of_every_dead_letter_and_counts_it(rsmq, limited, ra
     assert told["3"] == "not wanted"
     assert "JSON" in told["["] or "body" in told["["]
     assert worker.health.rejected >= 3
+
+
+async def test_listener_that_fails_harms_neither_the_receive_nor_other_listeners(
+    rsmq, limited, raw, ns, caplog
+):
+    def fails(letter):
+        raise RuntimeError("listener")
+
+    heard = []
+    rsmq.dead_letters.listen(fails)
+    rsmq.dead_letters.listen(heard.append)
+    await limited.send("poison")
+    await spend(limited, raw, ns)
+    await limited.send("good")
+    with caplog.at_level(logging.ERROR, LOGGER):
+        good = await limited.receive()
+
+    assert good is not None
+    assert good.text == "good"
+    assert [letter.message.text for letter in heard] == ["poison"]
+    assert "a listener for dead letters failed" in caplog.text
+
+
+async def test_reject_succeeds_if_a_listener_fails(rsmq, limited):
+    def fails(letter):
+        raise RuntimeError("listener")
+
+    rsmq.dead_letters.listen(fails)
+    await limited.send("x")
+    await (await limited.receive()).reject("why")
+
+    assert (await rsmq.queue("jobs-dead").attributes()).msgs == 1
+
+
+async def test_every_listener_hears_of_a_dead_letter_a_worker_or_not(rsmq, raw, ns, work):
+    await rsmq.create_queue("jobs")
+    worker, heard = Worker(rsmq), []
+
+    @worker.handler("jobs", retry=Retry(3))
+    async def handle(body: str) -> None:
+        raise AssertionError(body)
+
+    work(worker)
+    await until(lambda: worker.health.state == "running")
+    rsmq.dead_letters.listen(heard.append)
+    queue = rsmq.queue("jobs")
+    id = await queue.send("poison", delay=600)
+    await raw.hset(f"{ns}:jobs:Q", mapping={f"{id}:rc": 3, f"{id}:fr": 1})
+    await queue.change_visibility(id, 0)
+
+    await until(lambda: len(heard) == 1)
+    assert worker.health.rejected == 1

@@ -5,7 +5,7 @@
 --   mark(marker, id, window). Only sends with a dedup key pay for it.
 local incarnation = nil
 local function marked(marker)
-  if incarnation == nil then incarnation = redis.call('HGET', lives_in, field) end
+  if incarnation == nil then incarnation = redis.call('HMGET', lives_in, field)[1] end
   -- pcall: a marker of another type tells nothing, and is replaced.
   local found = incarnation and redis.pcall('GET', marker)
   if type(found) ~= 'string' then return false end

@@ -186,6 +186,8 @@ async def test_clients_that_cannot_be_told_apart_are_not_served(serve, tmp_path)
     [
         ("ipv4:127.0.0.1:34150", "127.0.0.1:34150"),
         ("ipv6:%5B::1%5D:34150", "[::1]:34150"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:34150", "[fe80::1]:34150"),
+        ("ipv6:%5B::ffff:10.0.0.1%5D:1", "10.0.0.1:1"),
     ],
 )
 def test_a_peer_is_named_as_gomq_does(told, name):
