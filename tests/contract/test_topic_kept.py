@@ -162,3 +162,12 @@ async def test_a_deleted_topic_keeps_nothing(topic):
 def test_a_time_that_is_none_is_refused(rsmq, value):
     with pytest.raises(InvalidValue, match="keep_backlog"):
         rsmq.topic("news", keep_backlog=value)
+
+
+async def test_of_very_much_none_is_kept_and_the_first_consumer_gets_all(topic):
+    sent = [str(i) for i in range(10_001)]
+    await topic.publish_many(sent)
+    first, second = await topic.subscribe("a"), await topic.subscribe("b")
+
+    assert (await first.attributes()).msgs == len(sent)
+    assert (await second.attributes()).msgs == 0

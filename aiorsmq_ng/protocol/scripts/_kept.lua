@@ -1,10 +1,10 @@
 -- What the first subscription of a topic gets, kept for a while for consumers that subscribe a little later:
--- in two side keys with a TTL, beside those that have it already. Of more than 100000 messages none are kept.
+-- in two side keys with a TTL, beside those that have it already. Of more than 10000 messages none are kept.
 -- Reads: carry. Defines: keep(own, kept, consumer, ttl) keeps what is in the own queue, which consumer gets ->
 --   true; hand(kept, to, consumer) copies what is kept into a queue, unless consumer had it.
 local function keep(own, kept, consumer, ttl)
   local oldest = redis.call('ZRANGE', own[1], 0, 0)[1]
-  if ttl == 0 or not oldest or redis.call('ZCARD', own[1]) > 100000 then return true end
+  if ttl == 0 or not oldest or redis.call('ZCARD', own[1]) > 10000 then return true end
   -- Not so if this is a later step of moving a long queue.
   if not redis.call('ZSCORE', kept[1], oldest) then
     redis.call('UNLINK', kept[1], kept[2])
