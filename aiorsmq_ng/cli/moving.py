@@ -10,7 +10,7 @@ import aiorsmq_ng
 
 from .options import messages
 from .output import complain
-from .progress import progress
+from .progress import SHORT, progress
 
 
 async def move(
@@ -24,7 +24,8 @@ async def move(
     """Move up to *count* messages of *source*; say how many if it does not come to its end."""
     ready = (await source.attributes()).ready
     total = min(ready, count or ready) if where is None else None
-    with _telling("moving", total, f"moved to queue {target.name!r}") as tell:
+    short = SHORT if rate is None else 0  # at a rate, few messages may take long, too
+    with _telling("moving", total, f"moved to queue {target.name!r}", short) as tell:
         return await target.redrive(source, count=count, where=where, rate=rate, progress=tell)
 
 
@@ -37,11 +38,13 @@ async def purge(queue: aiorsmq_ng.Queue, *, leased: bool = False) -> int:
 
 
 @contextmanager
-def _telling(label: str, total: int | None, what: str) -> Iterator[Callable[[int], None]]:
-    """Yield what is told of every batch that is done."""
+def _telling(
+    label: str, total: int | None, what: str, short: int = SHORT
+) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes the size of every batch that is done."""
     done = 0
     try:
-        with progress(label, total, sys.stderr.isatty() and total != 0) as advance:
+        with progress(label, total, sys.stderr.isatty(), short) as advance:
 
             def tell(more: int) -> None:
                 nonlocal done

@@ -3,20 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 Advance = Callable[[int], None]
 
 
+#: Work of up to so many messages is short, on every machine: a clock is not asked.
+SHORT = 1000
+
+
 @contextmanager
-def progress(label: str, total: int | None, shown: bool) -> Iterator[Advance]:
-    """Show on stderr how much is done, if it is to be *shown*.
+def progress(label: str, total: int | None, shown: bool, short: int = SHORT) -> Iterator[Advance]:
+    """Show on stderr how much is done, if it is to be *shown* and is more than *short*.
 
     Yields a function that takes how much more is done. Without *total* there is only a count.
     """
     if not shown:
         yield lambda _: None
         return
+    with ExitStack() as stack:
+        draw = stack.enter_context(_bar(label, total)) if (total or 0) > short else None
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal draw, done
+            done += count
+            if draw is not None:
+                draw(count)
+            elif done > short:
+                draw = stack.enter_context(_bar(label, total))
+                draw(done)
+
+        yield advance
+
+
+@contextmanager
+def _bar(label: str, total: int | None) -> Iterator[Advance]:
+    """Draw a bar."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -319,6 +319,51 @@ def test_export_and_import_show_a_bar(
     assert "5000/5000" in plain(shown)
 
 
+def lines_of(ctl: Ctl, folder: Path, queue: str, count: int) -> None:
+    """Fill a queue."""
+    (folder / "in").write_text("x\n" * count)
+    assert ctl("message", "send", "-n", queue, "-f", str(folder / "in")).status == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "line", "label"),
+    [
+        (1000, "queue purge -n jobs -y", ""),
+        (1001, "queue purge -n jobs -y", "removing"),
+        (1000, "queue move -n jobs --to other", ""),
+        (1001, "queue move -n jobs --to other", "moving"),
+        (1001, "dlq redrive -n other --dead-letter jobs --filter rc==0", "moving"),
+        (2, "queue move -n jobs --to other --rate 1/s", "moving"),
+        (1000, "message export -n jobs -f out", ""),
+        (1001, "message export -n jobs -f out", "exporting"),
+        (1000, "message import -n other -f out", ""),
+        (1001, "message import -n other -f out", "importing"),
+    ],
+)
+def test_short_work_shows_no_bar(
+    jobs: Ctl,
+    terminal: Terminal,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    line: str,
+    label: str,
+) -> None:
+    """Up to a thousand messages, at any speed of the machine; a rate makes few of them long."""
+    monkeypatch.chdir(tmp_path)
+    jobs("queue", "create", "-n", "other")
+    lines_of(jobs, tmp_path, "jobs", count)
+    if "import" in line:
+        jobs("message", "export", "-n", "jobs", "-f", "out")
+    status, shown = ended(terminal(*line.split()))
+
+    assert (status, re.findall("removing|moving|(?:ex|im)porting", shown)[:1]) == (
+        0,
+        [label] if label else [],
+    )
+    assert f": {count}}}" in shown
+
+
 def test_without_a_terminal_on_stderr_there_is_no_bar(
     jobs: Ctl, terminal: Terminal, tmp_path: Path
 ) -> None:
