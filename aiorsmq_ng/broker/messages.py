@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from hashlib import blake2b
 from typing import Any
 
 from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, SendUnknown, Subscription
@@ -22,8 +23,6 @@ _BELIEVED_S = 30.0
 #: Messages that one Recover takes over, though they might be too large for its reply; what does not
 #: fit is visible again.
 _RECOVERED = 64
-#: How the dedup keys of durable requests begin, and no others.
-_OWN_KEYS = "grpc:"
 #: Bodies that a waiting call is given at once, if it can be known how large they are.
 _WAITED_BYTES = 500_000
 #: The largest limit that a queue can have, other than none.
@@ -264,14 +263,14 @@ def dedup(request: pb.SendRequest | pb.PublishRequest) -> tuple[str | None, bool
     single = len(request.bodies) == 1
     if request.dedup_key and not single:
         raise InvalidValue("a dedup key is for a single body")
-    if request.dedup_key.startswith(_OWN_KEYS):
-        raise InvalidValue(f"dedup keys that begin with {_OWN_KEYS!r} are the broker's own")
     if not (request.request.durable and single and not request.dedup_key):
         return request.dedup_key or None, False
     check_id(request.request.id)
     # With what is sent: another body under the same id is another message, and is not swallowed.
-    content = content_of(request).hex()
-    return f"{_OWN_KEYS}{CALLER.get().identity}:{request.request.id}:{content}", True
+    own = f"{CALLER.get().identity}:{request.request.id}:{content_of(request).hex()}"
+    # Made in another way than digests of callers' keys, so that it is never one of theirs.
+    made = blake2b(own.encode(), digest_size=16, person=b"durable request")
+    return f"digest:{made.hexdigest()}", True
 
 
 def told(id: str, durable: bool = False) -> dict[str, Any]:

@@ -15,6 +15,7 @@ MIN_MAXSIZE, MAX_MAXSIZE, UNLIMITED = 1024, 65536, -1
 #: Messages one call may carry; a script that handles more would stall other clients.
 MAX_COUNT = 100_000
 
+_DIGEST = re.compile(r"digest:([0-9a-f]{32})")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
 # PyRSMQ accepts dots, spaces and letters of any alphabet; what separates keys it does not.
 _FOREIGN_NAME = re.compile(r"[^:\x00-\x1f\x7f]{1,160}")
@@ -113,9 +114,14 @@ def check_count(value: object) -> int:
 
 
 def digest(key: object) -> str:
-    """Return a dedup key as it goes into a key's name: of one length, and not to be read there."""
+    """Return a dedup key as it goes into a key's name: of one length, and not to be read there.
+
+    ``digest:`` and a digest stand for the key that it was made of: a broker is given no other.
+    """
     if not isinstance(key, str) or not key:
         raise InvalidValue(f"dedup_key must be a text of at least one character, not {key!r}")
+    if made := _DIGEST.fullmatch(key):
+        return made[1]
     # Half a surrogate pair is no text, but as good a key as any.
     return blake2b(key.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 

@@ -80,7 +80,8 @@ async def _store_once(
     request = type(base)()
     request.CopyFrom(base)
     request.bodies.extend(body for part in parts for body in part.bodies)
-    request.dedup_key = parts[0].dedup
+    if parts[0].dedup:
+        request.dedup_key = f"digest:{parts[0].dedup}"
     if parts[0].delay_ms >= 0:
         request.delay_ms = parts[0].delay_ms
     # No second copy is stored under a dedup key, whoever is asked.

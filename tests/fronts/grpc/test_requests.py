@@ -16,8 +16,12 @@ from aiorsmq_ng import (
     SendUnknown,
     Unavailable,
 )
+from aiorsmq_ng.broker.base import content_of
+from aiorsmq_ng.broker.messages import dedup
 from aiorsmq_ng.broker.requests import Requests
 from aiorsmq_ng.broker.status import BrokerError
+from aiorsmq_ng.broker.tokens import CALLER
+from aiorsmq_ng.protocol.limits import digest
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
@@ -242,20 +246,21 @@ async def test_another_body_under_a_durable_id_is_not_swallowed(queues, queue):
     assert (await queue.attributes()).msgs == 2
 
 
-async def test_a_dedup_key_never_meets_that_of_a_durable_request(queues, topics, queue):
-    for key in (f"grpc:anybody:{ID.id}", "grpc:", "grpc:x"):
-        for call, request in (
-            (queues.Send, pb.SendRequest(queue="jobs", bodies=[b"a"], dedup_key=key)),
-            (topics.Publish, pb.PublishRequest(topic="news", bodies=[b"a"], dedup_key=key)),
-        ):
-            with pytest.raises(grpc.RpcError, match="the broker's own"):
-                await call(request)
-    await queues.Send(pb.SendRequest(queue="jobs", bodies=[b"a"], dedup_key="grpcs"))
+def test_a_dedup_key_never_meets_that_of_a_durable_request():
+    """Not even if it is the very text that the broker's own key is made of."""
+    request = pb.SendRequest(
+        queue="jobs", bodies=[b"a"], request=pb.RequestId(id=ID.id, durable=True)
+    )
+    token = CALLER.set(SimpleNamespace(identity="me"))
+    try:
+        own, durable = dedup(request)
+    finally:
+        CALLER.reset(token)
 
-
-@pytest.fixture
-def topics(channel):
-    return TopicsStub(channel)
+    assert durable
+    text = f"me:{ID.id}:{content_of(request).hex()}"
+    assert digest(own) != digest(text)
+    assert digest(own) == own.removeprefix("digest:")
 
 
 async def test_a_repeated_batch_is_stored_once(queues, queue):
