@@ -76,7 +76,7 @@ async def test_sends_without_dedup_keys_share_one_call():
     assert reply == [[b"1"], [b"3", b"stored"], [b"2"]]
     (_, first), (_, second) = link.calls
     assert (list(first.bodies), first.dedup_key) == ([b"0", b"2"], "")
-    assert (list(second.bodies), second.dedup_key) == ([b"1"], "d")
+    assert (list(second.bodies), second.dedup_key) == ([b"1"], "digest:d")
     assert first.request.id != second.request.id
 
 
