@@ -229,6 +229,8 @@ async def test_worker_without_the_right_to_create_names_the_queue_that_it_lacks(
         with pytest.raises(QueueNotFound, match="'jobs-dead'"):
             await begin(Worker(rsmq, create=False))
 
+    assert await owner.list_queues() == ["jobs"]
+
 
 @pytest.mark.parametrize("probe", RAW)
 @pytest.mark.parametrize("role", RULES)

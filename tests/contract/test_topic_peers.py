@@ -302,6 +302,7 @@ async def test_lease_of_a_peer_that_was_taken_for_dead_is_lost(scene):
 
     with pytest.raises((LeaseLost, QueueNotFound)):
         await held.ack()
+    assert [m.text for m in await other.observe()] == ["x"]
 
 
 async def test_peer_taken_for_dead_is_not_subscribed_after_its_consumer_was_unsubscribed(scene):

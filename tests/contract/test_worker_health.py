@@ -194,6 +194,8 @@ async def test_refusal_is_not_waited_for():
             async with asyncio.timeout(30):
                 await worker.run(signals=False)
 
+    assert "refused access" in str(worker.health.failure)
+
 
 async def test_client_can_be_opened_with_a_wait_of_its_own():
     with pytest.raises(InvalidValue, match="wait_for_server must be at least 0"):

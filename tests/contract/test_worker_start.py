@@ -195,11 +195,13 @@ def test_annotation_that_no_body_can_fit_is_refused_at_registration(annotation):
     worker = Worker()
     with pytest.raises(InvalidValue, match=r"cannot be called: bodies cannot|cannot be read"):
         worker.handler("jobs")(taking(annotation))
-    # Nothing is left of it.
+    assert "no queues" in repr(worker)
     worker.handler("jobs")(taking(str))
+    assert "jobs" in repr(worker)
 
 
-def test_codec_of_ones_own_may_know_any_class():
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_codec_of_ones_own_may_know_any_class(server_url, ns, work, compressed):
     class Own:
         def encode(self, value):
             return str(value.number).encode()
@@ -207,8 +209,17 @@ def test_codec_of_ones_own_may_know_any_class():
         def decode(self, body, type):
             return type(int(body))
 
-    Worker(RSMQ(codec=Own())).handler("jobs")(taking(Plain))
-    Worker(RSMQ(codec=Compressed(Own()))).handler("jobs")(taking(Plain))
+    codec = Compressed(Own()) if compressed else Own()
+    async with RSMQ(server_url, ns=ns, codec=codec) as rsmq:
+        await (await rsmq.create_queue("jobs")).send(Plain(7))
+        worker, handle = Worker(rsmq), taking(Plain)
+        worker.handler("jobs")(handle)
+        running = work(worker)
+        await until(lambda: worker.health.done or worker.health.rejected)
+        await stopped(worker, running)
+
+    (seen,) = handle.seen
+    assert (type(seen), seen.number) == (Plain, 7)
 
 
 @pytest.mark.parametrize(
@@ -263,8 +274,10 @@ async def test_objects_that_can_be_called_and_partials_are_handlers(rsmq, work):
     ids=["class", "object", "builtin", "lambda"],
 )
 def test_what_is_not_async_is_no_handler(wrong):
+    worker = Worker()
     with pytest.raises(InvalidValue, match="must be an async function"):
-        Worker().handler("jobs")(wrong)
+        worker.handler("jobs")(wrong)
+    assert "no queues" in repr(worker)
 
 
 async def test_durations_may_be_timedeltas(rsmq, queue, work):

@@ -72,3 +72,5 @@ async def test_worker_on_a_full_server_says_that_its_queue_cannot_be_created(ser
 
     with pytest.raises(QueueFull):
         await worker.run(signals=False)
+    async with RSMQ(server.url) as rsmq:
+        assert await rsmq.list_queues() == []

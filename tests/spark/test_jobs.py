@@ -366,6 +366,8 @@ def test_pipeline_that_creates_its_queue_needs_none(bench):
     with pytest.raises(QueueNotFound):
         jobs.check("write", ["later"], bench_options(bench))
 
+    assert not bench.redis.sismember(f"{bench.ns}:QUEUES", "later")  # it only looks
+
 
 def test_outage_in_the_middle_of_a_job_exits_with_4_too():
     said = "Job aborted.\naiorsmq_ng.errors.Unavailable: redis is not reachable: refused\n"
