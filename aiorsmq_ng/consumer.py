@@ -22,9 +22,9 @@ Receive = Callable[[int], Awaitable[list[Delivery]]]
 class Consumer(AsyncIterator[Delivery]):
     """Iterates over the messages of a queue for ever, some leased ahead of time.
 
-    Ends by ``aclose``, from any task, at the end of an ``async with``, or when nobody holds it any
-    more (after a ``break``). Then what was leased ahead is given back. A call to ``anext`` that is
-    cancelled or times out takes no message, and the iteration can go on.
+    Ends by ``aclose``, from any task, at the end of an ``async with``, or when it is no longer
+    referred to (after a ``break``). Then what was leased ahead is given back. A call to ``anext``
+    that is cancelled or times out takes no message, and the iteration can go on.
     """
 
     def __init__(self, origin: Origin, receive: Receive, prefetch: int) -> None:
@@ -101,7 +101,7 @@ def _end(origin: Origin, stock: Stock | None) -> list[asyncio.Future[Any]]:
 
 
 class Stock:
-    """Leased messages that nobody works on yet. Their leases are renewed meanwhile.
+    """Leased messages that are not handed out yet. Their leases are renewed meanwhile.
 
     A suspect is held alone: what else is there is given back when it comes, and nothing is leased
     ahead until its taker comes back for more.
@@ -142,7 +142,7 @@ class Stock:
         """Return the next message if there is one."""
         held = self._held
         if self._suspect is not None and not held:
-            # Whoever took it comes for the next, and so lives.
+            # The taker survived: it asks for the next message.
             self._suspect = None
             self._taken.set()
         while held:

@@ -205,7 +205,7 @@ class Delivery(Message):
     async def release(self, delay: limits.Seconds = 0, *, unseen: bool = False) -> None:
         """Give the message back; it is visible again after *delay*.
 
-        With *unseen* nobody has begun to work on it, and the delivery does not count for
+        With *unseen* no work on it has begun, and the delivery does not count for
         ``max_receives``.
         """
         how: How = "u" if unseen else "r"
@@ -249,7 +249,7 @@ class Delivery(Message):
     def give_back(self, delay: limits.Seconds = 0, *, how: How = "u") -> asyncio.Future[Any]:
         """Start to release the message; it goes on whatever happens to the caller.
 
-        Also while the client is being closed. By default nobody has begun to work on it, and the
+        Also while the client is being closed. By default no work on it has begun, and the
         delivery does not count. If its holder did begin, *how* is ``"r"``; if that one is gone
         without a word, ``""``: it vanished.
         """

@@ -207,7 +207,7 @@ class Queue:
         return await self.origin.transport.run(operation)
 
     async def exists(self) -> bool:
-        """Tell whether the queue exists. One round trip that writes nothing.
+        """Return True if the queue exists. One round trip that writes nothing.
 
         Every user who may send or receive may ask, also on a server that is out of memory.
         """
@@ -330,8 +330,8 @@ class Queue:
         *source* is by default this queue's own dead-letter queue; *count* limits how many, *where*
         chooses, *rate* is messages per second at most. Moved in batches of up to 100, each
         atomic: interrupted at any point, every message is in exactly one of the two queues.
-        Returns how many were moved. *progress* is told the size of each batch; a cancellation then
-        waits for the batch under way, so that what it was told is the whole truth.
+        Returns how many were moved. *progress* is called with the size of each batch; a
+        cancellation then waits for the batch under way, so that the sizes add up to what was moved.
         """
         given = self.dead_letter if source is None else source
         name = given if isinstance(given, str) else given.name
@@ -352,11 +352,11 @@ class Queue:
     async def purge(
         self, *, leased: bool = False, progress: Callable[[int], None] | None = None
     ) -> int:
-        """Remove the messages that nobody holds, or with *leased* all; return their number.
+        """Remove the messages that are not leased, or with *leased* all; return their number.
 
         Without *leased* the queue is walked in pages of 1000, each atomic, so other clients go
-        on meanwhile. What is sent while it runs may stay. *progress* is told of each page, as by
-        ``redrive``.
+        on meanwhile. What is sent while it runs may stay. *progress* is called with the size
+        of each page, as by ``redrive``.
         """
         transport = self.origin.transport
         if leased:

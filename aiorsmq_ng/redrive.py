@@ -29,8 +29,8 @@ async def redrive(
 ) -> int:
     """Move up to *count* ready messages of *source* to *target*; return how many.
 
-    *progress* is told the size of every batch that was moved, also of the last one before a
-    cancellation, which waits for it.
+    *progress* is called with the size of every batch that was moved, also of the last one before
+    a cancellation, which waits for it.
     """
     transport = target.transport
     # What arrives while this runs (what was moved may fail again) is left for the next time.
@@ -66,7 +66,7 @@ async def redrive(
 async def counted(
     call: Coroutine[Any, Any, R], progress: Callable[[int], None], size: Callable[[R], int]
 ) -> R:
-    """Await *call* and tell its *size*; a cancellation waits for it, so that it is told, too."""
+    """Await *call* and report its *size*; a cancellation waits for it and its report."""
     batch = asyncio.ensure_future(call)
     try:
         await asyncio.shield(batch)

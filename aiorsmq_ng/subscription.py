@@ -187,7 +187,7 @@ class Subscription(Queue):
             self._looking = False
 
     async def _step(self, me: Member, state: TopicState) -> bool:
-        """Do a part of what is to be done; the result tells whether there was any."""
+        """Do a part of what is to be done; return True if there was any."""
         dead, (keeper, left) = state.dead(me), state.left(me)
         try:
             if dead.members:

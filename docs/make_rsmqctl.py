@@ -51,11 +51,11 @@ Ctrl-C. An error is one sentence with a next step; `-v` adds the log and a trace
 
 **Questions.** `queue purge`, `dlq purge`, a `dlq redrive` of everything, `doctor --fix`, `topic delete` and
 `topic unsubscribe --discard` ask first on a terminal. But for `doctor`, they look before they ask: the
-question says how many messages go, and what is not there is told instead. Where nobody can be asked, in a pipe or a script,
-they are refused with status 2 unless `--yes` is given. RSMQ's own `queue delete` and `message delete` ask
+question says how many messages go, and a missing queue is reported instead of asking. Without a terminal, in a
+pipe or a script, they are refused with status 2 unless `--yes` is given. RSMQ's own `queue delete` and `message delete` ask
 nothing.
 
-**An outage** at the start is told after 2 seconds; `worker run` and `serve grpc` wait for the server, and say so.
+**An outage.** If the server cannot be reached, commands fail after 2 s; `worker run` and `serve grpc` wait for the server, and say so.
 Later a call is tried for 5 seconds, and one of long work (`export`, `import`, `--file`, `queue move`, `dlq
 redrive`) for a minute, which outlasts a failover; a note on stderr says that it waits.
 

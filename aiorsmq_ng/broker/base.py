@@ -29,7 +29,7 @@ SHORTEST_SILENCE_S = 0.25
 _HANDLES = 1024
 #: Handles on subscriptions that are kept.
 _SUBSCRIPTIONS = 10_000
-#: Messages put aside of which a queue's next client is told, and queues with such.
+#: Dead letters kept per queue for the next reply, and queues kept.
 _LETTERS = 100
 #: Bodies of them that are kept.
 _LETTER_BYTES = 4096
@@ -52,7 +52,7 @@ class Shared:
         self._letters: dict[str, deque[pb.DeadLetter]] = {}
         rsmq.dead_letters.listen(self._put_aside)
         self._subscriptions: dict[bytes, Subscription] = {}
-        #: Whose those are whose names do not tell.
+        #: Owners of queues whose names were shortened.
         self._owners: dict[str, Owner] = {}
 
     def queue(self, name: str, **settings: Any) -> Queue:

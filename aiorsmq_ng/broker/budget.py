@@ -149,11 +149,11 @@ class Visit:
             self._replies.add(self.who, -self._reply)
 
     def _possible(self, size: int) -> int:
-        # More than that is nobody's share.
+        # No share is larger than that.
         return min(size, -(-self._replies.most // 2))
 
 
-#: What nobody counts: code that runs outside of any call.
+#: Not counted: code that runs outside of any call.
 _UNCOUNTED = Visit("", *(Pool(sys.maxsize, divided=False) for _ in range(3)))
 #: The visit that the running code belongs to; set for each call by the door.
 VISIT: ContextVar[Visit] = ContextVar("aiorsmq_ng.broker.visit", default=_UNCOUNTED)

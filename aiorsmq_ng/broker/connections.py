@@ -1,4 +1,4 @@
-"""Which clients are connected: gRPC tells of calls, and of no connection."""
+"""Which clients are connected: gRPC reports calls, not connections."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Door(grpc.aio.ServerInterceptor):
                 caller = self._tokens.caller(handler_call_details.invocation_metadata or ())
                 rule = RULES.get(method, Rule(_ANY, waits=True))
                 if method not in RULES and method.startswith((QUEUES, TOPICS, GOMQ)):
-                    raise Refused(f"nobody may call {method}", known=True)
+                    raise Refused(f"method {method} is not offered", known=True)
                 caller.need(*rule.roles)
         except Refused as refusal:
             who = caller.identity if refusal.known else ""
@@ -148,7 +148,7 @@ class Door(grpc.aio.ServerInterceptor):
         return None
 
     def _said(self, method: str, error: Exception) -> Answer:
-        """Return what a client is told of an error, and tell the log if it should know."""
+        """Return the status that a client gets for an error, and log it if it should be known."""
         match error:
             case Refused():
                 self._tell(logging.INFO, "refused a call of %s: %s", method, error)

@@ -139,7 +139,7 @@ class Taking:
             taken, next_visible = await self._now(step, queues, vt, step * largest)
             if not taken and wait > 0:
                 next_visible = None
-                # Nobody knows when it comes, so no room is kept for it; it is no more than this.
+                # When it comes is unknown, so no room is kept for it; it is no more than this.
                 step = min(step, max(1, _WAITED_BYTES // largest))
                 taken = await self.wait(step, queues, vt, wait)
                 if not VISIT.get().more(_size(taken)):

@@ -78,7 +78,7 @@ class BrokerOptions:
     #: Signs receipts. None: a random one, and receipts end with this process. Brokers that have the
     #: same one accept each other's.
     receipt_key: bytes | None = field(default=None, repr=False)
-    #: Describe the interface to whoever may call it.
+    #: Describe the interface to every caller that may use it.
     reflection: bool = False
     #: Whether GOMQ's clients are served, and how its peers share.
     gomq: GomqMode | None = "copy"

@@ -13,7 +13,7 @@ from .status import BrokerError
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
-#: Bytes of bodies in a reply for whoever does not say: it fits into 4 MiB with what is around it.
+#: Bytes of bodies in a reply unless the request sets max_bytes: with the rest it fits into 4 MiB.
 MAX_BYTES = 4_000_000
 #: Log lines about refusals of one caller in a window; the others are counted.
 _LINES, _WINDOW_S = 10, 10.0
@@ -46,7 +46,7 @@ class Room:
         #: Bytes of requests that are being received or worked on, and of replies not read yet.
         self.requests = Pool(received, divided=divided)
         self.replies = Pool(max(limits.unread_bytes, 4 * largest), divided=divided)
-        # Strangers share with each other, by address, and with nobody else.
+        # Callers without a token share with each other, by address, and with no token.
         self._probes = Pool(limits.probes, divided=True)
         self._probing = Pool(4 * limits.message_bytes, divided=True)
         #: Set when the broker stops: only what settles messages is taken then.
@@ -64,7 +64,7 @@ class Room:
         places = self._places[rule.waits]
         if not places.take(who, 1):
             what = "streams and waiting calls" if rule.waits else "calls"
-            raise _full(f"{places.taken} {what} are under way, and no more are taken of {who!r}")
+            raise _full(f"{places.taken} {what} are under way, and {who!r} has reached its share")
         return Visit(who, places, self.requests, self.replies)
 
     def probe(self, address: str) -> Visit:

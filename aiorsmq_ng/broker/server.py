@@ -70,7 +70,7 @@ class Broker:
         self._tokens = tokens or Tokens({})
         self._options.check(tokens=len(self._tokens) > 0)
         self._rsmq = rsmq
-        # Where there is only one caller, there is nobody to leave something to.
+        # A single caller need not leave anything to others.
         divided = len(self._tokens) > 1
         self._requests = Requests(divided=divided)
         self._held = Held()

@@ -39,7 +39,7 @@ class Owner(NamedTuple):
     consumer: str
 
 
-#: Of a queue whose name does not tell: only those who may use all of them may use it.
+#: Owner unknown: only tokens for all queues may use it.
 UNKNOWN = Owner("", "")
 
 

@@ -245,7 +245,7 @@ class _Count(NamedTuple):
 
 
 async def _count(rsmq: aiorsmq_ng.RSMQ, name: str, dead_letter: str | None) -> _Count:
-    """Return how many dead letters of a queue there are that nobody holds."""
+    """Return how many dead letters of a queue are not leased."""
     dead = await _dead_queue(rsmq, name, dead_letter)
     if dead is None:
         return _Count()

@@ -203,7 +203,7 @@ def pop(name: str, fail_empty: bool, compat: bool) -> None:
 @ids_option
 @global_options()
 def delete(name: str, ids: tuple[str, ...]) -> None:
-    """Delete messages, whoever holds them. Prints nothing.
+    """Delete messages, leased ones too. Prints nothing.
 
     Exit status 1 if one of them is not there; the others are deleted all the same.
     """
@@ -245,13 +245,13 @@ def visibility(name: str, id: str, vt: float) -> None:
 def move(name: str, ids: tuple[str, ...], target: str) -> None:
     """Move ready messages to another queue, by id.
 
-    They start anew there, with no receives. Leased and delayed ones are not moved: exit status 1
+    They start there with no receives. Leased and delayed ones are not moved: exit status 1
     if any was not found ready. It looks for them from the head of the queue on.
     """
     wanted = set(ids)
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
-        for queue in (name, target):  # a missing one is told, also if nothing is moved
+        for queue in (name, target):  # a missing one is reported, also if nothing is moved
             await rsmq.queue(queue).attributes()
         return await rsmq.queue(target).redrive(
             name, count=len(wanted), where=lambda message: message.id in wanted

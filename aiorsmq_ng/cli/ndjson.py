@@ -74,7 +74,7 @@ def decode(
 ) -> tuple[bytes, float | None]:
     """Return body and delay of a line; *ready* leaves the delay out.
 
-    *late* is told the number of a line whose delay is longer than RSMQ allows.
+    *late* is called with the number of a line whose delay is longer than RSMQ allows.
     """
     try:
         found = _decoder.decode(line)

@@ -31,8 +31,8 @@ def complete(
 ) -> list[str]:
     """Return the names that begin with *incomplete*, as far as a shell can take them as they are.
 
-    A shell puts a name unquoted into the line that it then runs, and whoever can write to the
-    server chooses names: only those in RSMQ's own letters are offered.
+    A shell puts a name unquoted into the line that it then runs, and every client of the
+    server may choose names: only those in RSMQ's own letters are offered.
     """
     from .session import run
 
@@ -133,7 +133,7 @@ compat_option = click.option(
 
 
 def asks(*, yes: bool) -> bool:
-    """Return True if the user must be asked; where nobody can be asked, ``--yes`` is needed."""
+    """Return True if the user must be asked; without a terminal ``--yes`` is needed."""
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError("nobody can be asked here; give --yes to do it without a question")
     return not yes

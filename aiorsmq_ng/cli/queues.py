@@ -229,7 +229,7 @@ def move(name: str, target: str, count: int | None, rate: float | None) -> None:
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
         from .moving import move
 
-        for queue in (name, target):  # a missing one is told, also if nothing is moved
+        for queue in (name, target):  # a missing one is reported, also if nothing is moved
             await rsmq.queue(queue).attributes()
         return await move(rsmq.queue(target), rsmq.queue(name), count=count, rate=rate)
 

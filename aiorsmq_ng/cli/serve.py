@@ -207,7 +207,7 @@ def _check_pair(cert: str | None, key: str | None, client_ca: str | None) -> Non
         except (ssl.SSLError, OSError):
             raise click.UsageError(f"{option} {file!r} holds no certificate in PEM") from None
     try:
-        context.load_cert_chain(cert, key, password="")  # nobody is asked for one
+        context.load_cert_chain(cert, key, password="")  # the terminal is not asked for one
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise click.UsageError(f"--key {key!r} is not the key of --cert {cert!r}") from None

@@ -293,7 +293,7 @@ def observe(  # noqa: PLR0913 - one per option
         subscription = rsmq.topic(name).subscription(consumer, mode=mode, peer=peer)
         try:
             if follow:
-                await subscription.attributes()  # a person wants to be told that nobody subscribed
+                await subscription.attributes()  # a missing subscription is reported to a person
                 with printer.counted("deleted"):
                     await _follow(subscription, vt, printer)
                 return []

@@ -52,7 +52,7 @@ def export_messages(name: str, file: str) -> None:
     UTF-8 text is in body_base64 instead of body. sent, fr (first receive) and visible_at are epoch
     milliseconds. A FILE is whole or as it was before, and only you can read it.
 
-    The queue may be in use. A message that is received, given back or hidden anew meanwhile may be
+    The queue may be in use. A message that is received, given back or hidden again meanwhile may be
     written twice, or left out if it was given back; one that stays as it is, is written once.
     """
 
@@ -111,8 +111,8 @@ def import_messages(name: str, file: str, skip: int, now: bool) -> None:
     """Send the messages of an export to a queue, in order.
 
     Each line is a JSON object with body (text) or body_base64; of the rest only visible_at counts:
-    if that lies in the future, the message is delayed until then. Messages start anew, with ids of
-    their own and no receives. A line that cannot be read ends the import; a failure says after how
+    if that lies in the future, the message is delayed until then. Messages get new ids and
+    have no receives. A line that cannot be read ends the import; a failure says after how
     many lines, to go on with --skip.
     """
     from .ndjson import MAX_DELAY_S, decode
@@ -156,7 +156,7 @@ def _lines(aim: Aim, file: str, delay: float | None, skip: int, label: str) -> N
 def _to_queue(name: str) -> Aim:
     async def aim(rsmq: aiorsmq_ng.RSMQ) -> tuple[Send, int]:
         queue = rsmq.queue(name)
-        found = await queue.attributes()  # a missing queue is told before anything is read
+        found = await queue.attributes()  # a missing queue is reported before anything is read
         return lambda bodies, delay: queue.send_many(bodies, delay=delay), found.maxsize
 
     return aim

@@ -55,7 +55,7 @@ class Caretaker:
             if self._line is None:
                 self.connect(0)
             if self._is_done():
-                # Inside the gate: whoever comes next must see that it has no caretaker.
+                # Inside the gate: the next process must see that it has no caretaker.
                 fcntl.flock(watch, fcntl.LOCK_UN)
                 return None
         finally:
@@ -125,7 +125,7 @@ def main(folder: str, address: str, alone_s: str) -> None:
         return
     caretaker = Caretaker(address, float(alone_s))
     caretaker.connect(_START_S)
-    # Outside the tree of whoever started it: nobody has to wait for its end.
+    # Outside the tree of the process that started it, which need not wait for its end.
     if os.fork():
         return
     while (pause_s := caretaker.look(watch)) is not None:

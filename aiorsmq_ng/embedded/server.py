@@ -297,7 +297,7 @@ class EmbeddedServer:
     def check_folder(self) -> None:
         """Raise ``Unavailable`` if the data folder is not the one that was acquired any more.
 
-        What a server is sent whose folder was removed lies in files that nobody can open again. No
+        What a server is sent whose folder was removed lies in files that cannot be opened again. No
         I/O but one look at a file's entry.
         """
         if self._users is not None and not self._is_there():

@@ -43,7 +43,7 @@ def create(
 
 
 def exists(keys: QueueKeys) -> Operation[bool]:
-    """Tell whether a queue exists."""
+    """Return True if a queue exists."""
     return Operation(
         script=load("exists"),
         keys=(keys.hash,),

@@ -41,7 +41,7 @@ async def explain(address: Address, outage: NoBroker) -> Exception:
 
 
 async def _shake_hands(address: Address) -> bool:
-    """Agree on TLS, or raise what the two sides do not agree on; tell whether it goes on then.
+    """Agree on TLS, or raise what the two sides do not agree on; return True if it goes on then.
 
     A broker speaks first. One that wants a certificate just closes.
     """
@@ -59,7 +59,7 @@ def _context(address: Address) -> ssl.SSLContext:
     if address.tls is None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # whoever it is, nothing is told to it
+        context.verify_mode = ssl.CERT_NONE  # not authenticated, so nothing is sent to it
     else:
         context = ssl.create_default_context(cafile=address.tls.get("ssl_ca_certs"))
         if certificate := address.tls.get("ssl_certfile"):

@@ -100,8 +100,8 @@ def _confirmed(call: ScriptCall, parts: list[Part], found: Any, durability: str)
     if call.command.then is not None:
         call.command.confirmation = _confirmation(call.command.then, durability)
     if parts[0].dedup:
-        # It is alone. Of a call that was repeated at another broker nobody can tell whether the
-        # message that was there is its own.
+        # It is alone. After a repetition at another broker the message that was there may be its
+        # own or another's.
         duplicate = getattr(found, "duplicate", False) and not call.elsewhere
         return [[found.ids[0].encode(), DUPLICATE if duplicate else STORED]]
     rest = iter(found.ids)

@@ -22,7 +22,7 @@ async def receive(call: ScriptCall) -> Reply:
     """Lease messages of one queue for one caller or several; earlier ones are served first."""
     call.numbered()
     # Behind a broker its own name stands for the holder, and waiters are not called one by one, so
-    # that none is told of.
+    # none is named.
     limit, shares = call.args[1:4], _shares(call.args[6:])
     source = _source(call.queue(), *limit)
     replies: list[Reply] = []

@@ -39,7 +39,7 @@ class Notifier:
         self._warned = False
 
     def hears(self, channels: Iterable[str]) -> bool:
-        """Tell whether the server has confirmed the subscriptions to all of *channels*."""
+        """Return True if the server has confirmed the subscriptions to all of *channels*."""
         return self._standing.issuperset(channels)
 
     def watch(self, channels: tuple[str, ...], wake: Wake) -> None:

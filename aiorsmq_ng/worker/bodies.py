@@ -84,7 +84,7 @@ def _holds_model(hint: Any, seen: set[type]) -> bool:
 
 
 def _has_fields(kind: type) -> bool:
-    # Of msgspec's structs, of attrs, of typed dictionaries (whoever makes them), of named tuples.
+    # Of msgspec's structs, of attrs, of typed dictionaries (from any module), of named tuples.
     marks = ("__struct_fields__", "__attrs_attrs__", "__required_keys__", "_fields")
     return dataclasses.is_dataclass(kind) or any(hasattr(kind, mark) for mark in marks)
 

@@ -262,7 +262,7 @@ class Worker:
     async def run(self, *, signals: bool = True) -> None:
         """Serve until stopped. With *signals*, SIGTERM and SIGINT stop; a second one hurries.
 
-        What it raises is logged, and shown by ``health``: who runs it as a task need not look.
+        What it raises is logged, and shown by ``health``, so a task need not be awaited to see it.
         """
         if self._stopped_early:
             self._stopped_early = False

@@ -1,4 +1,4 @@
-"""What can be told before Spark starts, which takes long: options, server, queues."""
+"""Checks made before Spark starts, which takes long: options, server, queues."""
 
 from __future__ import annotations
 
