@@ -626,6 +626,13 @@ MUTANTS = (
         ("tests/faults/test_contexts.py",),
     ),
     Mutant(
+        "contexts: a forked child of a process that used gRPC does not touch it",
+        "aiorsmq_ng/rpc/forks.py",
+        "if _users[0] != os.getpid():",
+        "if False:",
+        ("tests/faults/test_contexts.py",),
+    ),
+    Mutant(
         "contexts: a forked child does not collect its parent's clients",
         "aiorsmq_ng/transport/home.py",
         "_inherited.append(home)",

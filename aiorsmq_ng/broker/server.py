@@ -17,6 +17,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound, RSMQError
 
 from ..rpc import routeguide_pb2, routeguide_pb2_grpc, v1_pb2, v1_pb2_grpc
+from ..rpc.forks import use_grpc
 from .base import Shared
 from .door import Door
 from .gomq import RouteGuideService
@@ -86,6 +87,7 @@ class Broker:
 
     async def start(self) -> None:
         """Listen; ``InvalidValue`` if an address cannot be had."""
+        use_grpc()
         options = self._options
         receipts = Receipts(options.receipt_key, self._rsmq.ns)
         shared = Shared(self._rsmq, options.limits, receipts, self._requests, self._held)

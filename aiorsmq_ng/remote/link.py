@@ -14,6 +14,7 @@ from ..errors import InvalidValue
 from ..options import Options
 from ..rpc import v1_pb2 as pb
 from ..rpc import v1_pb2_grpc as stubs
+from ..rpc.forks import use_grpc
 from ..transport.base import Command
 from ..transport.urls import Address
 from . import handshake
@@ -109,6 +110,7 @@ class Link:
 
 
 def _channel(address: Address, options: Options) -> Any:
+    use_grpc()
     host, port = address.hosts[0]
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     settings = [

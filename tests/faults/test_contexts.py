@@ -263,6 +263,124 @@ def test_child_of_a_fork_never_collects_a_client_of_its_parent(server_url, ns):
     assert told == ["True", "False"]
 
 
+@pytest.fixture
+async def broker_url(rsmq, queue):
+    options = BrokerOptions(listen=("127.0.0.1:0",), grace=0.2)
+    async with Broker(rsmq, options) as broker:
+        yield f"grpc://{broker.addresses[0]}"
+
+
+BY_A_BROKER = """
+        async def own():
+            async with RSMQ(url, ns=ns) as client:
+                return await client.queue("jobs").send("own")
+
+        def refused(client=None):
+            async def call():
+                for work in (own, made.open, made.queue("jobs").send("x"), client and client.open):
+                    try:
+                        await (work() if callable(work) else work) if work else None
+                    except WrongContext as error:
+                        told = str(error)
+                        assert "spawn" in told or "opened in process" in told, told
+                    else:
+                        assert not work, "it was not refused"
+                await made.aclose()
+            asyncio.run(call())
+
+        def collect():
+            global used, made
+            del used, made
+            gc.collect()
+
+        made = RSMQ(url, ns=ns)
+        """
+
+FORKS_OF_A_GRPC_PROCESS = {
+    "after a client that was closed": """
+        asyncio.run(own())
+        print(os.waitpid(fork(refused), 0)[1])
+        asyncio.run(own())
+        """,
+    "after a client whose loop has ended": """
+        used = RSMQ(url, ns=ns)
+        asyncio.run(used.queue("jobs").send("x"))
+        print(os.waitpid(fork(lambda: refused(used)), 0)[1])
+        print(os.waitpid(fork(collect), 0)[1])
+        asyncio.run(own())
+        """,
+    "while a client is open": """
+        async def main():
+            async with RSMQ(url, ns=ns) as client:
+                await client.queue("jobs").send("x")
+                print(os.waitpid(fork(lambda: refused(client), os._exit), 0)[1])
+                await client.queue("jobs").send("y")
+        asyncio.run(main())
+        """,
+    "of a child that was refused": """
+        asyncio.run(own())
+        def child():
+            global made
+            refused()
+            made = RSMQ(url, ns=ns)
+            assert os.waitpid(fork(refused, os._exit), 0)[1] == 0
+        print(os.waitpid(fork(child), 0)[1])
+        """,
+    "of a process that serves": """
+        from aiorsmq_ng.broker import Broker, BrokerOptions
+
+        def serve():
+            async def start():
+                async with Broker(RSMQ("memory://"), BrokerOptions(listen=("127.0.0.1:0",))):
+                    pass
+            try:
+                asyncio.run(start())
+            except WrongContext:
+                return
+            raise AssertionError("it was not refused")
+
+        async def main():
+            async with (
+                RSMQ("memory://") as client,
+                Broker(client, BrokerOptions(listen=("127.0.0.1:0",), grace=0.2)),
+            ):
+                for work in (refused, serve):
+                    print(os.waitpid(fork(work, os._exit), 0)[1])
+        asyncio.run(main())
+        """,
+}
+
+
+@pytest.mark.parametrize("when", FORKS_OF_A_GRPC_PROCESS)
+async def test_child_of_a_process_that_used_grpc_is_refused_and_does_not_crash(
+    broker_url, rsmq, when
+):
+    code = textwrap.dedent(BY_A_BROKER) + textwrap.dedent(FORKS_OF_A_GRPC_PROCESS[when])
+
+    told = await asyncio.to_thread(in_a_process, broker_url, rsmq.ns, code)
+
+    assert told
+    assert set(told) == {"0"}
+
+
+async def test_fork_before_grpc_is_used_leaves_it_to_parent_and_children(broker_url, rsmq, queue):
+    code = """
+        go, begin = os.pipe()
+        children = [fork(lambda: (os.read(go, 1), asyncio.run(made.queue("jobs").send("x"))))]
+        children.append(fork(lambda: (os.read(go, 1), asyncio.run(own()))))
+        asyncio.run(own())
+        os.write(begin, b"..")
+        print(*(os.waitpid(child, 0)[1] for child in children))
+        """
+
+    told = await asyncio.to_thread(
+        in_a_process, broker_url, rsmq.ns, textwrap.dedent(BY_A_BROKER) + textwrap.dedent(code)
+    )
+
+    assert told == ["0", "0"]
+    assert (await queue.attributes()).msgs == 3
+
+
 def in_a_process(url: str, ns: str, code: str) -> list[str]:
     """Run *code* in a process of its own, which may fork, and return what it prints."""
     head = """
@@ -271,7 +389,7 @@ def in_a_process(url: str, ns: str, code: str) -> list[str]:
 
         url, ns = sys.argv[1:]
 
-        def fork(work):
+        def fork(work, leave=sys.exit):
             pid = os.fork()
             if pid:
                 return pid
@@ -280,7 +398,7 @@ def in_a_process(url: str, ns: str, code: str) -> list[str]:
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
-            sys.exit(0)  # through the end of the interpreter, which collects everything
+            leave(0)  # by default through the end of the interpreter, which collects everything
         """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(head) + textwrap.dedent(code),
