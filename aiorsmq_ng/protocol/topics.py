@@ -189,6 +189,7 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
         keys=(
             *(own.topic, own.heard, own.namespace.topics, own.namespace.index),
             *(own.zset, own.hash, queue.zset, queue.hash, own.gone, *own.kept),
+            *(own.deliveries, queue.deliveries),
         ),
         args=(
             state.version,
@@ -221,7 +222,7 @@ def adopt(
         script=load("topic_adopt"),
         keys=(
             *(own.topic, own.heard, own.gone, own.namespace.index),
-            *(old.zset, old.hash, old.deliveries, new.zset, new.hash),
+            *(old.zset, old.hash, old.deliveries, new.zset, new.hash, new.deliveries),
         ),
         args=(
             *(state.version, nonce, ended.queue, ended.heard if ended.on else "", keeper.queue),

@@ -8,7 +8,7 @@ from redis import Redis
 
 from aiorsmq_ng.errors import QueueNotFound
 from aiorsmq_ng.ids import suffixes
-from aiorsmq_ng.protocol import bulk, claims, messages, queues
+from aiorsmq_ng.protocol import bulk, claims, inspection, messages, queues
 from aiorsmq_ng.protocol.claims import ClaimLost, Ledger
 from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.transport.blocking import BlockingRunner
@@ -54,6 +54,11 @@ class Desk:
         """Receive as any other client does."""
         intake = messages.Intake(self.keys)
         return self.run(messages.receive(intake, count, vt_ms=30_000)).messages
+
+    def give_back(self, leased: list[messages.Leased], how: messages.How) -> None:
+        for m in leased:
+            back = {"vt_ms": 0, "channel": self.keys.wake, "receipt": m.receipt, "how": how}
+            self.run(messages.visibility(self.keys, m.id, **back))
 
     def expire_leases(self) -> None:
         for id in self.redis.zrange(self.keys.zset, 0, -1):
@@ -360,3 +365,66 @@ def test_claim_of_messages_that_differ_lists_each_as_it_is(desk, mode):
         pass
     assert desk.size == 0
     assert desk.redis.hlen(desk.keys.hash) == 7
+
+
+def past(message):
+    return message.rc, message.excused, message.strikes
+
+
+@pytest.mark.parametrize("mode", ["lease", "move"])
+def test_claim_that_is_released_changes_nothing_that_is_known_of_earlier_deliveries(desk, mode):
+    """Deliveries that were given back unseen do not count, also after the claim."""
+    ledger = Ledger(desk.keys, "spark", mode)
+    desk.send(2)
+    for _ in range(4):
+        desk.give_back(desk.receive(2), "u")
+    desk.send(1)
+
+    desk.claim(ledger)
+    assert sorted(desk.read(ledger, 3).bodies) == [b"body 0", b"body 0", b"body 1"]
+    while desk.run(claims.release(ledger, 1, count=1)).left:
+        pass
+
+    # They come together: none is a suspect.
+    assert sorted(map(past, desk.receive(5))) == [(2, 0, 0), (6, 4, 0), (6, 4, 0)]
+
+
+@pytest.mark.parametrize("mode", ["lease", "move"])
+def test_released_claim_ends_strikes_and_keeps_why_a_message_was_put_aside(desk, mode):
+    ledger = Ledger(desk.keys, "spark", mode)
+    desk.send(1)
+    for _ in range(3):
+        (message,) = desk.receive(1)
+        desk.expire_leases()
+    note = desk.redis.hget(desk.keys.deliveries, message.id)
+    desk.redis.hset(desk.keys.deliveries, message.id, note + b"\nreceived too often")
+
+    desk.claim(ledger)
+    desk.run(claims.release(ledger, 1, count=10))
+
+    assert desk.run(inspection.reason(desk.keys, message.id)) == "received too often"
+    assert past(*desk.receive(1)) == (5, 0, 0)
+
+
+def test_claim_that_runs_out_is_one_more_strike(desk, ledger):
+    desk.send(1)
+    for _ in range(2):
+        desk.receive(1)
+        desk.expire_leases()
+    desk.claim(ledger)
+    desk.expire_leases()
+
+    assert past(*desk.receive(1)) == (4, 0, 3)
+
+
+def test_first_delivery_of_a_released_claim_has_its_own_time(desk, ledger):
+    desk.send(1)
+    desk.claim(ledger)
+    (run,) = desk.read(ledger, 1).runs
+    while desk.run(claims.backlog(desk.keys)).now_ms <= int(run.fr):
+        pass
+
+    desk.run(claims.release(ledger, 1, count=10))
+
+    (note,) = desk.redis.hvals(desk.keys.deliveries)
+    assert note.split()[1] == run.fr

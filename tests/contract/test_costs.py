@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, Worker
-from aiorsmq_ng.protocol import scripts
+from aiorsmq_ng.protocol import claims, scripts
 from aiorsmq_ng.testing import Faults, PrivateServer, simulate
 
 CALM = Faults(refused=0, lost_request=0, lost_reply=0, slow_reply=0, late_request=0, lost_wake_up=0)
@@ -162,6 +162,29 @@ async def delete_10(queue, ids):
     assert len(await queue.delete_many(ids)) == 10
 
 
+async def ten_again(queue):
+    for one in await leased(queue, 10):
+        await one.release()
+
+
+async def claim(queue, _):
+    terms = claims.Terms(1000, 100, 60_000, 600)
+    ledger = claims.Ledger(queue.origin.keys, "spark", "lease")
+    claimed = await queue.origin.transport.run(claims.claim(ledger, 1, terms, create=True))
+    assert claimed.messages == 10
+
+
+async def claimed(queue):
+    await ten(queue)
+    await claim(queue, None)
+
+
+async def claim_release(queue, _):
+    ledger = claims.Ledger(queue.origin.keys, "spark", "lease")
+    given = await queue.origin.transport.run(claims.release(ledger, 1, count=100))
+    assert given.given == 10
+
+
 async def attributes(queue, _):
     await queue.attributes()
 
@@ -189,11 +212,16 @@ PATHS = [
     (ten, delete, 1, 5),
     (ten, delete_10, 1, 5),
     (nothing, attributes, 1, 5),
+    (ten, claim, 1, 18),
+    (ten_again, claim, 1, 25),
+    (claimed, claim_release, 1, 20),
 ]
 
 
 @pytest.mark.parametrize(
-    ("before", "path", "calls", "inside"), PATHS, ids=[path[1].__name__ for path in PATHS]
+    ("before", "path", "calls", "inside"),
+    PATHS,
+    ids=[f"{path[1].__name__}-{path[0].__name__}" for path in PATHS],
 )
 async def test_path_costs_no_more_than_it_did(queue, raw, before, path, calls, inside):
     given = await before(queue)

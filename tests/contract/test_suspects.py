@@ -170,6 +170,31 @@ async def test_deliveries_nobody_began_to_work_on_do_not_count_for_the_limit(rsm
     )
 
 
+async def test_rejected_message_keeps_the_number_of_deliveries_that_do_not_count(rsmq, raw, ns):
+    queue, dead = await rsmq.create_queue("jobs"), rsmq.queue("jobs-dead")
+    id = await queue.send("a")
+    for _ in range(2):
+        await (await queue.receive()).give_back()
+    await vanish(queue, raw, ns)
+    await (await queue.receive()).reject()
+
+    message = await dead.receive()
+    assert (message.rc, message.attempt, message.strikes) == (5, 3, 0)
+    assert await dead.reason(id) is None
+
+
+async def test_reason_of_a_receive_does_not_follow_a_message_that_is_rejected_later(rsmq, raw, ns):
+    await rsmq.create_queue("jobs")
+    queue, dead = rsmq.queue("jobs", retry=Retry(1)), rsmq.queue("jobs-dead")
+    id = await queue.send("a")
+    await vanish(queue, raw, ns)
+    assert await queue.receive() is None
+    assert await dead.reason(id)
+    await (await dead.receive()).reject()
+
+    assert await rsmq.queue("jobs-dead-dead").reason(id) is None
+
+
 async def test_give_back_that_is_repeated_excuses_once(queue):
     await queue.send("a")
     message = await queue.receive()

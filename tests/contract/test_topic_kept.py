@@ -171,3 +171,14 @@ async def test_of_very_much_none_is_kept_and_the_first_consumer_gets_all(topic):
 
     assert (await first.attributes()).msgs == len(sent)
     assert (await second.attributes()).msgs == 0
+
+
+async def test_deliveries_from_the_topics_own_queue_are_none_of_a_later_consumers(topic):
+    """The first consumer gets the message with what is known of it, the second a new copy."""
+    await topic.publish_many(["x", "y"])
+    for message in await topic.backlog.receive_many(2):
+        await message.release(unseen=True)
+    first, second = await topic.subscribe("a"), await topic.subscribe("b")
+
+    assert [(m.rc, m.attempt) for m in await first.receive_many(2)] == [(2, 1)] * 2
+    assert [(m.rc, m.attempt) for m in await second.receive_many(2)] == [(1, 1)] * 2

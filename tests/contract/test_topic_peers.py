@@ -10,6 +10,7 @@ from aiorsmq_ng.protocol import topics
 from aiorsmq_ng.protocol.topic_state import EACH
 from aiorsmq_ng.protocol.topics import Joining, TopicChanged
 
+from ..support.clock import pass_time
 from .test_topics import texts
 
 
@@ -641,3 +642,78 @@ async def test_long_queue_of_a_keeper_passes_on_in_steps(scene, monkeypatch):
         seen += found
         new._beat_at = 0.0
     assert sorted(seen, key=lambda t: int(t) if t != "last" else 10**9) == [*expected, "last"]
+
+
+async def postpone(queue, count=1):
+    """Receive messages and give them back before anybody began to work on them, twice."""
+    for _ in range(2):
+        found = await queue.receive_many(count)
+        assert len(found) == count
+        await asyncio.gather(*(message.release(unseen=True) for message in found))
+
+
+async def pasts(queue, count):
+    """Receive once; return attempt and strikes of all that came together."""
+    return [(m.attempt, m.strikes) for m in await queue.receive_many(count)]
+
+
+@pytest.mark.parametrize("later", [0, 1], ids=["renamed", "carried"])
+async def test_keeper_knows_what_was_known_of_deliveries_to_a_peer_that_is_gone(scene, later):
+    """They come together, and those that were given back unseen do not count."""
+    old = await scene.peer("old")
+    await scene.topic.publish_many(["a", "b"])
+    new = await scene.peer("new")
+    await scene.topic.publish_many(["c"] * later)
+    await postpone(old, 2 + later)
+    await scene.silence(old)
+    await scene.sign(new)
+
+    assert await pasts(new, 9) == [(1, 0)] * (2 + later)
+    ttl = await scene.raw.ttl(f"{new.origin.keys.deliveries}")
+    assert 0 < ttl <= 14 * 86400
+
+
+@pytest.mark.parametrize(
+    ("present", "waiting"), [(0, 2), (2, 2), (2, 1500), (1500, 2), (1500, 1500)]
+)
+async def test_what_is_known_of_deliveries_moves_with_a_backlog(scene, rsmq, present, waiting):
+    topic, own = scene.topic, rsmq.queue("news__")
+    subscription = await topic.subscribe("a")
+    if present:
+        await topic.publish_many(map(str, range(present)))
+        await postpone(subscription, present)
+    await topic.unsubscribe("a")
+    await topic.publish_many(map(str, range(waiting)))
+    await postpone(own, waiting)
+    await topic.subscribe("a")
+
+    assert await pasts(subscription, 9999) == [(1, 0)] * (present + waiting)
+    assert not await scene.raw.exists(own.origin.keys.deliveries)
+
+
+async def test_suspect_that_moves_to_the_keeper_keeps_its_strikes(scene, raw, ns):
+    old = await scene.peer("old")
+    await scene.topic.publish("struck")
+    new = await scene.peer("new")
+    for _ in range(3):
+        assert await old.receive(vt=10)
+        await pass_time(raw, f"{ns}:{old.name}", 11)
+    await scene.silence(old)
+    await scene.sign(new)
+
+    assert (await new.receive()).strikes == 3
+
+
+@pytest.mark.parametrize("side", ["old", "new"])
+async def test_queue_that_gets_or_gives_all_messages_keeps_its_own_dedup_keys(scene, rsmq, side):
+    """They belong to a queue by name, and not to the messages in it."""
+    queues = {"old": rsmq.queue("news__"), "new": rsmq.queue("news__a")}
+    await rsmq.create_queue("news__a")
+    await scene.topic.publish("x")
+    await queues[side].send("once", dedup_key="k")
+    await queues["new"].purge()
+    await take(await scene.topic.subscribe("a"))
+
+    await queues[side].send("twice", dedup_key="k")
+
+    assert await queues[side].receive() is None

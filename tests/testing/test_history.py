@@ -1,6 +1,8 @@
 """A history that breaks a rule is found out, and one that keeps them all is not."""
 
 import asyncio
+import re
+from importlib.resources import files
 
 import pytest
 
@@ -13,6 +15,7 @@ from aiorsmq_ng.testing import (
     RecordedQueue,
     Stock,
     check,
+    inventory,
     operation,
     temporary_client,
 )
@@ -414,6 +417,12 @@ async def rsmq(request):
     url = "memory://" if request.param == "memory" else request.getfixturevalue("server_url")
     async with temporary_client(url) as client:
         yield client
+
+
+def test_inventory_takes_the_same_fields_for_a_queues_own_as_the_scripts_do():
+    text = files("aiorsmq_ng.protocol.scripts").joinpath("_own_fields.lua").read_text()
+
+    assert set(re.findall(r"'([^']+)'", text.partition("{")[2])) == inventory._ATTRIBUTES
 
 
 async def test_recorded_queue_and_its_inventory_keep_all_rules(rsmq):

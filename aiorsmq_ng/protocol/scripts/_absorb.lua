@@ -1,10 +1,13 @@
--- Messages from one queue into another, with score, rc and fr, so that their order stays. A message that
--- the target has already is not stored twice.
+-- Messages from one queue into another, with score, rc, fr and what is known of their deliveries, so that their
+-- order stays and none becomes a suspect. A message that the target has already is not stored twice.
 -- Defines: drop(queue, ids) deletes these; carry(from, to, ids, stay) moves these, or copies them if they are
---   to stay; absorb(from, to, page) -> whether all of them are moved. A queue is a table {zset, hash}. A whole queue is renamed into an empty one,
+--   to stay; absorb(from, to, page) -> whether all of them are moved. A queue is a table {zset, hash, deliveries}; in
+--   one without deliveries messages begin anew, as if they were never received. A whole queue is renamed into an empty one,
 --   whatever its length; a short one is moved at once; of two long ones a page is moved per call, the
 --   oldest first.
-local ATTRIBUTES = {'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified'}
+-- Reads: now.
+-- @include own_fields
+-- @include past
 local function drop(from, ids)
   for first = 1, #ids, 1000 do
     local page, fields = {}, {}
@@ -15,12 +18,13 @@ local function drop(from, ids)
     end
     redis.call('ZREM', from[1], unpack(page))
     redis.call('HDEL', from[2], unpack(fields))
+    redis.pcall('HDEL', from[3], unpack(page))
   end
 end
 local function carry(from, to, ids, stay)
   local moved = 0
   for first = 1, #ids, 1000 do
-    local page, fields, scores, bodies = {}, {}, {}, {}
+    local page, fields, scores, bodies, notes = {}, {}, {}, {}, {}
     for i = first, math.min(#ids, first + 999) do
       local id = ids[i]
       page[#page + 1] = id
@@ -30,42 +34,45 @@ local function carry(from, to, ids, stay)
     end
     local visible = redis.call('ZMSCORE', from[1], unpack(page))
     local known = redis.call('ZMSCORE', to[1], unpack(page))
-    local values = redis.call('HMGET', from[2], unpack(fields))
+    local values, noted = redis.call('HMGET', from[2], unpack(fields)), from[3] and notes_on(from[3], page) or {}
     for i = 1, #page do
       local body = values[3 * i - 2]
       if body and visible[i] and not known[i] then
         scores[#scores + 1], scores[#scores + 2] = visible[i], page[i]
-        for part = 0, 2 do
+        for part = 0, to[3] and 2 or 0 do
           if values[3 * i - 2 + part] then
             bodies[#bodies + 1] = fields[3 * i - 2 + part]
             bodies[#bodies + 1] = values[3 * i - 2 + part]
           end
         end
+        if noted[i] then notes[#notes + 1], notes[#notes + 2] = page[i], noted[i] end
         moved = moved + 1
       end
     end
     if #scores > 0 then
       redis.call('ZADD', to[1], unpack(scores))
       redis.call('HSET', to[2], unpack(bodies))
+      keep_pasts(to[3], notes)
     end
     if not stay then drop(from, page) end
   end
   if moved > 0 then redis.pcall('HINCRBY', to[2], 'totalsent', moved) end
 end
 local function replace(from, to, arrived)
-  local kept, pairs_kept = redis.call('HMGET', to[2], unpack(ATTRIBUTES)), {}
-  local old = redis.call('HMGET', from[2], unpack(ATTRIBUTES))
+  local kept, pairs_kept = redis.call('HMGET', to[2], unpack(OWN_FIELDS)), {}
+  local old = redis.call('HMGET', from[2], unpack(OWN_FIELDS))
   local back = {}
-  for i = 1, #ATTRIBUTES do
+  for i = 1, #OWN_FIELDS do
     if kept[i] then
-      pairs_kept[#pairs_kept + 1], pairs_kept[#pairs_kept + 2] = ATTRIBUTES[i], kept[i]
+      pairs_kept[#pairs_kept + 1], pairs_kept[#pairs_kept + 2] = OWN_FIELDS[i], kept[i]
     end
-    if old[i] then back[#back + 1], back[#back + 2] = ATTRIBUTES[i], old[i] end
+    if old[i] then back[#back + 1], back[#back + 2] = OWN_FIELDS[i], old[i] end
   end
-  redis.call('UNLINK', to[1], to[2])
-  redis.call('RENAME', from[1], to[1])
-  if redis.call('EXISTS', from[2]) == 1 then redis.call('RENAME', from[2], to[2]) end
-  redis.call('HDEL', to[2], unpack(ATTRIBUTES))
+  redis.call('UNLINK', to[1], to[2], to[3])
+  for i = 1, 3 do
+    if redis.call('EXISTS', from[i]) == 1 then redis.call('RENAME', from[i], to[i]) end
+  end
+  redis.call('HDEL', to[2], unpack(OWN_FIELDS))
   if #pairs_kept > 0 then redis.call('HSET', to[2], unpack(pairs_kept)) end
   redis.pcall('HINCRBY', to[2], 'totalsent', arrived)
   if #back > 0 then redis.call('HSET', from[2], unpack(back)) end

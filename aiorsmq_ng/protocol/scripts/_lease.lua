@@ -20,18 +20,14 @@ local function lease(keys, parts, dead, notes, label, company)
   if unfit then return unfit end
   local pasts, known = {}, false
   local taken, size = take(wanted, function(ids, places, rcs, frs)
-    local again = {}
-    for i = 1, #places do again[i] = ids[places[i]] end
-    local found, ends = notes_on(deliveries, again), redis.call('ZMSCORE', zset, unpack(again))
-    for i = 1, #again do
-      local place = places[i]
-      if rcs[place] > 1 then
-        local past = past_of(found[i], rcs[place] - 1, frs[place])
-        -- A lease of no length had no holder that could vanish.
-        if not past.returned and past.time and tonumber(ends[i]) == past.time then past.strikes = past.strikes - 1 end
-        pasts[again[i]], known = past, true
-      end
+    local again, before, firsts = {}, {}, {}
+    for i = 1, #places do
+      local place, n = places[i], #again + 1
+      if rcs[place] > 1 then again[n], before[n], firsts[n] = ids[place], rcs[place] - 1, frs[place] end
     end
+    if #again == 0 then return end
+    local found = pasts_of(zset, deliveries, again, before, firsts)
+    for i = 1, #again do pasts[again[i]], known = found[i], true end
   end, dead and function(id, body, rc, fr)
     local past = pasts[id]
     if rc - (past and past.excused or 0) <= dead.limit then return false end

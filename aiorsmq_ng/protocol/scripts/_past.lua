@@ -5,8 +5,9 @@
 --   them. state: h as long as nobody has returned it, r once its holder did. strikes: deliveries in a row
 --   that vanished with their holders, before this one (h) or by now (r).
 -- A delivery whose lease ran out in state h has vanished with its holder, and its message is a suspect.
--- Reads: now, number. Defines: notes_on(deliveries, ids) -> per id its note; past_of(note, rc, fr) -> table
+-- Reads: now. Defines: notes_on(deliveries, ids) -> per id its note; past_of(note, rc, fr) -> table
 --   {time (nil: not known), excused, strikes, returned, holder, why} of a message that was received rc times;
+--   pasts_of(zset, deliveries, ids, rcs, frs) -> these tables of up to 1000 messages that are ready;
 --   write_past(rc, past, state) -> a note; returned(note, rc, fr, how) -> the note of a delivery that is over;
 --   keep_pasts(deliveries, notes) stores a flat list of id, note.
 local function notes_on(deliveries, ids)
@@ -31,6 +32,16 @@ local function past_of(note, rc, fr)
     past.time, past.excused = fr > 0 and fr or nil, 0
   end
   return past
+end
+local function pasts_of(zset, deliveries, ids, rcs, frs)
+  local notes, ends, pasts = notes_on(deliveries, ids), redis.call('ZMSCORE', zset, unpack(ids)), {}
+  for i = 1, #ids do
+    local past = past_of(notes[i], rcs[i], frs[i])
+    -- A lease of no length had no holder that could vanish.
+    if not past.returned and past.time and tonumber(ends[i]) == past.time then past.strikes = past.strikes - 1 end
+    pasts[i] = past
+  end
+  return pasts
 end
 local function write_past(rc, past, state)
   return string.format('%.0f %.0f %.0f %.0f %s %s%s', rc, past.time or now, past.excused, past.strikes, state,

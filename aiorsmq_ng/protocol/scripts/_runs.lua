@@ -1,11 +1,12 @@
 -- Runs: how a claim lists its messages. A run is text: rc, fr and the length of an id, parted by
 -- blanks, a line feed, then ids without anything between them; all of these messages have that rc and
--- fr. In mode move a run is one message, and its body follows the id. The claim is a sorted set of
+-- fr. In mode move a run is one message, and its body follows the id; then, if it was received before, what is
+-- known of its deliveries (_past.lua), whose length is a fourth number. The claim is a sorted set of
 -- runs; the score is the number of a run's first message in the claim.
--- Defines: split(run) -> rc, fr, length of an id, place of the first one.
+-- Defines: split(run) -> rc, fr, length of an id, place of the first one, place of the last byte of a body.
 local function split(run)
-  local rc, fr, width, at = string.match(run, '^(%S+) (%S+) (%d+)\n()')
-  return rc, fr, tonumber(width), at
+  local rc, fr, width, tail, at = string.match(run, '^(%S+) (%S+) (%d+) ?(%d*)\n()')
+  return rc, fr, tonumber(width), at, #run - (tonumber(tail) or 0)
 end
 -- Defines: runs_of(ids, rcs, frs, count) -> list of runs, list of the number of messages in each.
 local function runs_of(ids, rcs, frs, count)
@@ -29,11 +30,11 @@ local function messages_of(claim, from, upto, moving)
   for i = 1, #more do found[#found + 1] = more[i] end
   for i = 1, #found, 2 do
     local run, first = found[i], tonumber(found[i + 1])
-    local rc, fr, width, at = split(run)
+    local rc, fr, width, at, last = split(run)
     if moving then
       size = size + 1
       ids[size], rcs[size], frs[size] = string.sub(run, at, at + width - 1), rc, fr
-      others[size] = string.sub(run, at + width)
+      others[size] = string.sub(run, at + width, last)
     else
       local low = math.max(0, from - first)
       local high = math.min((#run - at + 1) / width, upto - first)
@@ -53,20 +54,20 @@ local function messages_of(claim, from, upto, moving)
   return ids, rcs, frs, others
 end
 -- Defines: first_runs(claim, most) -> ids, rcs, frs and bodies ('' in mode lease) of the first runs that
---   have at least so many messages, number of these runs.
+--   have at least so many messages, number of these runs, in mode move what is known of their deliveries.
 local function first_runs(claim, most, moving)
-  local ids, rcs, frs, bodies, size, taken = {}, {}, {}, {}, 0, 0
+  local ids, rcs, frs, bodies, notes, size, taken = {}, {}, {}, {}, {}, 0, 0
   while size < most do
     local run = redis.call('ZRANGE', claim, taken, taken)[1]
     if not run then break end
-    local rc, fr, width, at = split(run)
+    local rc, fr, width, at, body_end = split(run)
     taken = taken + 1
     local last = moving and at or #run
     for start = at, last, width do
       size = size + 1
       ids[size], rcs[size], frs[size] = string.sub(run, start, start + width - 1), rc, fr
     end
-    if moving then bodies[size] = string.sub(run, at + width) end
+    if moving then bodies[size], notes[size] = string.sub(run, at + width, body_end), string.sub(run, body_end + 1) end
   end
-  return ids, rcs, frs, bodies, taken
+  return ids, rcs, frs, bodies, taken, notes
 end

@@ -10,9 +10,10 @@
 local zset, hash, deliveries, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local fence, claim_number, limit, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease_ms, latest, ttl, moving = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == 'move'
--- @include prune
 -- @include queue
 -- @include clock
+-- @include past
+-- @include prune
 -- @include runs
 local known = redis.call('HMGET', ledger, 'fence', 'sealed:' .. claim_number)
 if known[1] and known[1] ~= fence then return 'fenced' end
@@ -39,20 +40,28 @@ if size + #ids == 0 then
 end
 
 -- Most messages were never received: no rc. Text is made once and used for all of them.
-local rcs, frs, counts, found, again = {}, {}, {}, #ids, {}
+local rcs, frs, counts, found, notes = {}, {}, {}, #ids, {}
 if found > 0 then
   for i = 1, found do counts[i] = ids[i] .. ':rc' end
   local stored, now_text = redis.call('HMGET', hash, unpack(counts)), string.format('%.0f', now)
+  local again, places, before, firsts = {}, {}, {}, {}
   for i = 1, found do
     rcs[i], frs[i] = '1', now_text
     if stored[i] then
-      rcs[i] = string.format('%.0f', math.floor(number(stored[i], 0) or 0) + 1)
-      local fr = redis.call('HGET', hash, ids[i] .. ':fr')
-      frs[i] = string.format('%.0f', math.floor(number(fr, now) or now))
-      if rcs[i] ~= '1' then
-        again[#again + 1] = ids[i]
-        again[#again + 1] = rcs[i] .. ' ' .. now_text
-      end
+      local n = #again + 1
+      again[n], places[n], firsts[n] = ids[i], i, ids[i] .. ':fr'
+      before[n] = math.floor(number(stored[i], 0) or 0)
+    end
+  end
+  if #again > 0 then
+    firsts = redis.call('HMGET', hash, unpack(firsts))
+    for n = 1, #again do firsts[n] = math.floor(number(firsts[n], now) or now) end
+    local pasts = pasts_of(zset, deliveries, again, before, firsts)
+    for n = 1, #again do
+      local i, past = places[n], pasts[n]
+      rcs[i], frs[i] = string.format('%.0f', before[n] + 1), string.format('%.0f', firsts[n])
+      past.time, past.holder = now, ''
+      if rcs[i] ~= '1' then notes[i] = write_past(before[n] + 1, past, 'h') end
     end
   end
 end
@@ -67,7 +76,9 @@ if moving and found > 0 then
     -- An id without a body is a phantom: it goes and leaves nothing.
     if bodies[i] then
       entries[2 * taken + 1] = size + taken
-      entries[2 * taken + 2] = rcs[i] .. ' ' .. frs[i] .. ' ' .. #id .. '\n' .. id .. bodies[i]
+      local note = notes[i]
+      entries[2 * taken + 2] = rcs[i] .. ' ' .. frs[i] .. ' ' .. #id .. (note and ' ' .. #note or '') .. '\n'
+        .. id .. bodies[i] .. (note or '')
       taken = taken + 1
     end
   end
@@ -83,12 +94,10 @@ elseif found > 0 then
   end
   redis.call('ZADD', zset, unpack(scores))
   redis.call('HSET', hash, unpack(changes))
-  -- pcall: what is only there to be looked at must not stand in the way.
-  if #again > 0 then
-    redis.pcall('HSET', deliveries, unpack(again))
-    redis.pcall('EXPIRE', deliveries, 1209600)
-    prune(zset, deliveries, #again / 2)
-  end
+  local again = {}
+  for i, note in pairs(notes) do again[#again + 1], again[#again + 2] = ids[i], note end
+  keep_pasts(deliveries, again)
+  if #again > 0 then prune(zset, deliveries, #again / 2) end
   local runs, sizes = runs_of(ids, rcs, frs, found)
   local at = size
   for i = 1, #runs do

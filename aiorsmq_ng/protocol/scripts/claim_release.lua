@@ -4,17 +4,18 @@
 -- Returns: {messages given back, runs of messages left}; at 0 left the claim is forgotten.
 -- Errors: queueNotFound, queueCorrupt, fenced, ledgerGone.
 -- Cost: O(messages * log n), at most 2000 messages.
-local zset, hash, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local zset, hash, ledger, claim, deliveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- @include queue
 -- @include clock
 -- @include rouse
 -- @include past
+-- @include prune
 -- @include ledger
 -- @include runs
 local refused = guard(ledger, ARGV[2])
 if refused then return refused end
 local moved = redis.call('HGET', ledger, 'mode') == 'move'
-local ids, rcs, frs, bodies, runs = first_runs(claim, tonumber(ARGV[4]), moved)
+local ids, rcs, frs, bodies, runs, notes = first_runs(claim, tonumber(ARGV[4]), moved)
 local held = moved and ids or standing(ids, rcs)
 local scores, fields = {}, {}
 for i = 1, #held do
@@ -37,12 +38,16 @@ if #held > 0 then
     redis.call('ZADD', zset, 'XX', unpack(scores))
   end
   -- Returned in order: none of them is a suspect.
-  local rc_of, notes = {}, {}
-  for i = 1, #ids do rc_of[ids[i]] = tonumber(rcs[i]) end
+  local place, over = {}, {}
+  if not moved then notes = notes_on(deliveries, held) end
+  for i = 1, #ids do place[ids[i]] = i end
   for i = 1, #held do
-    notes[2 * i - 1], notes[2 * i] = held[i], returned(nil, rc_of[held[i]] or 0, now, 'r')
+    local at = place[held[i]]
+    over[2 * i - 1] = held[i]
+    over[2 * i] = returned(notes[i], tonumber(rcs[at]) or 0, tonumber(frs[at]) or now, 'r')
   end
-  keep_pasts(KEYS[5], notes)
+  keep_pasts(deliveries, over)
+  prune(zset, deliveries, #held)
   redis.pcall('PUBLISH', ARGV[1], redis.call('ZCARD', zset))
   rouse(zset, now)
 end

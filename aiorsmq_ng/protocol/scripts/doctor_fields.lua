@@ -13,9 +13,9 @@ end
 if not page then
   page, step = redis.call('HSCAN', hash, ARGV[1], 'COUNT', ARGV[4]), 2
 end
-local ATTRIBUTES = {vt = 1, delay = 1, maxsize = 1, totalrecv = 1, totalsent = 1, created = 1, modified = 1,
-  ['ng:incarnation'] = 1}
-local TAILS = {rc = 1, fr = 1, meta = 1}
+-- @include own_fields
+local TAILS, own = {rc = 1, fr = 1, meta = 1}, {}
+for i = 1, #OWN_FIELDS do own[OWN_FIELDS[i]] = true end
 local rows, bytes, names, owners, seen = page[2], 0, {}, {}, {}
 for i = 1, #rows, step do
   local name = rows[i]
@@ -26,7 +26,7 @@ for i = 1, #rows, step do
       seen[id] = true
       owners[#owners + 1] = id
     end
-  elseif not ATTRIBUTES[name] then
+  elseif not own[name] then
     names[#names + 1] = name
   end
 end

@@ -46,8 +46,9 @@ redis.call('ZADD', target_zset, string.format('%.0f', now + delay_ms), id)
 redis.call('HSET', target_hash, id, body, 'totalsent', string.format('%.0f', sent + 1))
 if keep then
   redis.call('HSET', target_hash, id .. ':rc', rc, id .. ':fr', fr)
-  -- Its holder lived to put it aside, so there is no suspicion.
-  keep_pasts(KEYS[8], {id, returned(nil, tonumber(rc), tonumber(fr), 'r')})
+  -- Its holder lived to put it aside, so there is no suspicion; and why it was put aside before is another story.
+  local note = rc ~= '1' and string.match(notes_on(deliveries, {id})[1] or '', '^[^\n]*')
+  keep_pasts(KEYS[8], {id, returned(note, tonumber(rc), tonumber(fr), 'r')})
 end
 if ARGV[8] ~= '' then redis.call('SET', reason, fr .. ' ' .. ARGV[8], 'EX', ARGV[9]) end
 redis.call('ZREM', zset, id)

@@ -7,13 +7,13 @@ local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 -- @include once
 local before = recall()
 if before then return tonumber(before) or 0 end
-local names = {'vt', 'delay', 'maxsize', 'created', 'modified', 'totalsent', 'totalrecv', 'ng:incarnation'}
-local values = redis.call('HMGET', hash, unpack(names))
+-- @include own_fields
+local values = redis.call('HMGET', hash, unpack(OWN_FIELDS))
 local removed = redis.call('ZCARD', zset)
 local kept = {}
-for i = 1, #names do
+for i = 1, #OWN_FIELDS do
   if values[i] then
-    kept[#kept + 1] = names[i]
+    kept[#kept + 1] = OWN_FIELDS[i]
     kept[#kept + 1] = values[i]
   end
 end

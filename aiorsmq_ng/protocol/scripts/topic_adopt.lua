@@ -1,13 +1,13 @@
 -- Let the keeper of a consumer have what a peer left that has gone: the messages from before the keeper
 -- subscribed, because it has copies of its own of all others. One step of it; the first one ends the
 -- other's subscription, and makes the one that adopts the keeper.
--- KEYS: topic, heard, gone, index, zset, hash, deliveries of the peer that has gone, zset, hash of the keeper.
+-- KEYS: topic, heard, gone, index, zset, hash, deliveries of the peer that has gone, and of the keeper.
 -- ARGV: version that the caller knows, random characters, queue of the peer that has gone, what heard has
 --   of it, queue of the keeper, messages in one step, wake-up channel of the keeper.
 -- Returns: 1 done, 0 come again. Errors: topicChanged. Cost: O(messages in a step); O(1) if nothing was
 --   published since the keeper subscribed and its queue is empty.
 local topic, heard, gone, index = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local from, to, page = {KEYS[5], KEYS[6]}, {KEYS[8], KEYS[9]}, tonumber(ARGV[6])
+local from, to, page = {KEYS[5], KEYS[6], KEYS[7]}, {KEYS[8], KEYS[9], KEYS[10]}, tonumber(ARGV[6])
 -- @include clock
 -- @include topic_changed
 -- @include ended
@@ -45,7 +45,7 @@ if present > before then
 end
 if state == 'on' then remember(ARGV[3]) end
 if done then
-  redis.call('UNLINK', from[1], from[2], KEYS[7])
+  redis.call('UNLINK', unpack(from))
   redis.call('SREM', index, ARGV[3])
   redis.call('HDEL', topic, 'q:' .. ARGV[3])
   redis.call('HDEL', heard, ARGV[3])

@@ -1,7 +1,8 @@
 -- Add a subscription to a topic. The first one gets what waits in the topic's own queue. A long queue is
 -- moved in steps: then the caller is told to come again, and is not subscribed yet. Meanwhile no other one
 -- gets any of what waits. If it is to be kept for a while, consumers that subscribe so late get it, too.
--- KEYS: topic, heard, topics, index, own zset, own hash, zset, hash, gone, kept ids, kept bodies.
+-- KEYS: topic, heard, topics, index, own zset, own hash, zset, hash, gone, kept ids, kept bodies, own deliveries,
+--   deliveries.
 -- ARGV: version that the caller knows, random characters, name of the topic, queue, record (without the
 --   state and the time), field of the peer in heard (empty: none), vt (s), delay (s), maxsize, 1 if it is
 --   the first, messages in one step, wake-up channel, queue of the consumer's keeper (empty: none),
@@ -9,7 +10,8 @@
 -- Returns: 1 subscribed, 0 come again, -1 come again a little later. Errors: topicChanged. Cost: O(1), or O(messages in a step).
 local topic, heard, topics, index = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local zset, hash, queue, keeper = KEYS[5], KEYS[6], ARGV[4], ARGV[13]
-local own, new, kept, ttl = {KEYS[5], KEYS[6]}, {KEYS[7], KEYS[8]}, {KEYS[10], KEYS[11]}, tonumber(ARGV[14])
+local own, new = {KEYS[5], KEYS[6], KEYS[12]}, {KEYS[7], KEYS[8], KEYS[13]}
+local kept, ttl = {KEYS[10], KEYS[11]}, tonumber(ARGV[14])
 local mode, silence, consumer = string.match(ARGV[5], '^(%a+) (%d+) %d (%S+) ')
 silence = tonumber(silence)
 -- @include clock
