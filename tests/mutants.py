@@ -479,6 +479,13 @@ MUTANTS = (
         ("tests/contract/test_topic_peers.py",),
     ),
     Mutant(
+        "suspects: put back a few times only because of others that take long",
+        "aiorsmq_ng/worker/worker.py",
+        "if times > _POSTPONED:",
+        "if False:",
+        ("tests/contract/test_suspects.py",),
+    ),
+    Mutant(
         "suspects: deliveries given back unseen do not count",
         f"{SCRIPTS}/_lease.lua",
         "if rc - (past and past.excused or 0) <= dead.limit then",

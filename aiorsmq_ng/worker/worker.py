@@ -44,6 +44,8 @@ logger = logging.getLogger("aiorsmq_ng.worker")
 
 #: How long a cancelled handler may take to end before the worker leaves it behind.
 _CANCEL_S = 2.0
+#: How often a suspect is put back because of handlers that take long; of so many that is known.
+_POSTPONED, _POSTPONED_IDS = 3, 1000
 
 
 class Worker:
@@ -104,6 +106,8 @@ class Worker:
         self._telling: set[asyncio.Task[None]] = set()
         self._queues: dict[str, Served] = {}
         self._suspect: Delivery | None = None
+        #: Suspects that were put back because of handlers that take long, and how often.
+        self._postponed: dict[str, int] = {}
         self._tally = Tally()
         self._jobs: set[Job] = set()
         # Fair: whoever waits longest is next.
@@ -412,10 +416,11 @@ class Worker:
         # A handler that ignores its cancellation holds up its slot only.
         if running := [job for job in self._jobs if not job.stuck]:
             await asyncio.wait([job.task for job in running], timeout=self.alone)
-        if suspect.strikes > 1 and any(job in self._jobs for job in running):
-            # It most likely kills; what runs here takes long, and must not go with it.
+        times = self._postponed.pop(suspect.id, 0)
+        beside = sum(job in self._jobs for job in running)
+        # With several strikes it most likely kills; what runs here must not go with it.
+        if beside and suspect.strikes > 1 and self._postpone(suspect, beside, times + 1):
             self._suspect = None
-            suspect.give_back(delay=10 * self.alone)
             return
         # A receive that was cancelled may just be served, and what it took is on its way back.
         await suspect.origin.transport.quiet(_CANCEL_S)
@@ -426,6 +431,28 @@ class Worker:
             await asyncio.wait([job.task], timeout=self.alone)
         else:
             self._slots.release()
+
+    def _postpone(self, suspect: Delivery, beside: int, times: int) -> bool:
+        """Put a suspect back because of *beside* handlers, unless that was done often enough."""
+        if times > _POSTPONED:
+            logger.warning(
+                "message %s of queue %r runs beside %d handlers that take long: it was put back %d"
+                " times, and %d deliveries in a row vanished with their holders",
+                suspect.id, suspect.queue, beside, _POSTPONED, suspect.strikes,
+            )  # fmt: skip
+            return False
+        delay = 10 * self.alone
+        logger.warning(
+            "message %s of queue %r is put back for %g s: %d deliveries in a row vanished with"
+            " their holders, and %d handlers that run here take long",
+            suspect.id, suspect.queue, delay, suspect.strikes, beside,
+        )  # fmt: skip
+        suspect.give_back(delay=delay)
+        self._postponed[suspect.id] = times
+        if len(self._postponed) > _POSTPONED_IDS:
+            # Somebody else has handled it, most likely.
+            del self._postponed[next(iter(self._postponed))]
+        return True
 
     async def _dispatch(self, served: list[Served], intake: anyio.CancelScope) -> None:
         """Start a handler for each message (or batch), as slots become free.

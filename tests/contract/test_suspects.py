@@ -355,6 +355,41 @@ async def test_suspect_that_vanished_twice_waits_while_a_long_handler_runs(rsmq,
     await until(lambda: "struck" in begun)
 
 
+async def test_suspect_that_vanished_twice_is_put_back_a_few_times_and_then_runs(
+    rsmq, raw, ns, work, caplog
+):
+    """Handlers that take long may follow each other without end."""
+    queue = await rsmq.create_queue("jobs")
+    await queue.send("long")
+    worker = Worker(rsmq)
+    worker.alone = 0.05
+    begun, end = [], asyncio.Event()
+
+    @worker.handler("jobs", retry=Retry(5))
+    async def one(message) -> None:
+        begun.append((message.text, message.attempt, message.rc))
+        if message.text == "long":
+            await end.wait()
+
+    work(worker)
+    await until(lambda: begun)
+    worker.pause()
+    await queue.send("struck")
+    for _ in range(2):
+        assert await queue.receive(vt=0.05, wait=5)
+        await asyncio.sleep(0.06)
+    with caplog.at_level("WARNING", "aiorsmq_ng.worker"):
+        worker.resume()
+        await until(lambda: len(begun) == 2)
+    end.set()
+
+    assert begun[1] == ("struck", 3, 6)
+    told = [record.getMessage() for record in caplog.records]
+    assert ["is put back" in line for line in told] == [True, True, True, False]
+    assert "runs beside" in told[-1]
+    assert not worker._postponed
+
+
 async def test_suspect_of_a_worker_that_stops_is_given_back_and_stays_one(rsmq, raw, ns, work):
     queue = await rsmq.create_queue("jobs")
     await queue.send("long")
