@@ -138,8 +138,17 @@ async def extend_10_at_once(queue, deliveries):
     await asyncio.gather(*(one.extend(60) for one in deliveries))
 
 
+def prunes(delivery):
+    """Return True if the note on this one makes the server look for notes that are left over."""
+    return ord(delivery.id[-1]) % 8 == 0
+
+
 async def release(queue, deliveries):
-    await deliveries[0].release()
+    await next(one for one in deliveries if not prunes(one)).release()
+
+
+async def release_and_prune(queue, deliveries):
+    await next(one for one in deliveries if prunes(one)).release()
 
 
 async def reject(queue, deliveries):
@@ -193,6 +202,10 @@ async def ten_leased(queue):
     return await leased(queue, 10)
 
 
+async def many_leased(queue):
+    return await leased(queue, 500)
+
+
 PATHS = [
     (nothing, send, 1, 8),
     (nothing, send_with_key, 1, 11),
@@ -205,7 +218,8 @@ PATHS = [
     (ten_leased, ack, 1, 5),
     (ten_leased, ack_10_at_once, 1, 5),
     (ten_leased, extend_10_at_once, 1, 7),
-    (ten_leased, release, 1, 15),
+    (many_leased, release, 1, 13),
+    (many_leased, release_and_prune, 1, 15),
     (ten_leased, reject, 1, 26),
     (ten, pop, 1, 9),
     (ten, pop_10, 1, 9),

@@ -218,6 +218,18 @@ async def test_ends_of_leases_are_spread_and_never_earlier_than_asked_for(queue,
     assert len({await raw.zscore(f"{ns}:jobs", m.id) for m in held}) == 20
 
 
+async def test_notes_on_messages_that_another_client_deletes_do_not_pile_up(queue, raw, ns):
+    for _ in range(40):
+        ids = await queue.send_many(["x"] * 20)
+        for message in await queue.receive_many(20):
+            await message.release()
+        await raw.zrem(f"{ns}:jobs", *ids)
+        await raw.hdel(f"{ns}:jobs:Q", *(f"{id}{tail}" for id in ids for tail in ("", ":rc", ":fr")))
+
+    # Of 800 notes.
+    assert await raw.hlen(f"{ns}:jobs:ng:deliveries") < 300
+
+
 async def test_released_suspect_can_be_settled_by_the_next_holder_only(queue, raw, ns):
     await queue.send("a")
     (former,) = await vanish(queue, raw, ns)

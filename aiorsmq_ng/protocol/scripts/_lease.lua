@@ -1,5 +1,5 @@
 -- Lease ready messages of one queue for one or more callers; earlier parts are served first.
--- Reads: now, seconds, bury and prune (from _bury.lua), _past.lua. Defines: lease(keys, parts, dead, notes, label,
+-- Reads: now, seconds, bury and prune_after (from _bury.lua), _past.lua. Defines: lease(keys, parts, dead, notes, label,
 --   company) -> replies or a code word.
 -- keys: zset, hash, deliveries, name of the caller. parts: flat list of count, vt (ms, -1 = the queue's).
 -- dead: where messages go that were received too often, or nil. replies: per part {vt_ms, 0, then per message:
@@ -121,7 +121,7 @@ local function lease(keys, parts, dead, notes, label, company)
         unpack(fields, 2 * from - 1, 2 * upto))
     end
     keep_pasts(deliveries, again)
-    if #again > 0 then prune(zset, deliveries, #again / 2) end
+    prune_after(zset, deliveries, again)
   end
   if n / 2 < wanted then
     local hint = next_visible_ms()

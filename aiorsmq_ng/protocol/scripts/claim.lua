@@ -97,7 +97,7 @@ elseif found > 0 then
   local again = {}
   for i, note in pairs(notes) do again[#again + 1], again[#again + 2] = ids[i], note end
   keep_pasts(deliveries, again)
-  if #again > 0 then prune(zset, deliveries, #again / 2) end
+  prune_after(zset, deliveries, again)
   local runs, sizes = runs_of(ids, rcs, frs, found)
   local at = size
   for i = 1, #runs do

@@ -47,7 +47,7 @@ if #held > 0 then
     over[2 * i] = returned(notes[i], tonumber(rcs[at]) or 0, tonumber(frs[at]) or now, 'r')
   end
   keep_pasts(deliveries, over)
-  prune(zset, deliveries, #held)
+  prune_after(zset, deliveries, over)
   redis.pcall('PUBLISH', ARGV[1], redis.call('ZCARD', zset))
   rouse(zset, now)
 end

@@ -34,7 +34,7 @@ for part = 1, #counts do
         local last = 4 * size
         fields[last - 3], fields[last - 2], fields[last - 1] = id, names[2 * n - 1], names[2 * n]
         fields[last] = id .. ':meta'
-        -- Only deliveries after the first are in the side key.
+        -- A first delivery is in the side key only if it was returned, and few are settled after that.
         if receipts[3 * n - 1] ~= '1' then again[#again + 1] = id end
       end
     end

@@ -63,7 +63,7 @@ for i = 1, #over do
   end
 end
 keep_pasts(deliveries, notes)
-if #notes > 0 then prune(zset, deliveries, #notes / 2) end
+prune_after(zset, deliveries, notes)
 -- Sleepers know when the next message was due; tell them if one is due earlier now.
 if sooner then
   redis.pcall('PUBLISH', channel, redis.call('ZCARD', zset))
