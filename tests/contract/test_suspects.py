@@ -224,7 +224,9 @@ async def test_notes_on_messages_that_another_client_deletes_do_not_pile_up(queu
         for message in await queue.receive_many(20):
             await message.release()
         await raw.zrem(f"{ns}:jobs", *ids)
-        await raw.hdel(f"{ns}:jobs:Q", *(f"{id}{tail}" for id in ids for tail in ("", ":rc", ":fr")))
+        await raw.hdel(
+            f"{ns}:jobs:Q", *(f"{id}{tail}" for id in ids for tail in ("", ":rc", ":fr"))
+        )
 
     # Of 800 notes.
     assert await raw.hlen(f"{ns}:jobs:ng:deliveries") < 300
