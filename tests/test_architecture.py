@@ -11,6 +11,8 @@ import pytest
 
 import aiorsmq_ng
 
+from .mutants import MUTANTS
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aiorsmq_ng"
 EXTRAS = (
@@ -161,3 +163,11 @@ def test_protocol_page_tells_of_every_script_and_side_key():
 
     assert [name for name in scripts if f"| `{name}`" not in page] == []
     assert [name for name in side_keys if f"ng:{name}" not in page] == []
+
+
+def test_every_mutant_still_finds_its_text_and_its_tests():
+    """A change of the code renames what a mutant replaces; the long run would notice late."""
+    stale = [m.mechanism for m in MUTANTS if (ROOT / m.path).read_text().count(m.old) != 1]
+    missing = [t for m in MUTANTS for t in m.tests if not (ROOT / t.split("::")[0]).exists()]
+
+    assert (stale, missing) == ([], [])

@@ -73,6 +73,17 @@ async def test_idle_connections_that_were_cut_are_not_noticed(proxied):
     assert (await queue.attributes()).totalsent == 1
 
 
+async def test_pop_finds_idle_connections_that_were_cut_before_it_uses_one(proxied):
+    """It is never repeated, so it must not be written to a connection that has ended."""
+    proxy, queue, _ = proxied
+    await queue.send("x")
+    await asyncio.gather(*(queue.attributes() for _ in range(10)))
+    await proxy.cut()
+    await asyncio.sleep(0.2)
+
+    assert (await queue.pop()).text == "x"
+
+
 async def test_look_whose_reply_is_lost_is_answered_all_the_same(proxied):
     proxy, queue, rsmq = proxied
     await rsmq.list_queues()
