@@ -350,7 +350,7 @@ async def _cut(connection: AbstractConnection) -> None:
 
 
 async def usable(connection: AbstractConnection) -> bool:
-    """Tell whether a kept connection is alive and in step (no unread reply, not closed)."""
+    """Return True if a kept connection is alive and in step (no unread reply, not closed)."""
     try:
         if not connection.is_connected or await redis_py.has_unread(connection):
             return False

@@ -38,7 +38,7 @@ local function bury(dead, id, body, rc, fr, maxsize, past)
   redis.call('ZADD', dead.zset, string.format('%.0f', now), id)
   redis.call('HSET', dead.hash, id, body, id .. ':rc', rc, id .. ':fr', string.format('%.0f', fr))
   dead.buried = dead.buried + 1
-  -- It stays a suspect: whoever receives dead letters gets it alone.
+  -- It stays a suspect: a consumer of dead letters gets it alone.
   local why, size = why_buried(rc, past), #dead.rows
   dead.bytes = dead.bytes + #body
   dead.rows[size + 1], dead.rows[size + 2], dead.rows[size + 3] = id, dead.bytes <= 1048576 and body or '', rc

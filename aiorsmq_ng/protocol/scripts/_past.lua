@@ -1,8 +1,8 @@
 -- What is known of a message's deliveries. RSMQ keeps their number (rc) and the time of the first (fr); the
 -- side key adds, for a delivery that was not the first or that was returned in order, a note:
 --   "rc time excused strikes state holder", then perhaps a line feed and why it was put aside.
---   time: of that delivery (ms). excused: deliveries that were given back before anybody began to work on
---   them. state: h as long as nobody has returned it, r once its holder did. strikes: deliveries in a row
+--   time: of that delivery (ms). excused: deliveries that were given back before work on them began.
+--   state: h (held) until its holder has returned it, then r. strikes: deliveries in a row
 --   that vanished with their holders, before this one (h) or by now (r).
 -- A delivery whose lease ran out in state h has vanished with its holder, and its message is a suspect.
 -- Reads: now. Defines: notes_on(deliveries, ids) -> per id its note; past_of(note, rc, fr) -> table

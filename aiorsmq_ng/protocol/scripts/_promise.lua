@@ -2,7 +2,7 @@
 -- Reads: now, micros, MOMENT_MS, SLACK_MS, waiters_of, between. Defines: promise(zset, waiter, pause_ms, cap_ms, hint)
 --   -> ms after which it shall look, and notes it; hint: ms until the next message is visible, or -1.
 --   fulfil(zset, waiter) forgets a waiter that came and has what it came for.
--- One look is enough, whoever makes it: a waiter looks after its own pause only if no other one does by then,
+-- One look, by any waiter, is enough: a waiter looks after its own pause only if no other one does by then,
 -- and else after cap_ms at most. The same goes for the time at which the next message is due, with a second
 -- waiter a moment later, should the first not come.
 local function promise(zset, waiter, pause_ms, cap_ms, hint)

@@ -1,4 +1,4 @@
--- Other clients delete messages and know nothing of the side key with the last deliveries. Whoever writes
+-- Other clients delete messages and know nothing of the side key with the last deliveries. A script that writes
 -- into it looks at more of its entries than it adds, at random, and drops those whose message is gone: so
 -- there are never many more of them than of the others.
 -- Defines: prune(zset, deliveries, added); prune_after(zset, deliveries, notes) does so for a flat list of id, note

@@ -23,7 +23,7 @@ local function rouse(zset, due)
     local reply = redis.pcall(...)
     return not (type(reply) == 'table' and reply.err) and reply or nil
   end
-  -- True: it was called; false: it is gone; nil: nobody can be called.
+  -- True: it was called; false: it is gone; nil: no waiter can be called.
   local function call(waiter, at)
     local heard = ask('PUBLISH', zset .. ':ng:wake:' .. waiter, string.format('%.0f', at - now))
     if not heard then return nil end

@@ -1,6 +1,6 @@
 -- Signs of life of peers. Those that have copies of their own are judged by a clock of their consumer. It
 -- runs while any of them is heard of: a time without a sign of any counts for a third of the silence allowed at
--- most, so nobody looks silent because the server, or all of them, were away.
+-- most, so no peer looks silent because the server, or all of them, were away.
 -- Reads: heard, now. Defines: tick(consumer, queue, silence) notes that a peer with copies of its own is
 --   alive -> whether it is time to look for silent ones, ms since the last sign of any;
 --   hear(field, queue, silence) notes the same of one that shares a queue; if it is a new one, others of

@@ -1,7 +1,7 @@
 -- Choose ready messages, oldest visible-at first, and read them.
 -- Reads: zset, hash, now, number. Defines: take(wanted, pasts, bury) -> flat list of id, body, rc, fr per
 --   message and its length, where rc already counts this delivery and fr is its time if it is the
---   first. pasts(ids, places, rcs, frs), if given, is told of those at places that were received before.
+--   first. pasts(ids, places, rcs, frs), if given, gets those at places that were received before.
 --   bury(id, body, rc, fr), if given, may remove a message from the queue instead, and says so by
 --   returning true.
 -- An id without a body (a phantom that another client left) would block the head of the queue:

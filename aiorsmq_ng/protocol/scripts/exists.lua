@@ -1,4 +1,4 @@
--- Tell whether a queue exists: vt, delay and maxsize are all there.
+-- Check that a queue exists: vt, delay and maxsize are all there.
 -- KEYS: hash. ARGV: none.
 -- Returns: 1 or 0. Cost: O(1). Reads by HMGET only, so every user with a right on the queue may ask.
 local stored = redis.call('HMGET', KEYS[1], 'vt', 'delay', 'maxsize')

@@ -5,7 +5,7 @@
 -- ARGV: call number, attempt (see _once.lua), the caller's name, max_receives (0 = no limit), dead-letter queue's
 --   name, its wake-up channel, waiter, longest pause between two looks of it (ms), then per part: count, vt (ms,
 --   -1 = the queue's), pause after which the waiter looks again (ms; 0 = this caller does not wait).
--- Returns: the replies of _lease.lua; a caller that waits and got nothing is told in how many ms to look again
+-- Returns: the replies of _lease.lua; a caller that waits and got nothing gets the ms until it shall look again
 --   instead, and the waiter is called if a message comes first; to a repeated call those of the first attempt, without the
 --   messages that somebody else has received since. Errors: queueNotFound, queueCorrupt.
 -- Cost: O(messages * log n).

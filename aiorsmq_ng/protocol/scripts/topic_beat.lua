@@ -1,7 +1,7 @@
 -- Say that a peer is alive.
 -- KEYS: topic, heard, gone. ARGV: queue, field of the peer in heard, consumer (empty: its peers share).
 -- Returns: {1 subscribed, 0 not, -1 it was taken for dead and may come back; 1 if it is time to look for
---   silent siblings: a tenth of the silence after the last time, by whoever of them is heard of then}.
+--   silent siblings: a tenth of the silence after the last time, by the first of them that is heard of then}.
 -- Cost: O(1).
 local topic, heard = KEYS[1], KEYS[2]
 -- @include clock

@@ -1,5 +1,5 @@
 -- Add a subscription to a topic. The first one gets what waits in the topic's own queue. A long queue is
--- moved in steps: then the caller is told to come again, and is not subscribed yet. Meanwhile no other one
+-- moved in steps: then the caller must come again, and is not subscribed yet. Meanwhile no other one
 -- gets any of what waits. If it is to be kept for a while, consumers that subscribe so late get it, too.
 -- KEYS: topic, heard, topics, index, own zset, own hash, zset, hash, gone, kept ids, kept bodies, own deliveries,
 --   deliveries.
@@ -22,7 +22,7 @@ silence = tonumber(silence)
 -- @include signs
 -- @include trim
 if not version_is(ARGV[1]) then return 'topicChanged' end
--- Whoever moves a long backlog has all of it to itself, unless it makes no step for 10 s.
+-- The caller that moves a long backlog has all of it to itself, unless it makes no step for 10 s.
 if ARGV[10] == '1' then
   local who, at = string.match(redis.call('HGET', topic, 'first') or '', '^(%S+) (%d+)$')
   if who and who ~= queue and now - at < 10000 then return -1 end
@@ -44,7 +44,7 @@ local since = string.match(known, '^on .* (%d+)$')
 if mode == 'each' then
   local _, gap = tick(consumer, queue, silence)
   local allowed = string.match(redis.call('HGET', topic, 'q:' .. keeper) or '', '^on each (%d+) ')
-  -- Nobody was heard of for so long: a newcomer takes the keeper's place, unless that speaks up now.
+  -- No peer was heard of for so long: a newcomer takes the keeper's place, unless that speaks up now.
   if not since and allowed and gap > tonumber(allowed) then
     local last = string.match(redis.call('HGET', heard, keeper) or '', '%d+$') or '0'
     redis.call('HSET', heard, keeper, '0 ' .. last)

@@ -1,4 +1,4 @@
--- Take a waiter off that was called and has nobody waiting any more; others are called in its place.
+-- Take a waiter off that was called and in whose client no call waits any more; others are called in its place.
 -- KEYS: zset. ARGV: waiter. Returns: 1. Cost: O(log n).
 local zset = KEYS[1]
 -- @include clock
