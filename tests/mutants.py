@@ -794,6 +794,27 @@ MUTANTS = (
         ("tests/fronts/grpc/test_rights.py",),
     ),
     Mutant(
+        "broker: a reject is checked against the rights of today",
+        "aiorsmq_ng/broker/settling.py",
+        "shared.check_target(proof.dead_letter)  # and this one",
+        "pass",
+        ("tests/fronts/grpc/test_rights.py",),
+    ),
+    Mutant(
+        "broker: a receipt says whose a cut name is",
+        "aiorsmq_ng/broker/base.py",
+        "            owner,\n        )",
+        "            None,\n        )",
+        ("tests/fronts/grpc/test_rights.py",),
+    ),
+    Mutant(
+        "broker: names of consumers are checked before anything is kept",
+        "aiorsmq_ng/broker/base.py",
+        '        check_part("consumer", consumer)\n',
+        "",
+        ("tests/fronts/grpc/test_hostile.py",),
+    ),
+    Mutant(
         "broker: a caller forgets its own requests only",
         "aiorsmq_ng/broker/requests.py",
         "memory = self._memories.setdefault(\n            identity,",

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import aiorsmq_ng
 from aiorsmq_ng import RSMQ, DeadLetter, InvalidValue, Queue, Retry, Subscription, Topic
 
+from ..protocol.topic_names import check_part
 from ..rpc import v1_pb2 as pb
 from .held import Held, Lent
 from .options import Limits
@@ -51,9 +52,7 @@ class Shared:
         self._topic = lru_cache(_HANDLES)(rsmq.topic)
         self._letters: dict[str, deque[pb.DeadLetter]] = {}
         rsmq.dead_letters.listen(self._put_aside)
-        self._subscriptions: dict[bytes, Subscription] = {}
-        #: Owners of queues whose names were shortened.
-        self._owners: dict[str, Owner] = {}
+        self._subscriptions: dict[tuple[object, ...], Subscription] = {}
 
     def queue(self, name: str, **settings: Any) -> Queue:
         """Return a queue that the caller may use; ``Refused`` for another."""
@@ -63,7 +62,7 @@ class Shared:
     def check_queue(self, name: str) -> None:
         """Raise ``Refused`` if the caller may not use the queue *name*."""
         caller = CALLER.get()
-        if not caller.sees_queue(name, self._owners.get(name)):
+        if not caller.sees_queue(name):
             raise Refused(f"token {caller.identity!r} is not for queue {name!r}", known=True)
 
     def check_proof(self, proof: Proof) -> None:
@@ -74,9 +73,12 @@ class Shared:
             raise Refused(f"token {caller.identity!r} is not for queue {proof.queue!r}", known=True)
 
     def check_target(self, name: str) -> None:
-        """Raise ``Refused`` if the caller may not put messages into the queue *name*."""
+        """Raise ``Refused`` if the caller may not put messages into the queue *name*.
+
+        ``InvalidValue`` if no queue can have that name.
+        """
         CALLER.get().need(PRODUCER)
-        self.check_queue(name)
+        self.queue(name)
 
     def topic(self, name: str) -> Topic:
         """Return a topic that the caller may use; ``Refused`` for another."""
@@ -90,6 +92,7 @@ class Shared:
         found, caller = self.topic(topic), CALLER.get()
         if not caller.sees_subscription(topic, consumer):
             raise Refused(f"token {caller.identity!r} is not for consumer {consumer!r}", known=True)
+        check_part("consumer", consumer)
         return found
 
     def subscription(self, subscriber: pb.Subscriber, **settings: Any) -> Subscription:
@@ -124,16 +127,17 @@ class Shared:
         if source.queue or source.HasField("vt_ms"):
             raise InvalidValue("a source with a subscriber has neither a queue nor a vt")
         # The handle remembers when the peer was last heard of, so it is kept for the next call.
-        key = source.SerializeToString(deterministic=True)
-        found = self._subscriptions.pop(key, None)
-        found = found or self.subscription(source.subscriber, **settings)
+        # What is not known here is no part of its key: it could be as large as a request.
+        who = source.subscriber
+        key = (
+            *(who.topic, who.consumer, who.mode, who.peer, seconds(who, "silence_ms")),
+            *(source.dead_letter, source.max_receives),
+        )
+        found = self._subscriptions.pop(key, None) or self.subscription(who, **settings)
         self._subscriptions[key] = found
-        if owner_of(found.name) is UNKNOWN:
-            self._owners[found.name] = Owner(source.subscriber.topic, source.subscriber.consumer)
         if len(self._subscriptions) > _SUBSCRIPTIONS:
-            oldest = self._subscriptions.pop(next(iter(self._subscriptions)))
-            self._owners.pop(oldest.name, None)
-        self.subscriber(source.subscriber.topic, source.subscriber.consumer)  # may this one, too?
+            del self._subscriptions[next(iter(self._subscriptions))]
+        self.subscriber(who.topic, who.consumer)  # may this one, too?
         return found
 
     def batch(self, what: str, items: Any) -> None:
@@ -164,10 +168,11 @@ class Shared:
     def delivery(
         self,
         delivery: aiorsmq_ng.Delivery,
+        source: Queue,
         max_bytes: int = MAX_BYTES,
         identity: str | None = None,
     ) -> pb.Delivery:
-        """Return what a client is told of a delivery, with its receipt."""
+        """Return what a client is told of a delivery of *source*, with its receipt."""
         body, omitted = delivery.body, 0
         if len(body) > max_bytes:
             body, omitted = b"", len(body)
@@ -178,7 +183,7 @@ class Shared:
             rc=delivery.rc,
             fr=delivery.fr,
             vt_ms=delivery.vt_ms,
-            receipt=self.receipt(delivery, identity),
+            receipt=self.receipt(delivery, source, identity),
             omitted_bytes=omitted,
             strikes=delivery.strikes,
             excused=delivery.rc - delivery.attempt,
@@ -207,14 +212,24 @@ class Shared:
                 found.append(letter)
         return found
 
-    def lend(self, delivery: aiorsmq_ng.Delivery, max_bytes: int = MAX_BYTES) -> pb.Delivery:
+    def lend(
+        self, delivery: aiorsmq_ng.Delivery, source: Queue, max_bytes: int = MAX_BYTES
+    ) -> pb.Delivery:
         """Return what a client is told of a delivery that no stream holds."""
         self.lent.add(delivery)
-        return self.delivery(delivery, max_bytes)
+        return self.delivery(delivery, source, max_bytes)
 
-    def receipt(self, delivery: aiorsmq_ng.Delivery, identity: str | None = None) -> str:
-        """Return the receipt of a delivery to the caller, or to whom *identity* names."""
-        dead = delivery.origin.dead_letter
+    def receipt(
+        self, delivery: aiorsmq_ng.Delivery, source: Queue, identity: str | None = None
+    ) -> str:
+        """Return the receipt of a delivery to the caller, or to whom *identity* names.
+
+        Of a subscription, which is the only *source* of its request, the receipt says whose it is
+        if its name does not.
+        """
+        dead, owner = delivery.origin.dead_letter, None
+        if isinstance(source, Subscription) and owner_of(source.name) is UNKNOWN:
+            owner = Owner(source.topic, source.consumer)
         proof = Proof(
             delivery.queue,
             delivery.id,
@@ -222,7 +237,7 @@ class Shared:
             delivery.fr,
             delivery.vt_ms,
             "" if dead == f"{delivery.queue}-dead" else dead,
-            self._owners.get(delivery.queue),
+            owner,
         )
         return self.receipts.write(proof, identity or CALLER.get().identity)
 

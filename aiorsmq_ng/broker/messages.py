@@ -69,7 +69,7 @@ class MessageCalls:
         async def work() -> pb.ReceiveResponse:
             taken, next_visible = await self._taking.take(queues, count, vt, max_bytes, wait)
             return pb.ReceiveResponse(
-                deliveries=[shared.lend(d, max_bytes) for d in taken],
+                deliveries=[shared.lend(d, queues[0], max_bytes) for d in taken],
                 next_visible_ms=None if next_visible is None else math.ceil(next_visible * 1000),
                 dead_letters=shared.letters(queues, max_bytes - sum(len(d.body) for d in taken)),
             )
@@ -94,7 +94,7 @@ class MessageCalls:
             _cut(taken, MAX_BYTES)
             room = MAX_BYTES - sum(len(d.body) for d in taken)
             return pb.RecoverResponse(
-                deliveries=[shared.lend(d) for d in taken],
+                deliveries=[shared.lend(d, queue) for d in taken],
                 dead_letters=shared.letters([queue], room),
             )
 

@@ -257,8 +257,9 @@ class Peers:
 
     async def subscribe(self, consumer: str, name: str, key: str) -> None:
         """Subscribe a consumer to a key, and a peer of it."""
-        peer = self._peer(consumer, name)
-        peer.subscriptions[key] = await self._join(peer, key)
+        subscription = await self._join(consumer, name, key)
+        # Not before: of a subscription that is refused nothing is kept.
+        self._peer(consumer, name).subscriptions[key] = subscription
         self._directory.change(consumer, key, subscribed=True)
 
     async def unsubscribe(self, consumer: str, key: str) -> None:
@@ -288,7 +289,7 @@ class Peers:
         keys = set(filter(allowed, self._directory.keys(peer.consumer)))
         for key in keys - set(peer.subscriptions):
             try:
-                subscription = await self._join(peer, key)
+                subscription = await self._join(peer.consumer, peer.name, key)
             except Unavailable:
                 raise
             except Exception as error:
@@ -309,9 +310,9 @@ class Peers:
         await self._directory.close()
         await asyncio.gather(*(peer.give_back() for peer in self._peers.values()))
 
-    async def _join(self, peer: Peer, key: str) -> Subscription:
+    async def _join(self, consumer: str, name: str, key: str) -> Subscription:
         return await self._rsmq.topic(key, keep_backlog=_NOTICED_S).subscribe(
-            peer.consumer, mode=self._mode, peer=peer.name, maxsize=-1, silence=_SILENCE_S
+            consumer, mode=self._mode, peer=name, maxsize=-1, silence=_SILENCE_S
         )
 
     def _peer(self, consumer: str, name: str) -> Peer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -52,7 +52,7 @@ class Receipts:
         if len(receipt) > _LONGEST:
             raise BadReceipt
         try:
-            raw = urlsafe_b64decode(receipt)
+            raw = b64decode(receipt, b"-_", validate=True)
         except ValueError:
             raise BadReceipt from None
         signature, said = raw[:_SIGNATURE], raw[_SIGNATURE:]

@@ -65,8 +65,9 @@ class SettleCalls:
         verb: Verb,
         *,
         lasts_s: float | None = None,
-        dead_letter: str = "",
+        dead_letter: str | None = None,
     ) -> pb.SettleResponse:
+        """Do *verb*; *dead_letter*: where it moves them to, empty for where the receipts say."""
         self._shared.batch("receipts", receipts)
         # Run together, so that they share script calls.
         done = await asyncio.gather(
@@ -82,12 +83,14 @@ class SettleCalls:
         return response
 
     async def _settle_one(
-        self, receipt: str, verb: Verb, lasts_s: float | None, dead_letter: str
+        self, receipt: str, verb: Verb, lasts_s: float | None, dead_letter: str | None
     ) -> tuple[pb.Outcome, RSMQError | None]:
         shared = self._shared
         try:
             proof = shared.receipts.read(receipt, CALLER.get().identity)
             shared.check_proof(proof)  # the right may have been taken since
+            if dead_letter == "" and proof.dead_letter:
+                shared.check_target(proof.dead_letter)  # and this one
         except (BadReceipt, Refused):
             return pb.OUTCOME_BAD_RECEIPT, None
         key = proof[:4]
@@ -110,7 +113,7 @@ class SettleCalls:
         self._shared.held.settled(key)
         self._shared.lent.settled(key)
 
-    def _proven(self, proof: Proof, dead_letter: str) -> Delivery:
+    def _proven(self, proof: Proof, dead_letter: str | None) -> Delivery:
         queue = self._shared.rsmq.queue(
             proof.queue, dead_letter=dead_letter or proof.dead_letter or None
         )

@@ -234,7 +234,9 @@ class Stream:
             size += self._size(delivery)
             if key_of(delivery) in self._unsettled:
                 room -= len(delivery.body)
-                told = self._shared.delivery(delivery, self._max_bytes, self._identity)
+                told = self._shared.delivery(
+                    delivery, self._queues[0], self._max_bytes, self._identity
+                )
                 response.deliveries.append(told)
                 delivery.body = b""  # it is the client's now; only the lease is kept
         response.dead_letters.extend(self._shared.letters(self._queues, room))
@@ -268,7 +270,7 @@ class Stream:
         if (delivery := self._unsettled.get(key)) is None:
             return
         delivery.lease_lost = True
-        receipt = self._shared.receipt(delivery, self._identity)
+        receipt = self._shared.receipt(delivery, self._queues[0], self._identity)
         self._lost.append(pb.LostLease(queue=delivery.queue, id=delivery.id, receipt=receipt))
         self._shared.held.settled(key)
 

@@ -93,12 +93,14 @@ def read(url: str, options: Options) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether *host* is this machine by its very name."""
-    name = host.rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):
+    """Return True if *host* is this machine by its very name.
+
+    Of ``localhost.`` and ``x.localhost`` a name server may decide, so these are names as any other.
+    """
+    if host.lower() == "localhost":
         return True
     try:
-        number = ipaddress.ip_address(name)
+        number = ipaddress.ip_address(host)
     except ValueError:
         return False
     return (getattr(number, "ipv4_mapped", None) or number).is_loopback

@@ -1,14 +1,19 @@
 """Clients that want to harm: what they can take, and what is left for the others."""
 
 import asyncio
+import gc
+import itertools
 import logging
+import tracemalloc
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from aiorsmq_ng.broker import Limits
+from aiorsmq_ng.rpc import routeguide_pb2
 from aiorsmq_ng.rpc import v1_pb2 as pb
+from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
 from ...support.http2 import raw_client
@@ -344,3 +349,55 @@ async def test_a_receive_takes_less_where_there_is_room_for_less(serve, rsmq):
         got = await QueuesStub(channel).Receive(request)
 
     assert 0 < len(got.deliveries) < MIB // 65536
+
+
+def _with_unknown_field(source: pb.Source, filler: str) -> pb.Source:
+    """Return *source* with a field that no version of the interface has."""
+    extra = pb.SetAttributesRequest(queue=filler).SerializeToString()  # field 1, a text
+    return pb.Source.FromString(source.SerializeToString() + b"\xfa\x3e" + extra[1:])
+
+
+def _large_calls(channel, filler):
+    """Yield every call that names a consumer, or a subscription, with as much as fits."""
+    queues, topics, guide = QueuesStub(channel), TopicsStub(channel), RouteGuideStub(channel)
+    who = pb.Subscriber(topic="news", consumer="c")
+    long = pb.Subscriber(topic="news", consumer=filler)
+    peer = pb.Subscriber(topic="news", consumer="c", peer=filler)
+    gomq = routeguide_pb2.Subscription(key="news", consumerID=filler)
+    sources = [pb.Source(subscriber=one) for one in (long, peer)]
+    sources += [_with_unknown_field(pb.Source(subscriber=who), filler)]
+    sources += [pb.Source(subscriber=who, dead_letter=filler), pb.Source(queue=filler)]
+    for source in sources:
+        yield queues.Receive, pb.ReceiveRequest(sources=[source])
+        yield queues.Recover, pb.RecoverRequest(source=source, idle_ms=1000)
+    for one in (long, peer):
+        yield topics.Subscribe, pb.SubscribeRequest(subscriber=one)
+        yield topics.KeepAlive, pb.KeepAliveRequest(subscriber=one)
+    yield topics.Unsubscribe, pb.UnsubscribeRequest(topic="news", consumer=filler)
+    yield topics.DescribeTopic, pb.DescribeTopicRequest(topic=filler)
+    yield guide.Subscribe, gomq
+    yield guide.Subscribe, routeguide_pb2.Subscription(key=filler, consumerID="c")
+    yield guide.Unsubscribe, gomq
+    yield guide.Observe, routeguide_pb2.Identification(consumerID=filler)
+    yield queues.Ack, pb.AckRequest(receipts=[filler])
+
+
+async def test_nothing_that_a_call_names_stays_when_it_is_over(serve, rsmq):
+    """Names that are refused, and fields that nobody knows."""
+    await rsmq.topic("news").subscribe("c")
+    kept = {}
+    async with serve() as broker, connected(broker) as channel:
+        for number, (method, _) in enumerate([*_large_calls(channel, "x")]):
+            tracemalloc.start()
+            try:
+                for again in range(3):
+                    filler = f"{again}" + "x" * MIB
+                    calls = itertools.islice(_large_calls(channel, filler), number, None)
+                    await status(method(next(calls)[1]))
+                    del calls
+                gc.collect()
+                kept[number] = tracemalloc.get_traced_memory()[0]
+            finally:
+                tracemalloc.stop()
+
+    assert not {number: size for number, size in kept.items() if size > 2 * MIB}

@@ -3,7 +3,8 @@
 import grpc
 import pytest
 
-from aiorsmq_ng.broker import Tokens
+from aiorsmq_ng.broker import Tokens, base
+from aiorsmq_ng.broker.receipts import BadReceipt, Proof, Receipts
 from aiorsmq_ng.broker.tokens import UNKNOWN, Owner, owner_of
 from aiorsmq_ng.protocol.topic_names import queue_name
 from aiorsmq_ng.rpc import routeguide_pb2, routeguide_pb2_grpc
@@ -123,6 +124,24 @@ async def test_a_name_that_was_cut_is_its_consumers_all_the_same(channel):
     assert list(done.outcomes) == [pb.OUTCOME_DONE]
 
 
+async def test_no_other_token_makes_a_receipt_of_a_cut_name_void(channel, monkeypatch):
+    monkeypatch.setattr(base, "_SUBSCRIPTIONS", 3)
+    stub, who = QueuesStub(channel), pb.Subscriber(topic="secret", consumer=LONG)
+    request = pb.ConsumeRequest(sources=[pb.Source(subscriber=who)], max_unsettled=1)
+    stream, outcomes = stub.Consume(request, metadata=bearer(token("long"))), []
+    for _ in range(2):
+        for number in range(1, 6):
+            other = pb.Subscriber(topic="secret", consumer="billing")
+            source = pb.Source(subscriber=other, max_receives=number)
+            flood = pb.ReceiveRequest(sources=[source], vt_ms=0)
+            await stub.Receive(flood, metadata=bearer(token("billing")))
+        (delivery,) = (await stream.read()).deliveries
+        ack = pb.AckRequest(receipts=[delivery.receipt])
+        outcomes += (await stub.Ack(ack, metadata=bearer(token("long")))).outcomes
+
+    assert outcomes == [pb.OUTCOME_DONE] * 2
+
+
 @pytest.mark.parametrize("name", ["queues", "topic", "other topic", "mail", "every queue"])
 async def test_nobody_takes_or_ends_the_subscription_of_another(channel, rsmq, name):
     queues, topics, metadata = QueuesStub(channel), TopicsStub(channel), bearer(token(name))
@@ -204,6 +223,43 @@ async def test_a_receipt_ends_with_the_right_to_its_queue(serve, rsmq):
             outcomes.append(list((await QueuesStub(channel).Ack(ack, metadata=metadata)).outcomes))
 
     assert outcomes == [[pb.OUTCOME_BAD_RECEIPT] * 2, [pb.OUTCOME_DONE] * 2]
+
+
+def test_a_receipt_has_one_spelling():
+    receipts = Receipts(b"0123456789abcdef")
+    proof = Proof("jobs", "x" * 32, 1, 2, 3)
+    receipt = receipts.write(proof, "me")
+    assert receipts.read(receipt, "me") == proof
+    for other in (f"{receipt[:4]}!{receipt[4:]}", f"{receipt}\n", f" {receipt}", f"{receipt}*"):
+        with pytest.raises(BadReceipt):
+            receipts.read(other, "me")
+
+
+@pytest.mark.parametrize("taken", ["the queue", "the role"])
+async def test_a_reject_goes_nowhere_that_the_token_is_not_for_any_more(serve, rsmq, taken):
+    for name in ("jobs", "aside"):
+        await rsmq.create_queue(name)
+    await rsmq.queue("jobs").send_many(["a", "b"])
+    key, metadata = b"0123456789abcdef", bearer(token("shop"))
+    entry = f'[shop]\ntoken = "{token("shop")}"\nroles = ["producer", "consumer"]\n'
+    sources = [pb.Source(queue="jobs", dead_letter="aside")]
+    tokens = entry + 'queues = ["jobs", "aside"]\n'
+    async with serve(tokens=tokens, receipt_key=key) as broker, connected(broker) as channel:
+        request = pb.ReceiveRequest(sources=sources, count=2)
+        got = await QueuesStub(channel).Receive(request, metadata=metadata)
+    receipts = [delivery.receipt for delivery in got.deliveries]
+    tokens = {
+        "the queue": entry + 'queues = ["jobs"]\n',
+        "the role": entry.replace('"producer", ', ""),
+    }[taken]
+    async with serve(tokens=tokens, receipt_key=key) as broker, connected(broker) as channel:
+        stub = QueuesStub(channel)
+        rejected = await stub.Reject(pb.RejectRequest(receipts=receipts[:1]), metadata=metadata)
+        acked = await stub.Ack(pb.AckRequest(receipts=receipts[1:]), metadata=metadata)
+
+    assert list(rejected.outcomes) == [pb.OUTCOME_BAD_RECEIPT]
+    assert list(acked.outcomes) == [pb.OUTCOME_DONE]
+    assert (await rsmq.queue("aside").attributes()).msgs == 0
 
 
 async def test_a_receipt_is_of_no_use_in_another_namespace(server_url, ns, rsmq, serve):
