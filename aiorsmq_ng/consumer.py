@@ -18,41 +18,36 @@ from .transport.coalescing import GIVE_BACK_S
 #: Lease up to so many messages, waiting for the first.
 Receive = Callable[[int], Awaitable[list[Delivery]]]
 
+#: How soon after a cancelled call to ``anext`` the next has to follow: a consumer that is asked in
+#: a loop with a time limit goes on, and costs no more.
+REST_S = 0.1
+
 
 class Consumer(AsyncIterator[Delivery]):
     """Iterates over the messages of a queue for ever, some leased ahead of time.
 
     Ends by ``aclose``, from any task, at the end of an ``async with``, or when it is no longer
     referred to (after a ``break``). Then what was leased ahead is given back. A call to ``anext``
-    that is cancelled or times out takes no message, and the iteration can go on.
+    that is cancelled or times out takes no message, and the iteration can go on: the next call
+    starts the consumer again if it does not follow at once.
     """
 
     def __init__(self, origin: Origin, receive: Receive, prefetch: int) -> None:
         self._origin = origin
         self._receive = receive
-        self._stock = Stock(receive, origin, prefetch) if prefetch > 1 else None
-        self._waiting: set[anyio.CancelScope] = set()
-        self._started = False
+        self._prefetch = prefetch
+        self._shift: _Shift | None = None
         self._closed = False
 
     async def __anext__(self) -> Delivery:
-        if not self._started and not self._closed:
-            await self._start()
-        if self._closed:
+        shift = self._shift
+        if (shift is None or shift.ended) and not self._closed:
+            await self._origin.transport.start()
+            shift = self._begin()
+        if self._closed or shift is None:
             raise StopAsyncIteration
         self._origin.transport.check()
-        if self._stock is not None:
-            return self._stock.take_now() or await self._stock.take()
-        # Not a stock of one: that would lease the next message while this one is worked on.
-        with anyio.CancelScope() as scope:
-            self._waiting.add(scope)
-            try:
-                while True:
-                    for delivery in fresh(await outlast(lambda: self._receive(1))):
-                        return delivery
-            finally:
-                self._waiting.discard(scope)
-        raise StopAsyncIteration
+        return shift.take_now() or await shift.take()
 
     async def aclose(self) -> None:
         """End the iteration, and wait a few seconds at most until what was leased ahead is back.
@@ -71,33 +66,89 @@ class Consumer(AsyncIterator[Delivery]):
     def __del__(self) -> None:
         # Called by the garbage collector at any moment, in any thread: the rest is done by the
         # event loop, which is not in the middle of anything then.
-        if self._started and not self._closed:
-            self._origin.transport.call_soon(partial(_end, self._origin, self._stock))
+        if self._shift is not None and not self._shift.ended:
+            self._origin.transport.call_soon(self._shift.end)
 
-    async def _start(self) -> None:
-        await self._origin.transport.start()
-        if not self._started and not self._closed:
-            self._started = True
-            self._origin.presence.enter(self._origin.keys)
-            if self._stock is not None:
-                self._origin.transport.spawn(self._stock.fill)
+    def _begin(self) -> _Shift | None:
+        # Another task may have begun, or closed, meanwhile.
+        if (self._shift is None or self._shift.ended) and not self._closed:
+            self._shift = _Shift(self._origin, self._receive, self._prefetch)
+        return self._shift
 
     def _close(self) -> list[asyncio.Future[Any]]:
         transport = self._origin.transport
         if not transport.is_gone:
             transport.check()
         closed, self._closed = self._closed, True
-        if closed or not self._started or transport.is_gone:
+        if closed or self._shift is None or transport.is_gone:
             return []
+        return self._shift.end()
+
+
+class _Shift:
+    """A consumer at work, from a call to ``anext`` until it ends or rests.
+
+    It rests when a call was cancelled or has failed and no other follows: the consumer may never be
+    collected then, for a traceback that the program keeps (of a task, of a ``TimeoutError``) refers
+    to it. A shift does not refer to its consumer.
+    """
+
+    def __init__(self, origin: Origin, receive: Receive, prefetch: int) -> None:
+        self._origin = origin
+        self._receive = receive
+        self._stock = Stock(receive, origin, prefetch) if prefetch > 1 else None
+        self._takers = 0
+        self._waiting: set[anyio.CancelScope] = set()
+        self._rest: asyncio.TimerHandle | None = None
+        self.ended = False
+        origin.presence.enter(origin.keys)
+        if self._stock is not None:
+            origin.transport.spawn(self._stock.fill)
+
+    def take_now(self) -> Delivery | None:
+        """Return the next message if there is one; a caller keeps the shift from its rest."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        return None if self._stock is None else self._stock.take_now()
+
+    async def take(self) -> Delivery:
+        """Return the next message, waiting for one; ``StopAsyncIteration`` once it has ended."""
+        self._takers += 1
+        try:
+            return await (self._take_one() if self._stock is None else self._stock.take())
+        except asyncio.CancelledError:
+            if self._takers == 1 and not self.ended:
+                self._rest = asyncio.get_running_loop().call_later(REST_S, self.end)
+            raise
+        except Exception:
+            if self._takers == 1:
+                self.end()
+            raise
+        finally:
+            self._takers -= 1
+
+    async def _take_one(self) -> Delivery:
+        # Not a stock of one: that would lease the next message while this one is worked on.
+        with anyio.CancelScope() as scope:
+            self._waiting.add(scope)
+            try:
+                while True:
+                    for delivery in fresh(await outlast(partial(self._receive, 1))):
+                        return delivery
+            finally:
+                self._waiting.discard(scope)
+        raise StopAsyncIteration
+
+    def end(self) -> list[asyncio.Future[Any]]:
+        """Take the consumer off, and return what is under way to give back what it has."""
+        if self.ended:
+            return []
+        self.ended = True
         for scope in self._waiting:
             scope.cancel()
-        return _end(self._origin, self._stock)
-
-
-def _end(origin: Origin, stock: Stock | None) -> list[asyncio.Future[Any]]:
-    """Take a consumer off, and return what is under way to give back what it has."""
-    origin.presence.leave(origin.keys)
-    return [] if stock is None else stock.close()
+        self._origin.presence.leave(self._origin.keys)
+        return [] if self._stock is None else self._stock.close()
 
 
 class Stock:

@@ -715,6 +715,20 @@ MUTANTS = (
         ("tests/unit/test_leases.py", "tests/storms/test_leaving.py"),
     ),
     Mutant(
+        "consumer: rests after a step that was cancelled",
+        "aiorsmq_ng/consumer.py",
+        "if self._takers == 1 and not self.ended:",
+        "if False:",
+        ("tests/contract/test_edges.py",),
+    ),
+    Mutant(
+        "consumer: the next step ends its rest",
+        "aiorsmq_ng/consumer.py",
+        "            self._rest.cancel()\n",
+        "",
+        ("tests/contract/test_edges.py",),
+    ),
+    Mutant(
         "leases: what its holder has let go of is not renewed again",
         "aiorsmq_ng/leases.py",
         """for good; return the renewal that is under way, if one is.\"\"\"

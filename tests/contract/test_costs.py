@@ -5,7 +5,7 @@ here. Lower them when a path gets cheaper.
 """
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from redis.asyncio import Redis
@@ -272,6 +272,19 @@ async def test_consumer_with_prefetch_receives_half_its_stock_at_a_time(queue, r
     # An ack each; one receive for all 50, then at least 25 at a time. Presence and, on a machine
     # that stalls, renewals come on top.
     assert bill.calls <= 200 + 1 + 200 // 25 + 10
+
+
+async def test_asking_a_consumer_with_a_short_time_limit_costs_no_calls(queue, raw):
+    async with queue.consume(prefetch=5) as consumer:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(anext(consumer), 0.2)
+        async with billed(raw) as bill:
+            for _ in range(100):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(anext(consumer), 0.001)
+
+    # A look or two, and presence; not one of each per attempt. A machine that stalls has some more.
+    assert bill.calls <= 25
 
 
 async def test_worker_costs_less_than_a_call_for_two_messages(server, raw, queue):

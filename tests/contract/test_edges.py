@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from aiorsmq_ng import RSMQ, LeaseLost, Options, QueueCorrupt
+from aiorsmq_ng import RSMQ, LeaseLost, Options, QueueCorrupt, QueueNotFound
+from aiorsmq_ng.consumer import REST_S
 from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.protocol.keys import Namespace
 
@@ -260,6 +261,76 @@ async def test_iteration_goes_on_after_a_timeout(queue, prefetch):
             message = await anext(consumer)
         await message.ack()
     assert message.text == "x"
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+async def test_wait_that_follows_a_timeout_at_once_is_not_ended_by_the_rest(queue, prefetch):
+    async with queue.consume(prefetch=prefetch) as consumer:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(consumer), 0.01)
+        waiting = asyncio.create_task(anext(consumer))
+        await asyncio.sleep(2 * REST_S)
+        await queue.send("x")
+
+        async with asyncio.timeout(10):
+            assert (await waiting).text == "x"
+
+
+async def rested(queue):
+    """Wait until nothing consumes from *queue* any more, and return what is to be had there."""
+    async with asyncio.timeout(10):
+        while (await queue.stats()).consumers:
+            await asyncio.sleep(0.01)
+    return (await queue.attributes()).ready
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+async def test_consumer_that_is_kept_after_a_timeout_takes_nothing_until_asked(queue, prefetch):
+    consumer = queue.consume(prefetch=prefetch, vt=600)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(anext(consumer), 0.1)
+    await queue.send_many(["a", "b", "c"])
+
+    assert await rested(queue) == 3
+    async with asyncio.timeout(10):
+        texts = {(await anext(consumer)).text for _ in range(3)}
+    assert texts == {"a", "b", "c"}
+    await consumer.aclose()
+
+
+async def test_consumer_of_a_subscription_that_is_kept_after_a_timeout_rests(rsmq):
+    topic = rsmq.topic("news")
+    subscription = await topic.subscribe("a")
+    with pytest.raises(TimeoutError) as kept:
+        await asyncio.wait_for(anext(subscription.consume(prefetch=5, vt=600)), 0.1)
+    await topic.publish("x")
+
+    assert await rested(subscription) == 1
+    assert kept.value.__traceback__ is not None
+
+
+async def test_waiting_goes_on_while_another_call_is_cancelled(queue):
+    async with queue.consume(prefetch=5) as consumer:
+        waiting, leaving = (asyncio.create_task(anext(consumer)) for _ in range(2))
+        await asyncio.sleep(0.05)
+        leaving.cancel()
+        await asyncio.sleep(2 * REST_S)
+        await queue.send("x")
+
+        async with asyncio.timeout(10):
+            assert (await waiting).text == "x"
+
+
+async def test_consumer_goes_on_after_an_error_has_passed(rsmq, queue):
+    async with queue.consume(prefetch=5) as consumer:
+        await rsmq.delete_queue("jobs")
+        with pytest.raises(QueueNotFound):
+            await anext(consumer)
+        await rsmq.create_queue("jobs")
+        await queue.send("x")
+
+        async with asyncio.timeout(10):
+            assert (await anext(consumer)).text == "x"
 
 
 async def test_iteration_cancelled_twice_gives_back_what_was_prefetched(queue):

@@ -164,6 +164,48 @@ async def by_client(queue: Queue, chance: random.Random) -> None:
     await consumer.aclose()
 
 
+async def _work_without_a_name(queue: Queue) -> None:
+    """Ack messages for ever; only the loop itself refers to its consumer."""
+    async for message in _messages(queue):
+        async with message:
+            await asyncio.sleep(0)
+
+
+async def by_kept_task(queue: Queue, chance: random.Random) -> None:
+    """Cancel the task, and keep it."""
+    working = asyncio.create_task(_work_without_a_name(queue))
+    await asyncio.sleep(chance.random() * _SOON)
+    working.cancel()
+    await asyncio.wait([working])
+    _kept.append(working)
+
+
+async def by_kept_timeout(queue: Queue, chance: random.Random) -> None:
+    """Let the time run out around the loop, and keep the error."""
+    try:
+        await asyncio.wait_for(_work_without_a_name(queue), chance.random() * _SOON)
+    except TimeoutError as error:
+        _kept.append(error)
+
+
+async def by_kept_group(queue: Queue, chance: random.Random) -> None:
+    """Let another task of the same task group fail, and keep the tasks and the group's error."""
+
+    async def fail() -> None:
+        await asyncio.sleep(chance.random() * _SOON)
+        raise Left
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            _kept.append(tasks.create_task(_work_without_a_name(queue)))
+            tasks.create_task(fail())
+    except ExceptionGroup as errors:
+        _kept.append(errors)
+
+
+#: What a program keeps after it has left: each refers to the frames that it went through.
+_kept: list[object] = []
+
 WAYS: dict[str, Callable[[Queue, random.Random], Awaitable[None]]] = {
     "break": by_break,
     "async with and break": by_block,
@@ -176,6 +218,9 @@ WAYS: dict[str, Callable[[Queue, random.Random], Awaitable[None]]] = {
     "collected in another thread": by_collector,
     "a worker paused and stopped": by_pausing_a_worker,
     "the client closed first": by_client,
+    "cancelled, the task kept": by_kept_task,
+    "timed out, the error kept": by_kept_timeout,
+    "a failing sibling, its error kept": by_kept_group,
 }
 
 
@@ -202,7 +247,7 @@ async def _traffic(url: str, ns: str, chance: random.Random) -> AsyncIterator[No
 async def leave(
     url: str, ns: str, name: str, *, rounds: int, seconds: float = 0.0, seed: int = 0
 ) -> dict[str, Any]:
-    """Leave a consumer by one way, again and again, and count what stays leased and renewed.
+    """Leave a consumer by one way, again and again, and count what stays: leases, and consumers.
 
     *rounds* at least, and for *seconds* at least.
     """
@@ -219,14 +264,20 @@ async def leave(
                 done += 1
         gc.collect()
         with anyio.move_on_after(SETTLE_S):
-            while (await queue.attributes()).leased or rsmq._keeper.kept():
+            while (
+                (await queue.attributes()).leased
+                or rsmq._keeper.kept()
+                or (await queue.stats()).consumers
+            ):
                 await asyncio.sleep(0.02)
         attributes = await queue.attributes()
         figures = {
             "rounds": done, "messages": attributes.totalsent, "handed out": attributes.totalrecv,
             "still leased": attributes.leased,
             "still renewed": len(rsmq._keeper.kept()),
+            "still present": sum(c.consumers for c in (await queue.stats()).consumers),
         }  # fmt: skip
+        _kept.clear()
         await rsmq.delete_queue("jobs")
         return figures
 
