@@ -822,6 +822,13 @@ MUTANTS = (
         ("tests/fronts/grpc/test_rights.py",),
     ),
     Mutant(
+        "broker: queues that calls wait for are counted",
+        "aiorsmq_ng/broker/base.py",
+        "        wait_for(len(request.sources))\n",
+        "",
+        ("tests/fronts/grpc/test_hostile.py",),
+    ),
+    Mutant(
         "broker: names of consumers are checked before anything is kept",
         "aiorsmq_ng/broker/base.py",
         '        check_part("consumer", consumer)\n',

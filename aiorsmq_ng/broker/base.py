@@ -17,7 +17,7 @@ from .held import Held, Lent
 from .options import Limits
 from .receipts import Proof, Receipts
 from .requests import Requests
-from .room import MAX_BYTES
+from .room import MAX_BYTES, wait_for
 from .tokens import CALLER, PRODUCER, UNKNOWN, Owner, Refused, owner_of
 
 R = TypeVar("R")
@@ -108,6 +108,7 @@ class Shared:
     def sources(self, request: pb.ReceiveRequest | pb.ConsumeRequest) -> list[Queue]:
         """Return the queues, or the subscription, that a request wants to receive from."""
         self.batch("sources", request.sources)
+        wait_for(len(request.sources))
         if len(request.sources) > 1 and any(s.HasField("subscriber") for s in request.sources):
             raise InvalidValue("a subscription must be the only source of a request")
         return [self.source(source) for source in request.sources]

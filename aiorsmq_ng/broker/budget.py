@@ -81,11 +81,13 @@ class Pool:
 class Visit:
     """One call, with all that it has taken, until its reply is with the client."""
 
-    def __init__(self, who: str, places: Pool, requests: Pool, replies: Pool) -> None:
+    def __init__(
+        self, who: str, places: Pool, requests: Pool, replies: Pool, sources: Pool
+    ) -> None:
         self.who = who
         self._places = places
-        self._requests, self._replies = requests, replies
-        self._request = self._reply = 0
+        self._requests, self._replies, self._sources = requests, replies, sources
+        self._request = self._reply = self._source = 0
         #: The call itself, and tasks that go on without it.
         self._users = 1
 
@@ -98,6 +100,12 @@ class Visit:
         """Take note of how large the request really is."""
         self._requests.add(self.who, size - self._request)
         self._request = size
+
+    def waits_for(self, count: int) -> bool:
+        """Count *count* queues that it waits for if there is room for them; return whether."""
+        fits = self._sources.take(self.who, count)
+        self._source += count if fits else 0
+        return fits
 
     @property
     def room(self) -> int:
@@ -147,6 +155,7 @@ class Visit:
             self._places.add(self.who, -1)
             self._requests.add(self.who, -self._request)
             self._replies.add(self.who, -self._reply)
+            self._sources.add(self.who, -self._source)
 
     def _possible(self, size: int) -> int:
         # No share is larger than that.
@@ -154,6 +163,6 @@ class Visit:
 
 
 #: Not counted: code that runs outside of any call.
-_UNCOUNTED = Visit("", *(Pool(sys.maxsize, divided=False) for _ in range(3)))
+_UNCOUNTED = Visit("", *(Pool(sys.maxsize, divided=False) for _ in range(4)))
 #: The visit that the running code belongs to; set for each call by the door.
 VISIT: ContextVar[Visit] = ContextVar("aiorsmq_ng.broker.visit", default=_UNCOUNTED)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .budget import Pool, Visit
+from .budget import VISIT, Pool, Visit
 from .options import Limits
 from .status import BrokerError
 
@@ -15,6 +15,8 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 
 #: Bytes of bodies in a reply unless the request sets max_bytes: with the rest it fits into 4 MiB.
 MAX_BYTES = 4_000_000
+#: Bytes of requests that may be under way for each queue that a call may wait for.
+_SOURCE_BYTES = 2048
 #: Log lines about refusals of one caller in a window; the others are counted.
 _LINES, _WINDOW_S = 10, 10.0
 
@@ -46,6 +48,8 @@ class Room:
         #: Bytes of requests that are being received or worked on, and of replies not read yet.
         self.requests = Pool(received, divided=divided)
         self.replies = Pool(max(limits.unread_bytes, 4 * largest), divided=divided)
+        #: Queues that calls wait for: each costs about a kilobyte, however short its name is.
+        self.sources = Pool(max(received // _SOURCE_BYTES, 4 * limits.batch), divided=divided)
         # Callers without a token share with each other, by address, and with no token.
         self._probes = Pool(limits.probes, divided=True)
         self._probing = Pool(4 * limits.message_bytes, divided=True)
@@ -65,13 +69,13 @@ class Room:
         if not places.take(who, 1):
             what = "streams and waiting calls" if rule.waits else "calls"
             raise _full(f"{places.taken} {what} are under way, and {who!r} has reached its share")
-        return Visit(who, places, self.requests, self.replies)
+        return Visit(who, places, self.requests, self.replies, self.sources)
 
     def probe(self, address: str) -> Visit:
         """Let in somebody who only asks whether the broker is well, from *address*."""
         if not self._probes.take(address, 1):
             raise _full(f"{self._probes.taken} probes are under way")
-        return Visit(address, self._probes, self._probing, self.replies)
+        return Visit(address, self._probes, self._probing, self.replies, self.sources)
 
     async def expect(self, visit: Visit) -> None:
         """Wait until there is room for the largest request."""
@@ -102,6 +106,12 @@ class Room:
             return await visit.prepare(size, self._limits.arrival)
         except TimeoutError:
             raise unread() from None
+
+
+def wait_for(count: int) -> None:
+    """Count *count* queues that the call waits for until it ends, or raise ``BrokerError``."""
+    if not VISIT.get().waits_for(count):
+        raise _full(f"there is no room for a call that waits for {count} queues; name fewer")
 
 
 def unread() -> BrokerError:

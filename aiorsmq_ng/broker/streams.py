@@ -18,7 +18,7 @@ from .base import Shared, seconds, silence
 from .budget import VISIT
 from .held import Key, key_of
 from .messages import receive, seen
-from .room import Room
+from .room import Room, wait_for
 from .status import BrokerError
 from .tokens import CALLER
 
@@ -63,6 +63,7 @@ class StreamCalls:
         """Tell when something may have arrived."""
         shared = self._shared
         shared.batch("queues", request.queues)
+        wait_for(len(request.queues))
         for name in request.queues:
             shared.check_queue(name)
 

@@ -84,15 +84,17 @@ async def test_one_who_finds_room_needs_no_time():
 @pytest.mark.parametrize("seed", range(20))
 async def test_whatever_callers_do_nothing_is_lost_or_taken_twice(seed):
     chance = random.Random(seed)
-    places, requests, replies = (Pool(n, divided=True) for n in (10, 1000, 1000))
+    places, requests, replies, sources = (Pool(n, divided=True) for n in (10, 1000, 1000, 40))
 
     async def call(who):
         if not places.take(who, 1):
             return
-        visit, within_s = Visit(who, places, requests, replies), chance.choice([0.001, 1])
+        visit = Visit(who, places, requests, replies, sources)
+        within_s = chance.choice([0.001, 1])
         try:
             async with asyncio.timeout(chance.choice([0.001, 1])):
                 await visit.expect(100, within_s)
+                visit.waits_for(chance.randrange(10))
                 await asyncio.sleep(chance.random() / 100)
                 visit.arrived(chance.randrange(100))
                 if chance.random() < 0.3:
@@ -111,5 +113,5 @@ async def test_whatever_callers_do_nothing_is_lost_or_taken_twice(seed):
         assert requests.taken <= 1000
     await asyncio.sleep(0.05)
 
-    for pool in (places, requests, replies):
+    for pool in (places, requests, replies, sources):
         assert (pool.taken, pool._parties, pool._waiting) == (0, {}, {})

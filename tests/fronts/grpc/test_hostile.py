@@ -401,3 +401,43 @@ async def test_nothing_that_a_call_names_stays_when_it_is_over(serve, rsmq):
                 tracemalloc.stop()
 
     assert not {number: size for number, size in kept.items() if size > 2 * MIB}
+
+
+@pytest.mark.parametrize("method", ["Watch", "Consume", "Receive"])
+async def test_queues_that_calls_wait_for_are_counted(serve, rsmq, method):
+    """Many short names are few bytes of a request, and much more of the broker's memory."""
+    names = [f"q{number}" for number in range(10)]
+    for name in names:
+        await rsmq.create_queue(name)
+    sources = [pb.Source(queue=name) for name in names]
+    request = {
+        "Watch": pb.WatchRequest(queues=names),
+        "Consume": pb.ConsumeRequest(sources=sources),
+        "Receive": pb.ReceiveRequest(sources=sources, wait_ms=60_000),
+    }[method]
+    # Four batches of ten, of which one of several callers may have half.
+    limits = Limits(batch=10, message_bytes=4096, receiving_bytes=1)
+    async with serve(tokens=TOKENS, limits=limits) as broker:
+        async with connected(broker) as channel, connected(broker) as other:
+
+            def wait(channel, name):
+                call = getattr(QueuesStub(channel), method)(request, metadata=bearer(name))
+                return asyncio.ensure_future(status(call if method == "Receive" else drained(call)))
+
+            waiting = [wait(channel, HOSTILE) for _ in range(5)]
+            await until(lambda: asyncio.sleep(0, sum(one.done() for one in waiting) == 3))
+            honest = wait(other, HONEST)
+            await asyncio.sleep(0.2)
+            left, refused = honest.done(), {one.result() for one in waiting if one.done()}
+            for one in (*waiting, honest):
+                one.cancel()
+        await until(lambda: asyncio.sleep(0, not broker._room.sources.taken))
+
+    assert refused == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert not left
+
+
+async def drained(stream):
+    """Read a stream to its end."""
+    async for _ in stream:
+        pass
