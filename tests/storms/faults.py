@@ -6,6 +6,8 @@ import asyncio
 from contextlib import suppress
 
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ConstantBackoff
 from redis.exceptions import RedisError
 
 from aiorsmq_ng.testing import FaultProxy, PrivateServer
@@ -62,7 +64,10 @@ def flush_scripts(admin_url: str, every_s: float = 0.2) -> Fault:
     """Make the server forget all scripts."""
 
     async def fault(scene: Scene) -> None:
-        async with Redis.from_url(admin_url) as admin:
+        # Another fault cuts our connection again and again. The pause that redis-py would make
+        # before its next try is as long as a short storm.
+        retry = Retry(ConstantBackoff(0.005), 50)
+        async with Redis.from_url(admin_url, retry=retry) as admin:
             while True:
                 await asyncio.sleep(every_s)
                 with suppress(RedisError):

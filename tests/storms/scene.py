@@ -66,13 +66,18 @@ class Scene:
         kinds = [kind for _, kind in self.marks]
         return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
-    async def play(self, seconds: float, *faults: Fault) -> None:
-        """Let everybody work for *seconds* under *faults*, then drain the queue."""
+    async def play(self, seconds: float, *faults: Fault, least: int = 0) -> None:
+        """Let everybody work for *seconds* under *faults*, then drain the queue.
+
+        Go on until *least* sends are confirmed, if the machine is slow.
+        """
 
         async def all_faults(_: Scene) -> None:
             trouble = [asyncio.create_task(fault(self)) for fault in faults]
             try:
                 await asyncio.sleep(seconds)
+                while len(self.history.of("acked")) < least:
+                    await asyncio.sleep(0.05)
             finally:
                 await _end(trouble)
 
