@@ -3,8 +3,9 @@
 All waiters of a queue share one loop. A look that finds nothing leaves the loop's name with the
 queue, and learns when to look again: that is agreed on with the loops of other clients, so that
 one of them looks when one is enough. When a message comes one loop is called by its name. If it
-has no waiter any more by then, another one is called in its place. Each look is one script call,
-whatever the number of waiters. A waiter is woken only with a message in its hands.
+has no waiter any more when it is called, or when it was to look, another one comes in its place.
+Each look is one script call, whatever the number of waiters. A waiter is woken only with a message
+in its hands.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Receiver:
     ) -> None:
         self._transport = transport
         self._notifier = notifier
-        self._source = source(secrets.token_hex(8), round(options.poll_cap * 1000))
-        self._channels = (*self._source.realtime, *self._source.calls)
+        self._source_of = source
+        self._cap_ms = round(options.poll_cap * 1000)
         self._backoff = Backoff(options.poll_base, options.poll_cap, least=0.8)
         self._waiters: deque[_Waiter] = deque()
         self._changed = asyncio.Event()
@@ -65,13 +66,23 @@ class Receiver:
         self._stopped.set()
         self._due = 0.0
         self._at_once = _FEWEST
+        #: Looks under way. A call can arrive before the reply that says who waits for it.
+        self._looks = 0
+        self._closed = False
+        self._take_name()
+
+    def _take_name(self) -> None:
+        """Take a new name, which no queue knows: what is said under the old one is over."""
+        self._source = self._source_of(secrets.token_hex(8), self._cap_ms)
+        self._channels = (*self._source.realtime, *self._source.calls)
         #: Channels on which the loop was called and has not answered yet.
         self._called: set[str] = set()
         #: When the loop was asked to look, should another one not come.
         self._asked = math.inf
-        #: Looks under way. A call can arrive before the reply that says who waits for it.
-        self._looks = 0
-        self._closed = False
+        #: When the queue expects a look that the loop has promised.
+        self._promised = math.inf
+        #: Whether a queue may know the name.
+        self._noted = False
 
     async def receive(self, count: int, vt_ms: int, wait_s: float) -> Received:
         """Lease up to *count* messages, waiting up to *wait_s* for the first.
@@ -134,21 +145,28 @@ class Receiver:
                 if self._waiters and not self._closed:
                     with self._looking():
                         await self._look()
+            self._leave()
         finally:
             for waiter in self._waiters:
                 if not waiter.future.done():
                     waiter.future.set_exception(Unavailable("the client was closed"))
             self._waiters.clear()
-            self._pass_on()
             self._notifier.forget(self._channels, self._wake)
+            self._take_name()
             self._stopped.set()
 
     async def _somebody_waits(self) -> bool:
-        with anyio.move_on_after(_LINGER_S):
-            while not self._waiters and not self._closed:
-                if not self._looks:
-                    self._pass_on()
-                self._changed.clear()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _LINGER_S
+        while not self._waiters and not self._closed:
+            remaining = None
+            if not self._looks:
+                if loop.time() >= until:
+                    break
+                self._pass_on()
+                remaining = min(until, self._promised, self._asked) - loop.time()
+            self._changed.clear()
+            with anyio.move_on_after(remaining):
                 await self._changed.wait()
         return bool(self._waiters)
 
@@ -162,10 +180,19 @@ class Receiver:
             self._changed.set()
 
     def _pass_on(self) -> None:
-        """Let others be called for what this loop was called for and has no waiter for."""
+        """Let others come for what this loop was to come for by now and has no waiter for."""
         called, self._called = self._called, set()
         calls = self._source.calls
+        if min(self._promised, self._asked) <= asyncio.get_running_loop().time():
+            called.update(calls)
+            self._promised = self._asked = self._due = math.inf
         self._transport.begin(calls[channel] for channel in called if channel in calls)
+
+    def _leave(self) -> None:
+        """Let others come for all that this loop was to come for, now or later."""
+        # Without a connection there is no hurry: the next one to look finds what is there.
+        if self._noted and self._notifier.hears(self._source.calls):
+            self._transport.begin(self._source.leave)
 
     async def _until_due(self) -> None:
         loop = asyncio.get_running_loop()
@@ -190,6 +217,8 @@ class Receiver:
         called, self._called = bool(self._called), set()
         # Whatever was to be made sure of, this look finds.
         self._asked = math.inf
+        if self._promised <= asyncio.get_running_loop().time():
+            self._promised = math.inf
         pause_ms = self._pause_ms()
         try:
             pending = [
@@ -244,7 +273,10 @@ class Receiver:
     def _look_after_s(self, hint_ms: int, pause_ms: int) -> float:
         """Return after how long to look again, as agreed on with others, or by ourselves."""
         if pause_ms:
-            return hint_ms / 1000 + _MARGIN_S
+            after_s = hint_ms / 1000 + _MARGIN_S
+            self._promised = asyncio.get_running_loop().time() + after_s
+            self._noted = True
+            return after_s
         pause_s = self._backoff.next_s()
         return pause_s if hint_ms < 0 else min(pause_s, hint_ms / 1000 + _MARGIN_S)
 
@@ -252,7 +284,10 @@ class Receiver:
         """Look at once, or after as many milliseconds as the call says."""
         text = heard.text if heard.channel in self._source.calls else None
         after_ms = int(text) if text and text.isdigit() else 0
-        if after_ms and (self._waiters or self._looks):
+        if text:
+            # The call stands in place of what was promised.
+            self._promised = math.inf
+        if after_ms:
             at = asyncio.get_running_loop().time() + after_ms / 1000 + _MARGIN_S
             self._asked = min(self._asked, at)
         else:

@@ -46,8 +46,8 @@ MUTANTS = (
     Mutant(
         "waiters: a message calls one waiter, not all",
         f"{SCRIPTS}/_rouse.lua",
-        "#between(zset, '-inf', now, 0, some) - coming",
-        "some",
+        "#between(zset, '-inf', now, coming, idle)",
+        "idle",
         ("tests/contract/test_waiters.py",),
     ),
     Mutant(
@@ -81,8 +81,36 @@ MUTANTS = (
     Mutant(
         "waiters: a call that overtakes the reply is for the one who waits for that",
         "aiorsmq_ng/receiver.py",
-        "                if not self._looks:\n                    self._pass_on()",
-        "                self._pass_on()",
+        "            if not self._looks:\n                if loop",
+        "            if True:\n                if loop",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a promise that nobody waits for any more is passed on in time",
+        "aiorsmq_ng/receiver.py",
+        "if min(self._promised, self._asked) <= asyncio",
+        "if False and asyncio",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a loop that ends passes its promise on",
+        "aiorsmq_ng/receiver.py",
+        "            self._leave()\n",
+        "",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: one that looks often leaves the patient ones their names",
+        f"{SCRIPTS}/_promise.lua",
+        "math.max(cap_ms, (tonumber(last[2]) or 0) - now)",
+        "cap_ms",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a promise of its own covers nothing",
+        f"{SCRIPTS}/_promise.lua",
+        "return found[1] ~= waiter and found[1] or found[2]",
+        "return found[1]",
         ("tests/contract/test_waiters.py",),
     ),
     Mutant(

@@ -199,6 +199,8 @@ class Source(NamedTuple):
     realtime: tuple[str, ...]
     #: Channels on which the waiter is called, and what lets others be called in its place.
     calls: dict[str, Operation[int]]
+    #: What takes the waiter off for good, whatever it has promised.
+    leave: tuple[Operation[int], ...]
     #: Whether the operations of several waiters share one call.
     shared: bool
 
@@ -223,16 +225,20 @@ def source(intakes: Sequence[Intake], name: str, cap_ms: int) -> Source:
         ask,
         tuple(intake.keys.realtime for intake in intakes),
         {intake.keys.call(name): unwait(intake.keys, name) for intake in intakes},
+        tuple(unwait(intake.keys, name, for_good=True) for intake in intakes),
         shared,
     )
 
 
-def unwait(keys: QueueKeys, name: str) -> Operation[int]:
-    """Take the waiter *name* off; if a message is there, another one is called."""
+def unwait(keys: QueueKeys, name: str, *, for_good: bool = False) -> Operation[int]:
+    """Take the waiter *name* off, and let another one come for what it was to come for.
+
+    If it is to look later than in a moment, it stays, unless *for_good*.
+    """
     return Operation(
         script=load("unwait"),
         keys=(keys.zset,),
-        args=(name,),
+        args=(name, int(for_good)),
         parse=int,
         fail=keys.failure,
         repeatable=True,

@@ -43,6 +43,11 @@ async def registered(raw, ns, number, queue="jobs"):
     return await raw.zcount(waiters, time.time() * 1000 + 1000, "+inf") >= number
 
 
+async def present(raw, ns, number):
+    """Tell whether *number* waiters are there, called or not."""
+    return await raw.zcard(f"{ns}:jobs:ng:waiters") >= number
+
+
 @contextlib.asynccontextmanager
 async def clients(url, ns, number, options=RARELY):
     async with contextlib.AsyncExitStack() as stack:
@@ -116,7 +121,8 @@ async def test_delayed_messages_that_follow_each_other_find_a_waiter_each(queue,
     before = await scripts(raw)
     for number in range(10):
         await queue.send(str(number), delay=0.3 + number / 20)
-    assert [await take(herd) for _ in range(10)] == [str(number) for number in range(10)]
+    # Each goes to another client, so which of them reports first is open.
+    assert {await take(herd) for _ in range(10)} == {str(number) for number in range(10)}
     await until(registered, raw, ns, CLIENTS)
 
     assert await scripts(raw) - before <= 8 * 10
@@ -200,6 +206,13 @@ async def test_processes_that_stop_cost_the_others_a_moment(
             process._transport.close()
 
 
+@pytest.fixture
+def lingering(monkeypatch):
+    """Loops without waiters stay, so that their end does not make up for what they leave undone."""
+    monkeypatch.setattr("aiorsmq_ng.receiver._LINGER_S", 600)
+
+
+@pytest.mark.usefixtures("lingering")
 async def test_call_for_a_waiter_that_was_cancelled_is_passed_on(server_url, ns, queue, raw):
     waiters = f"{ns}:jobs:ng:waiters"
     async with clients(server_url, ns, 2) as (gone, here):
@@ -215,7 +228,11 @@ async def test_call_for_a_waiter_that_was_cancelled_is_passed_on(server_url, ns,
                 assert await raw.publish(f"{ns}:jobs:ng:wake:{name.decode()}", "0") == 1
                 async with asyncio.timeout(20):
                     assert (await waiting).text == "x"
-        assert await raw.zscore(waiters, name) is None
+
+        async def forgotten():
+            return await raw.zscore(waiters, name) is None
+
+        await until(forgotten)
 
 
 async def test_silent_foreign_sender_is_noticed_by_one_who_calls_the_others(
@@ -248,6 +265,7 @@ async def test_waiter_on_several_queues_is_called_for_each(server_url, ns, rsmq,
                     assert (await waiting).text == name
 
 
+@pytest.mark.usefixtures("lingering")
 async def test_waiter_that_was_served_elsewhere_hands_its_call_on(server_url, ns, rsmq, raw):
     """It waits on two queues, is called for both, and has room for one message."""
     for name in ("a", "b"):
@@ -277,6 +295,109 @@ async def test_names_of_waiters_are_forgotten_by_themselves(queue, raw, ns):
     await queue.receive(wait=0.5)
 
     assert 0 < await raw.ttl(f"{ns}:jobs:ng:waiters") <= 70
+
+
+async def test_client_that_looks_often_leaves_names_of_patient_ones_alone(
+    server_url, ns, queue, raw
+):
+    waiters = f"{ns}:jobs:ng:waiters"
+    async with clients(server_url, ns, 1) as (patient,):
+        with tasks(patient.queue("jobs").receive(wait=600)):
+            await until(registered, raw, ns, 1)
+            ((_, at),) = await raw.zrange(waiters, 0, -1, withscores=True)
+            async with clients(server_url, ns, 1, Options(poll_base=0.1, poll_cap=0.2)) as (often,):
+                with tasks(often.queue("jobs").receive(wait=600)):
+                    await until(present, raw, ns, 2)
+                    # They are there at least until the patient one looks.
+                    assert time.time() + await raw.ttl(waiters) > at / 1000
+
+
+async def test_waiter_that_looks_early_still_looks_when_a_message_is_due(rsmq, raw, ns, server_url):
+    """What it has promised itself is not taken for the promise of another one."""
+    waiters = f"{ns}:jobs:ng:waiters"
+    await rsmq.create_queue("jobs")
+    async with clients(server_url, ns, 1) as (only,):
+        jobs = only.queue("jobs")
+        with tasks(jobs.receive(wait=600)):
+            await until(registered, raw, ns, 1)
+            id = await rsmq.queue("jobs").send("x", delay=300)
+            due = await raw.zscore(f"{ns}:jobs", id)
+            for _ in range(3):
+                assert await jobs.receive(wait=0.01) is None
+            ((_, at),) = await raw.zrange(waiters, 0, -1, withscores=True)
+            assert due <= at <= due + 5
+
+
+@contextlib.asynccontextmanager
+async def left_behind(url, ns, queue, raw):
+    """Yield two clients that have promised to look for a message, and one that relies on them."""
+    async with clients(url, ns, 2) as leavers, clients(url, ns, 1) as (stays,):
+        with tasks(*(one.queue("jobs").receive(wait=600) for one in leavers)) as leaving:
+            await until(registered, raw, ns, 2)
+            await queue.send("x", delay=1)
+            with tasks(stays.queue("jobs").receive(wait=600)) as (waiting,):
+                await until(registered, raw, ns, 1)
+                yield leavers, leaving, waiting
+
+
+@pytest.mark.usefixtures("lingering")
+async def test_promise_of_waiters_that_left_is_kept_by_another(server_url, ns, queue, raw):
+    async with left_behind(server_url, ns, queue, raw) as (_, leaving, waiting):
+        for task in leaving:
+            task.cancel()
+        async with asyncio.timeout(20):
+            assert (await waiting).text == "x"
+
+
+async def test_promise_of_clients_that_were_closed_is_kept_by_another(server_url, ns, queue, raw):
+    async with left_behind(server_url, ns, queue, raw) as (leavers, _, waiting):
+        for rsmq in leavers:
+            await rsmq.aclose()
+        async with asyncio.timeout(20):
+            assert (await waiting).text == "x"
+
+
+async def test_promise_of_loops_that_ended_is_kept_by_another(
+    server_url, ns, queue, raw, monkeypatch
+):
+    monkeypatch.setattr("aiorsmq_ng.receiver._LINGER_S", 0.01)
+    async with left_behind(server_url, ns, queue, raw) as (_, leaving, waiting):
+        for task in leaving:
+            task.cancel()
+        async with asyncio.timeout(20):
+            assert (await waiting).text == "x"
+
+
+@pytest.mark.usefixtures("lingering")
+async def test_waiters_that_have_left_and_are_asked_to_look_let_another_do_so(
+    server_url, ns, queue, raw
+):
+    waiters = f"{ns}:jobs:ng:waiters"
+    async with clients(server_url, ns, 3) as (*leavers, stays):
+        with tasks(*(one.queue("jobs").receive(wait=600) for one in leavers)) as leaving:
+            await until(registered, raw, ns, 2)
+            # So that the choice falls on them.
+            late = {name: (time.time() + 900) * 1000 for name in await raw.zrange(waiters, 0, -1)}
+            for task in leaving:
+                task.cancel()
+        with tasks(stays.queue("jobs").receive(wait=600)) as (waiting,):
+            await until(registered, raw, ns, 3)
+            await raw.zadd(waiters, late)
+            await queue.send("x", delay=1)
+            async with asyncio.timeout(20):
+                assert (await waiting).text == "x"
+
+
+async def test_short_waits_one_after_the_other_cost_a_script_each(server_url, ns, queue, raw):
+    async with clients(server_url, ns, 1) as (rsmq,):
+        jobs = rsmq.queue("jobs")
+        with tasks(jobs.receive(wait=600)):
+            await until(registered, raw, ns, 1)
+        before = await scripts(raw)
+        for _ in range(40):
+            assert await jobs.receive(wait=0.005) is None
+
+        assert await scripts(raw) - before <= 40 + 5
 
 
 async def test_no_call_is_lost_when_sends_and_waits_race(server_url, ns, queue, raw):

@@ -7,7 +7,11 @@
 -- waiter a moment later, should the first not come.
 local function promise(zset, waiter, pause_ms, cap_ms, hint)
   local waiters = waiters_of(zset)
-  local function covered(from, upto) return between(waiters, from, upto, 0, 1)[1] end
+  -- By another one: what this waiter has promised before ends now.
+  local function covered(from, upto)
+    local found = between(waiters, from, upto, 0, 2)
+    return found[1] ~= waiter and found[1] or found[2]
+  end
   if hint == 0 then return 0 end
   -- Little chance, so that the latest promise is that of a waiter who was heard of not long ago.
   local latest = math.floor(0.9 * cap_ms)
@@ -24,7 +28,10 @@ local function promise(zset, waiter, pause_ms, cap_ms, hint)
   end
   local noted = redis.pcall('ZADD', waiters, string.format('%.0f', at), waiter)
   if type(noted) ~= 'number' then return hint > 0 and math.min(hint, pause_ms) or pause_ms end
-  redis.pcall('EXPIRE', waiters, math.ceil(cap_ms / 1000) + 60)
+  -- For as long as any of them is patient, not only this one.
+  local last = redis.pcall('ZREVRANGEBYSCORE', waiters, '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  local rest = math.max(cap_ms, (tonumber(last[2]) or 0) - now)
+  redis.pcall('EXPIRE', waiters, string.format('%.0f', math.ceil(rest / 1000) + 60))
   return at - now
 end
 local function fulfil(zset, waiter)

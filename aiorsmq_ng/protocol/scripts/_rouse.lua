@@ -6,7 +6,8 @@
 -- Reads: now, micros. Defines: MOMENT_MS, SLACK_MS, waiters_of(zset), between(); rouse(zset, due) calls as many waiters as there
 --   are visible messages without a waiter on its way, and sees that one more looks a moment later, should one
 --   not come. If nothing is visible before due (epoch ms, nil = ask the queue), it sees that one looks then.
--- Nothing depends on it but speed, so no failure stands in the way.
+-- Nothing depends on it but speed, so no failure stands in the way. A write may be refused every time it is
+-- tried, so every loop ends by a count.
 local MOMENT_MS, SLACK_MS = 100, 5
 local function waiters_of(zset) return zset .. ':ng:waiters' end
 -- Members with a score from..upto, the highest first. Not ZRANGEBYSCORE: who may only send must not have it.
@@ -23,23 +24,26 @@ local function rouse(zset, due)
     local reply = redis.pcall(...)
     return not (type(reply) == 'table' and reply.err) and reply or nil
   end
-  -- True: it was called; false: it is gone; nil: no waiter can be called.
+  -- True: it was called; false: it is gone; nil: it cannot be called, or that cannot be noted, so end here.
   local function call(waiter, at)
     local heard = ask('PUBLISH', zset .. ':ng:wake:' .. waiter, string.format('%.0f', at - now))
     if not heard then return nil end
     -- In a cluster (where keys have a hash tag) subscribers at other nodes are not counted.
     local gone = heard == 0 and not string.find(zset, '{', 1, true)
-    ask('ZADD', waiters, gone and 0 or string.format('%.0f', at), waiter)
+    if not ask('ZADD', waiters, gone and 0 or string.format('%.0f', at), waiter) then return nil end
     return not gone
   end
   -- See that a waiter looks between two times: one that does so anyway, or the one that would look last.
   local function cover(from, upto, at)
     if between(waiters, from, upto, 0, 1)[1] then return end
-    repeat
+    for _ = 1, some do
       local last = between(waiters, string.format('(%.0f', upto), '+inf', 0, 1)[1]
-    until not last or call(last, at) ~= false
+      if not last or call(last, at) ~= false then return end
+    end
   end
-  some = some - (ask('ZREMRANGEBYSCORE', waiters, '-inf', string.format('(%.0f', now - MOMENT_MS)) or 0)
+  local stale = ask('ZREMRANGEBYSCORE', waiters, '-inf', string.format('(%.0f', now - MOMENT_MS))
+  if not stale then return end
+  some = some - stale
   local leased = false
   if not due then
     local head = ask('ZRANGE', zset, 0, 0, 'WITHSCORES')
@@ -53,8 +57,11 @@ local function rouse(zset, due)
     if not leased then cover(due + SLACK_MS + 1, due + SLACK_MS + MOMENT_MS, due + MOMENT_MS) end
     return
   end
+  -- Not ZCOUNT, which is a right of those who look into queues. Few are coming at a time, and of the messages
+  -- only those are read for which a waiter is called.
   local coming = #between(waiters, '-inf', now, 0, some)
-  local idle, missing = some - coming, #between(zset, '-inf', now, 0, some) - coming
+  local idle = some - coming
+  local missing = #between(zset, '-inf', now, coming, idle)
   while missing > 0 and idle > 0 do
     -- Any of them, so that the work is spread.
     local skip = idle > missing and micros % (idle - missing + 1) or 0
