@@ -857,6 +857,13 @@ MUTANTS = (
         ("tests/fronts/grpc/test_hostile.py",),
     ),
     Mutant(
+        "broker: what waits for the next reply of GOMQ is counted",
+        "aiorsmq_ng/broker/budget.py",
+        "        if self._size:\n            self._pool.add(who, size)",
+        "        if False:\n            self._pool.add(who, size)",
+        ("tests/fronts/grpc/test_gomq.py",),
+    ),
+    Mutant(
         "broker: names of consumers are checked before anything is kept",
         "aiorsmq_ng/broker/base.py",
         '        check_part("consumer", consumer)\n',

@@ -78,6 +78,24 @@ class Pool:
                 self._waiting.pop(who, None)
 
 
+class Stock:
+    """What stays in memory between calls, counted in a pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._who, self._size = "", 0
+
+    def hold(self, who: str, size: int, leaving: int) -> bool:
+        """Count *size* for *who* in place of what was; 0 if not so much as *leaving* is left."""
+        if self._size:
+            self._pool.add(self._who, -self._size)
+        fits = not size or self._pool.room(who) >= size + leaving
+        self._who, self._size = who, size if fits else 0
+        if self._size:
+            self._pool.add(who, size)
+        return fits
+
+
 class Visit:
     """One call, with all that it has taken, until its reply is with the client."""
 

@@ -11,7 +11,7 @@ from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, SendUnknown, Subscri
 
 from ..rpc import v1_pb2 as pb
 from .base import Shared, content_of, message, seconds
-from .budget import VISIT
+from .budget import VISIT, Stock
 from .requests import check_id
 from .room import MAX_BYTES, Room, unread
 from .tokens import CALLER
@@ -114,6 +114,10 @@ class Taking:
     def stopping(self) -> bool:
         """Whether nothing new is to be handed out any more."""
         return self._stopping.is_set()
+
+    def stock(self) -> Stock:
+        """Return what counts messages that stay between two replies."""
+        return Stock(self._room.replies)
 
     async def take(
         self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float

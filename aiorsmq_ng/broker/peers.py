@@ -23,11 +23,13 @@ from aiorsmq_ng import (
 )
 
 from .base import Shared
+from .budget import VISIT
 from .connections import connected
 from .directory import Directory
 from .messages import Taking
 from .options import GomqMode
 from .records import LIMIT, record_size
+from .status import BrokerError
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
@@ -44,6 +46,10 @@ _LEARN_S = 0.5
 _NOTICED_S = 1.0
 #: Peers remembered at most.
 _MOST_PEERS = 50_000
+#: Consumer ids of one connection at most: each costs work for as long as the connection lives.
+_MOST_CONSUMERS = 100
+#: Peers that are kept alive at a time.
+_KEPT_AT_A_TIME = 16
 #: How often it is looked which peers are connected.
 _LOOK_S = 5.0
 
@@ -76,12 +82,16 @@ class Peer:
         self.lock = asyncio.Lock()
         self.subscriptions: dict[str, Subscription] = {}
         self.seen_at = 0.0
+        #: When it was last said for the client that it is alive.
+        self.kept_at = 0.0
         self._taking = taking
         #: Whether one call can receive from several keys.
         self._together = together
         self._rotation = 0
         #: Leased for a reply into which they did not fit any more.
         self._carried: dict[str, deque[Delivery]] = {}
+        #: Their bytes, as bytes of replies that are not read yet.
+        self._stock = taking.stock()
         # Observes that arrived, those of them under way, and the most that were so at a time.
         self._arrived = self._under_way = self._width = 0
         self._answered = 0
@@ -160,6 +170,8 @@ class Peer:
             for _, delivery in taken:
                 delivery.give_back()
             raise
+        finally:
+            self._count()
         return taken
 
     async def give_back(self) -> None:
@@ -168,6 +180,7 @@ class Peer:
         held += [d for carried in self._carried.values() for d in carried]
         self._unacknowledged.clear()
         self._carried.clear()
+        self._count()
         await asyncio.gather(*(d.release() for d in held), return_exceptions=True)
 
     async def _wait(self, wait_s: float) -> list[Delivery]:
@@ -183,6 +196,16 @@ class Peer:
         carried = self._carried.pop(key, None)
         while carried:
             carried.pop().give_back()
+        self._count()
+
+    def _count(self) -> None:
+        """Count what waits for the next reply, and give it back if there is no room for it."""
+        size = sum(len(d.body) for carried in self._carried.values() for d in carried)
+        # Room for two replies is left: what waits must not keep others from getting theirs.
+        if not self._stock.hold(VISIT.get().who, size, leaving=2 * LIMIT):
+            for carried in self._carried.values():
+                while carried:
+                    carried.pop().give_back()
 
     def _key_of(self, delivery: Delivery) -> str | None:
         found = (k for k, s in self.subscriptions.items() if s.name == delivery.queue)
@@ -252,14 +275,27 @@ class Peers:
         self._taking = taking
         self._mode = "each" if mode == "copy" else "shared"
         self._peers: OrderedDict[tuple[str, str], Peer] = OrderedDict()
+        #: Consumers of each connection, with those that are just being subscribed.
+        self._consumers: dict[str, set[str]] = {}
         self._directory = Directory(shared.rsmq, self._mode)
         self._watching: asyncio.Task[None] | None = None
 
     async def subscribe(self, consumer: str, name: str, key: str) -> None:
         """Subscribe a consumer to a key, and a peer of it."""
-        subscription = await self._join(consumer, name, key)
-        # Not before: of a subscription that is refused nothing is kept.
-        self._peer(consumer, name).subscriptions[key] = subscription
+        if not self._fits(consumer, name):
+            raise BrokerError(
+                "tooManyCalls",
+                f"connection {name} has {_MOST_CONSUMERS} consumer ids, and no more are taken of "
+                "one; use another connection",
+            )
+        self._consumers.setdefault(name, set()).add(consumer)
+        try:
+            subscription = await self._join(consumer, name, key)
+            # Not before: of a subscription that is refused nothing is kept.
+            self._peer(consumer, name).subscriptions[key] = subscription
+        finally:
+            if (consumer, name) not in self._peers:
+                self._forget(consumer, name)
         self._directory.change(consumer, key, subscribed=True)
 
     async def unsubscribe(self, consumer: str, key: str) -> None:
@@ -281,6 +317,8 @@ class Peers:
             # What it is subscribed to here is known, and need not wait for all the others.
             await directory.learn(_LEARN_S if directory.age_s > _TOO_OLD_S else 0.0)
         if not known and not (directory.fresh and directory.keys(consumer)):
+            return None
+        if not self._fits(consumer, name):
             return None
         return self._peer(consumer, name)
 
@@ -322,9 +360,23 @@ class Peers:
         )
         peer.seen_at = now
         self._peers[consumer, name] = peer
+        self._consumers.setdefault(name, set()).add(consumer)
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch(), name="aiorsmq-ng broker peers")
         return peer
+
+    def _fits(self, consumer: str, name: str) -> bool:
+        """Return True if a connection may have this consumer, too."""
+        there = self._consumers.get(name, ())
+        return consumer in there or len(there) < _MOST_CONSUMERS
+
+    def _forget(self, consumer: str, name: str) -> Peer | None:
+        """Take a peer out of the books, and return it."""
+        if there := self._consumers.get(name):
+            there.discard(consumer)
+            if not there:
+                del self._consumers[name]
+        return self._peers.pop((consumer, name), None)
 
     async def _watch(self) -> None:
         while True:
@@ -339,20 +391,29 @@ class Peers:
 
         A connection has an address of its own, so a peer without one never comes back.
         """
-        quiet_since = asyncio.get_running_loop().time() - _SILENCE_S / 3
+        now = asyncio.get_running_loop().time()
         # The longest silent one is the first.
         surplus = len(self._peers) - _MOST_PEERS
         gone: list[tuple[str, str]] = []
-        quiet: list[Subscription] = []
+        quiet: list[Peer] = []
         for place, (who, peer) in enumerate(self._peers.items()):
             if place < surplus or peer.name not in there:
                 gone.append(who)
-            elif peer.seen_at < quiet_since:
-                quiet += peer.subscriptions.values()
-        await asyncio.gather(*(self._peers.pop(who).give_back() for who in gone))
-        alive = await asyncio.gather(*(s.keep_alive() for s in quiet), return_exceptions=True)
-        for error in alive:
-            if isinstance(error, RSMQError):
+            elif max(peer.seen_at, peer.kept_at) < now - _SILENCE_S / 3:
+                quiet.append(peer)
+        left = filter(None, [self._forget(*who) for who in gone])
+        await asyncio.gather(*(peer.give_back() for peer in left))
+        turns = anyio.CapacityLimiter(_KEPT_AT_A_TIME)
+        await asyncio.gather(*(self._keep_alive(peer, turns) for peer in quiet))
+
+    async def _keep_alive(self, peer: Peer, turns: anyio.CapacityLimiter) -> None:
+        """Say that a peer is alive, a few at a time: clients' calls come in between."""
+        async with turns:
+            kept_at = asyncio.get_running_loop().time()
+            try:
+                for subscription in list(peer.subscriptions.values()):
+                    await subscription.keep_alive()
+            except RSMQError as error:
                 logger.warning("cannot keep a peer of GOMQ's alive: %s", error)
-            elif isinstance(error, BaseException):
-                raise error
+            else:
+                peer.kept_at = kept_at

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from aiorsmq_ng import Delivery
+from aiorsmq_ng import Delivery, Subscription
 from aiorsmq_ng.broker import Limits, connections, peers
 from aiorsmq_ng.broker.base import Shared
 from aiorsmq_ng.broker.connections import endpoint
@@ -537,6 +537,80 @@ async def test_what_a_client_has_is_acknowledged_before_it_can_be_received_again
 
     assert not (await service._observe(peer, bool, None)).records
     assert await left() == (0, 0)
+
+
+async def test_a_connection_has_so_many_consumers_and_no_more(serve, monkeypatch):
+    monkeypatch.setattr(peers, "_MOST_CONSUMERS", 3)
+    async with serve() as broker, connected(broker) as channel, connected(broker) as second:
+        guide, other = RouteGuideStub(channel), RouteGuideStub(second)
+        with pytest.raises(grpc.RpcError):  # takes no place
+            await guide.Subscribe(pb.Subscription(key="news", consumerID="x" * 2000))
+        for consumer in ("a", "b", "c", "c"):
+            await guide.Subscribe(pb.Subscription(key="news", consumerID=consumer))
+        await guide.Subscribe(pb.Subscription(key="sport", consumerID="a"))
+        refused = []
+        for consumer in ("d", "e"):
+            with pytest.raises(grpc.RpcError) as caught:
+                await guide.Subscribe(pb.Subscription(key="news", consumerID=consumer))
+            refused.append(caught.value.code())
+            await other.Subscribe(pb.Subscription(key="news", consumerID=consumer))
+        await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
+        assert not (await guide.Observe(pb.Identification(consumerID="d"))).records
+        for stub, consumer in ((guide, "c"), (other, "d")):
+            assert await observed(stub, 1, pb.Identification(consumerID=consumer))
+
+    assert refused == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 2
+
+
+async def test_many_quiet_peers_are_kept_alive_a_few_at_a_time(service, monkeypatch):
+    under_way, most, kept = 0, 0, []
+
+    async def keep_alive(subscription):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        kept.append(subscription.consumer)
+
+    monkeypatch.setattr(Subscription, "keep_alive", keep_alive)
+    consumers = [f"c{number}" for number in range(40)]
+    for consumer in consumers:
+        await service._peers.subscribe(consumer, "peer", "news")
+        (await service._peers.find(consumer, "peer")).seen_at = -1000.0
+    for _ in range(2):  # the second finds all of them kept alive
+        await service._peers._look({"peer"})
+    await service.close()
+
+    assert sorted(kept) == sorted(consumers)
+    assert 1 < most <= 16
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_what_waits_for_the_next_reply_is_counted(rsmq, full):
+    shared, room = Shared(rsmq, Limits(), Receipts(), Requests(), Held()), Room(Limits())
+    service = RouteGuideService(shared, Taking(shared, room), "copy")
+    for key in ("a", "b"):
+        await service._peers.subscribe("c", "peer", key)
+        payload = b"x" * 2_500_000
+        await service.Publish(pb.PublishRecord(key=key, payload=payload), None)
+    if full:
+        room.replies.add("another", room.replies.most - 2 * LIMIT)
+    before = room.replies.taken
+    peer = await service._peers.find("c", "peer")
+    counted = []
+    for _ in range(2):
+        reply = await service._observe(peer, bool, None)
+        assert len(reply.records) == 1
+        counted.append(room.replies.taken - before)
+    await service._observe(peer, bool, None)
+    for topic in ("a", "b"):
+        (found,) = (await rsmq.topic(topic).describe()).subscriptions
+        assert found.attributes.msgs == 0
+    await service.close()
+
+    assert counted == [0 if full else 2_500_000, 0]
+    assert room.replies.taken == before
 
 
 @pytest.mark.parametrize(("key", "consumer"), [("", ""), ("", "c"), ("k", ""), ("\0", "\0\0")])
