@@ -49,6 +49,8 @@ from .transport.urls import read as read_url
 DEFAULT_URL = "redis://localhost:6379"
 #: How long closing waits for looks that are under way.
 _CLOSE_RECEIVERS_S = 2.0
+#: How long it waits for workers; longer than a handler that is cancelled may take.
+_CLOSE_WORKERS_S = 5.0
 
 
 class RSMQ:
@@ -133,6 +135,7 @@ class RSMQ:
     async def aclose(self) -> None:
         """Finish the calls under way, give back what nobody took, and disconnect.
 
+        Workers of this client that still run are ended first; stop them before for a grace period.
         Takes a few seconds at most. Once begun it goes on, whatever happens to the caller. A client
         whose event loop has ended, or is the parent's after a fork, is left alone.
         """
@@ -353,10 +356,15 @@ class RSMQ:
         return f"<RSMQ ns={self.ns!r} by {scheme}, {self._transport!r}>"
 
     async def _close(self) -> None:
-        with anyio.move_on_after(_CLOSE_RECEIVERS_S):
-            async with anyio.create_task_group() as tasks:
-                for receiver in list(self._receivers.values()):
-                    tasks.start_soon(receiver.aclose)
+        # Workers first: they give back what they have while all goes on.
+        for enders, limit_s in (
+            (self._transport.leavers, _CLOSE_WORKERS_S),
+            ([receiver.aclose for receiver in self._receivers.values()], _CLOSE_RECEIVERS_S),
+        ):
+            with anyio.move_on_after(limit_s):
+                async with anyio.create_task_group() as tasks:
+                    for end in list(enders):
+                        tasks.start_soon(end)
         await self._transport.aclose()
 
     async def _receive(

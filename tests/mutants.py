@@ -743,6 +743,20 @@ MUTANTS = (
         ("tests/unit/test_leases.py", "tests/storms/test_leaving.py"),
     ),
     Mutant(
+        "worker: a second cancellation does not cut its end short",
+        "aiorsmq_ng/worker/ending.py",
+        "while not task.done():",
+        "if not task.done():",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
+        "worker: ends before its client",
+        "aiorsmq_ng/worker/worker.py",
+        "leavers.add(self._client_closes)",
+        "pass",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
         "consumer: rests after a step that was cancelled",
         "aiorsmq_ng/consumer.py",
         "if self._takers == 1 and not self.ended:",

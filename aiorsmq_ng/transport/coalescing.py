@@ -80,6 +80,8 @@ class Transport:
         self._home = Home(self)
         self._closed = False
         self._closed_by_caller = False
+        #: Run before that, each for some seconds at most: what uses the client ends.
+        self.leavers: set[Callable[[], Coroutine[Any, Any, None]]] = set()
         #: Called first when the client is closed, while operations can still be submitted.
         self.closers: set[Callable[[], object]] = set()
         #: Called with what results tell besides: messages that a receive has put aside.

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..delivery import Delivery, Outcome, fresh
 from ..errors import InvalidValue, LeaseLost, RSMQError
-from .routes import FailureHook, Middleware, Route
+from ..models import DeadLetter
+from .routes import DeadLetterHook, FailureHook, Middleware, Route
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
@@ -44,6 +45,15 @@ class Tally:
 def in_one_line(error: BaseException) -> str:
     """Return an error as text for a health check."""
     return f"{type(error).__name__}: {error}".rstrip(": ")[:500]
+
+
+async def tell(letter: DeadLetter, hooks: Sequence[DeadLetterHook]) -> None:
+    """Call the hooks for a dead letter."""
+    for hook in hooks:
+        try:
+            await hook(letter.message, letter.reason)
+        except Exception:
+            logger.exception("a dead-letter hook failed itself")
 
 
 class Job:

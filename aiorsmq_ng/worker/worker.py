@@ -14,14 +14,15 @@ from ..client import RSMQ
 from ..consumer import Stock
 from ..delivery import Delivery, fresh, give_back
 from ..durations import Seconds, at_least_0, in_seconds
-from ..errors import InvalidValue, QueueNotFound, RSMQError
+from ..errors import InvalidValue, QueueNotFound, RSMQError, Unavailable
 from ..models import DeadLetter
 from ..outages import outlast
 from ..protocol.limits import MAX_SECONDS
 from ..queue import Queue
 from ..retry import Retry
+from .ending import ended, first_of, to_the_end
 from .health import State, WorkerHealth
-from .jobs import Job, Tally, in_one_line
+from .jobs import Job, Tally, in_one_line, tell
 from .routes import (
     D,
     DeadLetterHook,
@@ -121,6 +122,9 @@ class Worker:
         self._failure: str | None = None
         self._turn = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._has_let_go = asyncio.Event()
+        #: True once the client was closed before a stop.
+        self._orphaned = False
 
     def handler(
         self,
@@ -286,6 +290,8 @@ class Worker:
 
     async def _run(self) -> None:
         self._state = "running"
+        leavers = self.rsmq.queue(self._routes[0].queue).origin.transport.leavers
+        leavers.add(self._client_closes)
         try:
             served = await self._aside(outlast(self._reach, self.wait_for_server))
             if served is not None:
@@ -297,10 +303,16 @@ class Worker:
                 while self._state in ("running", "paused"):
                     await self._serve(served)
                 await self._drain()
+            if self._orphaned:
+                raise Unavailable("the client was closed before its worker was stopped")
         finally:
             self._state = "stopped"
-            # In a task of its own: it goes on if this one is cancelled once more.
-            await asyncio.shield(asyncio.create_task(self._finish()))
+            try:
+                await to_the_end(self._let_go())
+            finally:
+                leavers.discard(self._client_closes)
+                # In a task of its own: it goes on if this one is cancelled once more.
+                await asyncio.shield(asyncio.create_task(self._finish()))
 
     def __repr__(self) -> str:
         queues = ", ".join(route.queue for route in self._routes)
@@ -375,7 +387,7 @@ class Worker:
         if intake.cancelled():
             return None
         if (error := intake.exception()) is not None:
-            raise _first(error)
+            raise first_of(error)
         return intake.result()
 
     async def _hand_out(self, served: list[Served]) -> None:
@@ -530,42 +542,40 @@ class Worker:
         if letter.by_receive:
             self._tally.rejected += 1
         if self._on_dead_letter:
-            task = asyncio.create_task(self._tell(letter), name="aiorsmq-ng dead letter")
+            task = asyncio.create_task(
+                tell(letter, self._on_dead_letter), name="aiorsmq-ng dead letter"
+            )
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
-
-    async def _tell(self, letter: DeadLetter) -> None:
-        for hook in self._on_dead_letter:
-            try:
-                await hook(letter.message, letter.reason)
-            except Exception:
-                logger.exception("a dead-letter hook failed itself")
 
     async def _drain(self) -> None:
         """Give handlers the grace period to end, or less if somebody is in a hurry."""
         if not self._jobs:
             return
         logger.info("stopping: %d handlers have %g s to end", len(self._jobs), self._grace)
-        ended = asyncio.ensure_future(asyncio.wait([job.task for job in self._jobs]))
-        hurry = asyncio.ensure_future(self._hurry.wait())
-        try:
-            await asyncio.wait(
-                [ended, hurry], timeout=self._grace, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            ended.cancel()
-            hurry.cancel()
+        await ended([job.task for job in self._jobs], self._grace, self._hurry)
+
+    async def _let_go(self) -> None:
+        """End what still runs, and give back all messages; takes some seconds at most."""
+        self._interrupt()
+        if self._intake is not None:
+            await asyncio.wait([self._intake], timeout=2 * _CANCEL_S)
+        await self._abandon()
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=_CANCEL_S)
+        self.rsmq.dead_letters.forget(self._heard)
+        self._has_let_go.set()
+
+    async def _client_closes(self) -> None:
+        """End before the client does: without a grace period, and with nothing left in hand."""
+        self._orphaned = self._state in ("running", "paused")
+        self.stop()
+        self._hurry.set()
+        await self._has_let_go.wait()
 
     async def _finish(self) -> None:
-        """End what still runs, call the hooks, and let go of a client of our own."""
+        """Call the hooks, and close a client of our own."""
         try:
-            self._interrupt()
-            if self._intake is not None:
-                await asyncio.wait([self._intake], timeout=2 * _CANCEL_S)
-            await self._abandon()
-            if self._telling:
-                await asyncio.wait(self._telling, timeout=_CANCEL_S)
-            self.rsmq.dead_letters.forget(self._heard)
             for hook in self._on_stop:
                 try:
                     await hook()
@@ -586,9 +596,3 @@ class Worker:
             logger.error("handler %s does not end and is left behind", job.route.name)
             job.leave_behind()
             self._left_behind += 1
-
-
-def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

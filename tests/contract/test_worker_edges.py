@@ -5,7 +5,9 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from functools import partial
 
+import anyio
 import pytest
 
 from aiorsmq_ng import RSMQ, Delivery, InvalidValue, QueueCorrupt, Retry, Unavailable, Worker
@@ -132,6 +134,117 @@ async def test_cancellation_of_run_is_not_swallowed(rsmq, first):
     await asyncio.wait([task], timeout=20)
 
     assert task.cancelled()
+    assert (await queue.attributes()).ready == 1
+
+
+async def cancel_twice(worker):
+    running = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.running == 2)
+    running.cancel()
+    await asyncio.sleep(0.001)
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+
+
+async def cancel_at_every_step(worker):
+    running = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.running == 2)
+    while not running.done():
+        running.cancel()
+        await asyncio.sleep(0)
+
+
+async def cancel_by_a_scope(worker):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(worker.run, signals=False))
+        await until(lambda: worker.health.running == 2)
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("cancel", [cancel_twice, cancel_at_every_step, cancel_by_a_scope])
+async def test_run_that_is_cancelled_again_leaves_nothing_leased(server_url, ns, queue, cancel):
+    await queue.send_many(list("abcdefgh"))
+    async with RSMQ(server_url, ns=ns) as own:
+        worker = Worker(own, concurrency=2, prefetch=3)
+
+        @worker.handler("jobs", vt=600)
+        async def handle(body: str) -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(0.05)
+
+        async with asyncio.timeout(20):
+            await cancel(worker)
+
+    assert (await queue.attributes()).ready == 8
+    assert not any(m.suspect for m in await queue.receive_many(8))
+
+
+@pytest.mark.parametrize("size", [0, 3])
+async def test_worker_ends_before_its_client_that_is_closed(server_url, ns, queue, size):
+    await queue.send_many([str(i) for i in range(20)])
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    worker = Worker(rsmq, concurrency=2, prefetch=5)
+    began = []
+
+    async def handle(given):
+        began.append(given)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.05)
+
+    if size:
+        worker.batch_handler("jobs", size=size, wait=0.01, vt=600)(handle)
+    else:
+        worker.handler("jobs", vt=600)(handle)
+    running = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: len(began) == 2)
+    await asyncio.sleep(0.1)  # others wait for a slot
+    await rsmq.aclose()
+
+    assert (await queue.attributes()).ready == 20
+    with pytest.raises(Unavailable, match="the client was closed"):
+        await running
+    assert len(began) == 2
+    assert not any(m.suspect for m in await queue.receive_many(20))
+
+
+async def test_handler_may_close_the_client_of_its_worker(server_url, ns, queue):
+    await queue.send("x")
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs", vt=600)
+    async def handle(body: str) -> None:
+        await rsmq.aclose()
+
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable, match="the client was closed"):
+            await worker.run(signals=False)
+    await rsmq.aclose()
+    assert (await queue.attributes()).ready == 1
+
+
+async def test_stop_that_is_under_way_ends_well_if_the_client_is_closed(server_url, ns, queue):
+    await queue.send("x")
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    worker = Worker(rsmq, grace=3600)
+
+    @worker.handler("jobs", vt=600)
+    async def handle(body: str) -> None:
+        await asyncio.sleep(3600)
+
+    running = asyncio.create_task(worker.run(signals=False))
+    await until(lambda: worker.health.running == 1)
+    worker.stop()
+    await asyncio.sleep(0.05)
+    await rsmq.aclose()
+
+    async with asyncio.timeout(20):
+        await running
     assert (await queue.attributes()).ready == 1
 
 
