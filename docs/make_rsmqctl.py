@@ -60,7 +60,8 @@ Later a call is tried for 5 seconds, and one of long work (`export`, `import`, `
 redrive`) for a minute, which outlasts a failover; a note on stderr says that it waits.
 
 **Ctrl-C** gives back what was received and not finished, and leaves files as they were. Long work says how
-far it came: how many lines are done, how many messages were moved, printed or deleted.
+far it came: how many lines are done, how many messages were moved, exported, printed or deleted. A reader of
+stdout that is slow gets whole lines, and as many as the note says; a second Ctrl-C does not wait for it.
 
 ## Files of messages
 

@@ -919,6 +919,27 @@ MUTANTS = (
         "if False:",
         ("tests/fronts/test_cli_told.py",),
     ),
+    Mutant(
+        "rsmqctl: a signal cuts nothing off an output without a buffer",
+        "aiorsmq_ng/cli/__init__.py",
+        "if isinstance(raw, io.RawIOBase):",
+        "if False:",
+        ("tests/fronts/test_cli_interrupted.py",),
+    ),
+    Mutant(
+        "rsmqctl: what was received and not printed is given back",
+        "aiorsmq_ng/cli/looking.py",
+        "await message.release(unseen=True)",
+        "pass",
+        ("tests/fronts/test_cli_interrupted.py",),
+    ),
+    Mutant(
+        "rsmqctl: a producer sends files without the right to look",
+        "aiorsmq_ng/cli/transfer.py",
+        "if error.passing:\n                raise",
+        "if True:\n                raise",
+        ("tests/fronts/test_cli_rights.py",),
+    ),
 )
 
 

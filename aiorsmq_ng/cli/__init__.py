@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import sys
 from collections.abc import Sequence
 
 #: Modules that the extra brings.
 EXTRA = ("click", "rich")
+#: Exit status after Ctrl-C.
+INTERRUPTED = 130
 _MISSING = 'rsmqctl needs the extra "cli": pip install "aiorsmq-ng[cli]"'
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line *args* (by default the process's own) and return its exit status."""
     _fill_streams()
+    _write_whole()
     try:
         from .app import run  # needs click, which the extra brings
 
-        return run(args)
+        status = run(args)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in EXTRA:
             raise
         sys.stderr.write(f"{_MISSING}\n")
         return 1
     except KeyboardInterrupt:
-        return 130  # so early or late that there is nothing to tell
+        status = INTERRUPTED  # so early or late that there is nothing to tell
+    if status:
+        _drop_rest(wait=status != INTERRUPTED)
+    return status
 
 
 def _fill_streams() -> None:
@@ -37,3 +45,34 @@ def _fill_streams() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
     os.close(number)
+
+
+def _drop_rest(*, wait: bool) -> None:
+    """Drop what is left of the output after a failure if it cannot be written, and was told.
+
+    Python would try once more at its exit. An interrupted process does not *wait* for a reader
+    that takes nothing.
+    """
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if not isinstance(raw, io.FileIO) or raw.closed:
+        return
+    try:
+        if wait or select.select([], [raw], [], 0)[1]:
+            sys.stdout.flush()
+            return
+    except OSError:
+        pass
+    raw.close()
+
+
+def _write_whole() -> None:
+    """Put a buffer before a stdout that has none, as with ``PYTHONUNBUFFERED`` and ``python -u``.
+
+    Without one, Python drops what a write leaves over that a signal has interrupted. Every command
+    flushes what it prints, so nothing comes later than before.
+    """
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        encoding, errors = sys.stdout.encoding, sys.stdout.errors
+        buffer = os.fdopen(raw.fileno(), "wb", closefd=False)
+        sys.stdout = io.TextIOWrapper(buffer, encoding, errors, write_through=True)

@@ -10,12 +10,12 @@ import click
 
 import aiorsmq_ng
 
-from . import EXTRA
+from . import EXTRA, INTERRUPTED
 from .groups import LazyGroup
 from .output import complain, harmless
 from .session import Settings, examples, global_options, program
 
-FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 4, 130
+FAILED, USAGE, UNREACHABLE = 1, 2, 4
 
 #: Command -> ``module:function`` in this package, in the order of the help. A module is imported
 #: when its command is asked for, and imports nothing big itself until the command runs.
@@ -125,6 +125,8 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
     match error:
         case aiorsmq_ng.QueueNotFound(queue=name, ns=namespace):
             fact = f"queue {name!r} does not exist in namespace {namespace!r}"
+            if getattr(error, "unwanted", False):
+                return f"{fact}; see those there are with: {program(namespace)} queue list"
             return f"{fact}; create it with: {program(namespace)} queue create -n {name}"
         case aiorsmq_ng.QueueExists(queue=name, ns=namespace):
             fact = f"queue {name!r} exists already in namespace {namespace!r}"

@@ -19,6 +19,7 @@ from .options import (
     most_option,
     nothing,
     rate_option,
+    removing,
     start_option,
     yes_option,
 )
@@ -205,6 +206,7 @@ def _redrive(
 @dead_letter_option
 @yes_option
 @global_options()
+@removing()
 def purge(name: str, dead_letter: str | None, yes: bool) -> None:
     """Remove the dead letters of a queue for good, after a question."""
     if asks(yes=yes):

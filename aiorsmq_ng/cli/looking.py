@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import click
@@ -18,7 +19,17 @@ from .options import (
     positive,
     start_option,
 )
-from .output import MESSAGE_COLUMNS, Record, Rows, complain, emit, message_record, show_rows
+from .output import (
+    MESSAGE_COLUMNS,
+    Record,
+    Rows,
+    as_json,
+    as_text,
+    complain,
+    message_record,
+    show_rows,
+    write,
+)
 from .session import current_settings, examples, global_options, run
 
 PEEK_COLUMNS = (*MESSAGE_COLUMNS, "sent")
@@ -32,17 +43,17 @@ def peek_record(message: aiorsmq_ng.Message) -> Record:
 
 
 @asynccontextmanager
-async def given_back(found: Sequence[aiorsmq_ng.Delivery]) -> AsyncIterator[None]:
+async def given_back(found: Iterable[aiorsmq_ng.Delivery]) -> AsyncIterator[None]:
     """Give messages back that were taken and cannot be printed."""
     try:
         yield
     except BaseException:
-        import anyio
+        import asyncio
 
-        with anyio.CancelScope(shield=True):
-            for message in found:
-                with suppress(aiorsmq_ng.RSMQError):
-                    await message.release()
+        for message in found:
+            # A release that has begun goes on, whatever happens to this task.
+            with suppress(aiorsmq_ng.RSMQError, asyncio.CancelledError):
+                await message.release(unseen=True)
         raise
 
 
@@ -124,6 +135,9 @@ def tail(name: str, last: int, count: int | None, interval: float, consume: bool
     async def work(rsmq: aiorsmq_ng.RSMQ) -> None:
         queue = rsmq.queue(name)
         if consume:
+            # A consumer waits for a queue to come; a person wants to be told. Its role may ask so.
+            if not await queue.exists():
+                raise aiorsmq_ng.QueueNotFound(name, rsmq.ns)
             with printer.counted("deleted"):
                 await _consume(queue, printer)
         else:
@@ -139,7 +153,6 @@ class Printer:
         self._left = count
         self._rows = Rows(PEEK_COLUMNS)
         self._output = current_settings().output
-        self._begun = False
         self._printed = 0
 
     @property
@@ -159,21 +172,49 @@ class Printer:
 
     def __call__(self, message: aiorsmq_ng.Message) -> None:
         """Print one."""
-        record = peek_record(message)
+        record, header = peek_record(message), not self._printed
         if self._output == "csv":
-            self._rows.csv([record], header=not self._begun)
+            self.show("".join(self._rows.csv([record], header=header)))
         elif self._output == "table":
-            self._rows.table([record], header=not self._begun)
+            self.show("".join(self._rows.table([record], header=header)))
         else:
-            emit(record)
-        self._begun = True
+            self.show(f"{as_json(record)}\n")
+
+    def show(self, text: str) -> None:
+        """Print the text of one."""
+        write(text)
         self._printed += 1
         if self._left is not None:
             self._left -= 1
 
 
+async def take(found: Sequence[aiorsmq_ng.Delivery], printer: Printer) -> None:
+    """Print messages as one document, and delete each once it is printed.
+
+    If it does not come to its end, those that were not printed are given back. Ctrl-C ends the
+    document properly.
+    """
+    import asyncio
+
+    text = as_text(map(peek_record, found), PEEK_COLUMNS)
+    left = deque(found)
+    async with given_back(left):
+        write(text.head)
+        whole = True
+        try:
+            for row in text.rows:
+                async with left.popleft():
+                    whole = False
+                    printer.show(row)
+                    whole = True
+        except asyncio.CancelledError:
+            if whole:
+                write(text.tail)
+            raise
+        write(text.tail)
+
+
 async def _consume(queue: aiorsmq_ng.Queue, printer: Printer) -> None:
-    await queue.attributes()  # a consumer waits for a queue to come; a person wants to be told
     async with queue.consume() as messages:
         async for message in messages:
             async with message:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -130,6 +131,16 @@ compat_option = click.option(
     is_flag=True,
     help="Say of an empty queue on stdout what the first rsmqctl did: No messages on queue: NAME.",
 )
+
+
+@contextmanager
+def removing() -> Iterator[None]:
+    """Mark the error about a missing queue: a user who wants to remove does not want to create."""
+    try:
+        yield
+    except aiorsmq_ng.QueueNotFound as error:
+        error.unwanted = True  # type: ignore[attr-defined]
+        raise
 
 
 def asks(*, yes: bool) -> bool:

@@ -10,7 +10,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import click
@@ -38,6 +38,12 @@ def emit(value: object) -> None:
     click.echo(as_json(value))
 
 
+def write(text: str) -> None:
+    """Print *text*, which holds nothing that could steer a terminal, as it is."""
+    # With colour, because click would else take what steers a terminal out of the bodies of a CSV.
+    click.echo(text, nl=False, color=True)
+
+
 def complain(sentence: str) -> None:
     """Print a sentence on stderr."""
     click.echo(printable(f"rsmqctl: {in_flags(sentence)}"), err=True)
@@ -51,34 +57,50 @@ def show_record(record: Record) -> None:
             for name, value in record.items():
                 click.echo(f"{name:<{width}}  {printable(_readable(name, value))}".rstrip())
         case "csv":
-            Rows(record).csv([record])
+            write("".join(Rows(record).csv([record])))
         case _:
             emit(record)
 
 
 def show_rows(rows: Iterable[Record], columns: Sequence[str]) -> None:
     """Print records in the format that was asked for; by default as a JSON list."""
+    text = as_text(rows, columns)
+    write("".join((text.head, *text.rows, text.tail)))
+
+
+class Text(NamedTuple):
+    """Records as they are printed: what stands before them, each of them, what stands after."""
+
+    head: str
+    rows: list[str]
+    tail: str
+
+
+def as_text(rows: Iterable[Record], columns: Sequence[str]) -> Text:
+    """Return records in the format that was asked for; by default as a JSON list."""
     shown = Rows(columns)
     match current_settings().output:
         case "table":
-            shown.table(list(rows))
+            head, *lines = shown.table(list(rows))
+            return Text(head, lines, "")
         case "csv":
-            shown.csv(rows)
+            head, *lines = shown.csv(rows)
+            return Text(head, lines, "")
         case "ndjson":
-            for row in rows:
-                emit(row)
+            return Text("", [f"{as_json(row)}\n" for row in rows], "")
         case _:
-            emit(list(rows))
+            items = [as_json(row) for row in rows]
+            return Text("[", [*items[:1], *(f", {item}" for item in items[1:])], "]\n")
 
 
 class Rows:
-    """Prints records by columns."""
+    """Makes lines, each with its end, of records by columns."""
 
     def __init__(self, columns: Iterable[str]) -> None:
         self.columns = list(columns)
 
-    def table(self, rows: Sequence[Record], *, header: bool = True) -> None:
-        """Print aligned columns; numbers stand on the right."""
+    def table(self, rows: Sequence[Record], *, header: bool = True) -> list[str]:
+        """Return aligned columns; numbers stand on the right."""
         cells = [
             [printable(_readable(c, row.get(c)))[:_CELL] for c in self.columns] for row in rows
         ]
@@ -89,6 +111,7 @@ class Rows:
         if header:
             cells.insert(0, [c.upper() for c in self.columns])
         widths = [max((_width(row[i]) for row in cells), default=0) for i in range(len(numeric))]
+        lines = []
         for row in cells:
             padded = (
                 " " * (width - _width(cell)) + cell
@@ -96,23 +119,21 @@ class Rows:
                 else cell + " " * (width - _width(cell))
                 for cell, width, right in zip(row, widths, numeric, strict=True)
             )
-            click.echo("  ".join(padded).rstrip())
+            lines.append("  ".join(padded).rstrip() + "\n")
+        return lines
 
-    def csv(self, rows: Iterable[Record], *, header: bool = True) -> None:
-        """Print comma-separated values; text that looks like a formula gets a quote before it."""
-        if header:
-            _csv_line(self.columns)
-        for row in rows:
-            _csv_line([_csv_cell(row.get(column)) for column in self.columns])
+    def csv(self, rows: Iterable[Record], *, header: bool = True) -> list[str]:
+        """Return comma-separated values; text that looks like a formula gets a quote before it."""
+        lines = [_csv_line(self.columns)] if header else []
+        return lines + [_csv_line([_csv_cell(row.get(c)) for c in self.columns]) for row in rows]
 
 
-def _csv_line(cells: Sequence[Any]) -> None:
+def _csv_line(cells: Sequence[Any]) -> str:
     line = io.StringIO()
     # Python 3.11 puts quotes around a line break only if that stands in the line's own end.
     csv.writer(line, lineterminator=_CSV_END).writerow(cells)
     text = line.getvalue().removesuffix(_CSV_END)
-    # With colour, because click would else take what steers a terminal out of the bodies.
-    click.echo(printable(text) if sys.stdout.isatty() else text, color=True)
+    return f"{printable(text) if sys.stdout.isatty() else text}\n"
 
 
 def _csv_cell(value: object) -> object:

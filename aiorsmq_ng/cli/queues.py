@@ -15,6 +15,7 @@ from .options import (
     most_option,
     name_option,
     rate_option,
+    removing,
     to_option,
     yes_option,
 )
@@ -120,6 +121,7 @@ def describe(name: str) -> None:
 @click.command(epilog=examples("$ rsmqctl queue delete -n jobs"))
 @name_option
 @global_options()
+@removing()
 def delete(name: str) -> None:
     """Delete a queue with all its messages, at once. Prints nothing."""
     run(lambda rsmq: rsmq.delete_queue(name))
@@ -152,6 +154,7 @@ def set_attributes(name: str, vt: float | None, delay: float | None, maxsize: in
 @click.option("--leased", is_flag=True, help="Remove also what consumers work on right now.")
 @yes_option
 @global_options()
+@removing()
 def purge(name: str, leased: bool, yes: bool) -> None:
     """Remove ready and delayed messages, after a question.
 

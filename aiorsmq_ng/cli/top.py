@@ -11,7 +11,7 @@ import click
 import aiorsmq_ng
 
 from .options import positive
-from .output import Rows, emit, without_secrets
+from .output import Rows, emit, without_secrets, write
 from .session import DEFAULT_URL, Settings, current_settings, examples, global_options, run
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ async def _print(
         rows = view.ordered(sampler.rows())
         match settings.output:
             case "table":
-                shown.table(rows)
+                write("".join(shown.table(rows)))
             case "csv":
-                shown.csv(rows, header=header)
+                write("".join(shown.csv(rows, header=header)))
             case "ndjson":
                 for row in rows:
                     emit(row if once else {"at": round(time.time(), 3), **row})

@@ -11,7 +11,7 @@ import click
 import aiorsmq_ng
 
 from .groups import LazyGroup
-from .looking import PEEK_COLUMNS, Printer, given_back, peek_record
+from .looking import PEEK_COLUMNS, Printer, given_back, peek_record, take
 from .options import (
     asks,
     complete,
@@ -284,32 +284,31 @@ def observe(  # noqa: PLR0913 - one per option
     """Receive what was published and print it.
 
     Without --ack the messages come back after the visibility timeout. With --follow they are
-    printed one by one as they come, and Ctrl-C gives back what was not printed. Observing keeps a
-    peer alive.
+    printed one by one as they come. With either, Ctrl-C gives back what was not printed. Observing
+    keeps a peer alive.
     """
     printer = Printer(count)
 
-    async def work(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> bool:
         subscription = rsmq.topic(name).subscription(consumer, mode=mode, peer=peer)
         try:
             if follow:
                 await subscription.attributes()  # a missing subscription is reported to a person
                 with printer.counted("deleted"):
                     await _follow(subscription, vt, printer)
-                return []
+                return True
             found = await subscription.observe(count or 50, vt=vt, wait=wait)
         except aiorsmq_ng.QueueNotFound:
             raise await _not_subscribed(rsmq.topic(name), consumer, mode, peer) from None
-        rows = [peek_record(message) for message in found]
-        async with given_back(found):
-            show_rows(rows, PEEK_COLUMNS)
         if ack:
-            for message in found:
-                await message.ack()
-        return rows
+            with printer.counted("deleted"):
+                await take(found, printer)
+        else:
+            async with given_back(found):
+                show_rows(map(peek_record, found), PEEK_COLUMNS)
+        return bool(found)
 
-    found = run(work)
-    if not found and not follow:
+    if not run(work):
         nothing(f"nothing is ready for {consumer!r} of topic {name!r}", fail=fail_empty)
 
 

@@ -55,28 +55,8 @@ def export_messages(name: str, file: str) -> None:
     The queue may be in use. A message that is received, given back or hidden again meanwhile may be
     written twice, or left out if it was given back; one that stays as it is, is written once.
     """
-
-    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
-        from .ndjson import encode
-        from .progress import progress
-        from .streams import sink
-
-        queue = rsmq.queue(name)
-        total = (await queue.attributes()).msgs
-        done = 0
-        seen = file == "-" and sys.stdout.isatty()
-        bar = sys.stderr.isatty() and not seen
-        pages = _pages(queue.scan())
-        with sink(file) as out, progress("exporting", total, bar) as advance:
-            while page := await patiently(rsmq, anext(pages, None)):
-                lines = encode(page)
-                out.write(_harmless(lines) if seen else lines)
-                done += len(page)
-                advance(len(page))
-        return done
-
     try:
-        done = run(work, patient=True)
+        done = run(lambda rsmq: _export(rsmq, name, file), patient=True)
     except aiorsmq_ng.Unavailable as error:
         if error.executed is not None:
             raise
@@ -91,6 +71,36 @@ def export_messages(name: str, file: str) -> None:
         raise
     if file != "-":
         show_record({"exported": done})
+
+
+async def _export(rsmq: aiorsmq_ng.RSMQ, name: str, file: str) -> int:
+    """Write messages; say how many if stdout does not get all of them."""
+    from .ndjson import encode
+    from .progress import progress
+    from .streams import sink
+
+    queue = rsmq.queue(name)
+    total = (await queue.attributes()).msgs
+    done = 0
+    seen = file == "-" and sys.stdout.isatty()
+    bar = sys.stderr.isatty() and not seen
+    pages = _pages(queue.scan())
+    try:
+        with sink(file) as out, progress("exporting", total, bar) as advance:
+            while page := await patiently(rsmq, anext(pages, None)):
+                lines = encode(page)
+                out.write(_harmless(lines) if seen else lines)
+                out.flush()  # so that what is counted is written
+                done += len(page)
+                advance(len(page))
+    except OSError:
+        raise  # its reader has gone, or it is full
+    except BaseException as error:
+        if file == "-":
+            cut = "; what follows them may be cut off" * isinstance(error, KeyboardInterrupt)
+            complain(f"{done} of {messages(max(done, total))} exported{cut}")
+        raise
+    return done
 
 
 @click.command(
@@ -156,8 +166,14 @@ def _lines(aim: Aim, file: str, delay: float | None, skip: int, label: str) -> N
 def _to_queue(name: str) -> Aim:
     async def aim(rsmq: aiorsmq_ng.RSMQ) -> tuple[Send, int]:
         queue = rsmq.queue(name)
-        found = await queue.attributes()  # a missing queue is reported before anything is read
-        return lambda bodies, delay: queue.send_many(bodies, delay=delay), found.maxsize
+        try:
+            # A missing queue is reported before anything is read.
+            maxsize = (await queue.attributes()).maxsize
+        except aiorsmq_ng.Unavailable as error:
+            if error.passing:
+                raise
+            maxsize = -1  # a producer may not look; the server checks sizes, page by page
+        return lambda bodies, delay: queue.send_many(bodies, delay=delay), maxsize
 
     return aim
 
@@ -227,8 +243,8 @@ class _Pump:
         self._sending: asyncio.Future[None] | None = None
         #: A line that cannot be sent, if there was one.
         self._bad: int | None = None
-        #: Lines that need no second try, and messages sent.
-        self.done = self.sent = 0
+        #: Lines that need no second try, messages sent, and ids printed.
+        self.done = self.sent = self._shown = 0
 
     def tell(self) -> None:
         """Say how many lines are done, and how to go on."""
@@ -240,6 +256,8 @@ class _Pump:
             )
         elif done:
             complain(f"{done}to go on: --skip {self.done}")
+        if self._show is not None and self._shown < self.sent:
+            complain(f"only the first {self._shown} ids are sure to be printed")
 
     async def feed(self, lines: list[bytes]) -> None:
         """Send *lines*; those before one that cannot be read are sent, too."""
@@ -297,6 +315,7 @@ class _Pump:
         self.sent += len(page)
         if self._show is not None:
             self._show([id for some in ids for id in some])
+            self._shown = self.sent
 
 
 def _cut(entries: Sequence[tuple[int, Entry]]) -> Iterator[Sequence[tuple[int, Entry]]]:

@@ -87,14 +87,13 @@ def test_describe_too_many_hidden_messages_says_that_it_estimates(
     "command",
     [
         ("queue", "describe", "-n", "jobs"),
-        ("queue", "delete", "-n", "jobs"),
         ("message", "send", "-n", "jobs", "-m", "x"),
         ("message", "receive", "-n", "jobs"),
         ("message", "pop", "-n", "jobs"),
         ("message", "visibility", "-n", "jobs", "-i", ABSENT, "-t", "1"),
     ],
 )
-def test_every_command_on_a_missing_queue_fails_with_the_way_to_create_it(
+def test_a_command_on_a_missing_queue_fails_with_the_way_to_create_it(
     ctl: Ctl, ns: str, command: tuple[str, ...]
 ) -> None:
     """A wrong queue name is told apart from an empty queue."""

@@ -75,6 +75,19 @@ def test_every_command_on_what_is_not_there_exits_with_1_and_makes_nothing(
     assert list(redis.scan_iter(f"{ns}:*")) == []
 
 
+@pytest.mark.parametrize("command", ["queue delete", "queue purge", "dlq purge"])
+def test_removing_what_is_not_there_does_not_advise_to_create_it(
+    ctl: Ctl, ns: str, command: str
+) -> None:
+    """It tells where to see what is there."""
+    failed = ctl(*command.split(), "-n", "none", *MORE[command])
+
+    assert failed.sentence == (
+        f"rsmqctl: queue 'none' does not exist in namespace '{ns}'; "
+        f"see those there are with: rsmqctl --ns {ns} queue list"
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
