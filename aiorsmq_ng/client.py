@@ -123,13 +123,20 @@ class RSMQ:
     async def open(self, *, wait_for_server: Seconds | None = 0) -> Self:
         """Connect, and make sure that the server answers; ``Unavailable`` if it does not.
 
-        A server that is away is waited for, for *wait_for_server* and ``Options.connect_timeout``;
-        with ``None`` for as long as it takes. A refusal, such as of a password, is raised at once.
+        A server that is away is waited for, for *wait_for_server*; with ``None`` for as long as it
+        takes, with 0 for ``Options.connect_timeout``. A refusal, such as of a password, is raised
+        at once.
         """
-        within_s = None
+        try_s, within_s = self._options.connect_timeout, None
         if wait_for_server is not None:
-            within_s = at_least_0("wait_for_server", wait_for_server)
-        await outlast(lambda: self._transport.ping(self._options.connect_timeout), within_s)
+            within_s = at_least_0("wait_for_server", wait_for_server) or try_s
+        ends_at = anyio.current_time() + (within_s or 0)
+
+        async def ping() -> None:
+            left_s = try_s if within_s is None else min(try_s, ends_at - anyio.current_time())
+            await self._transport.ping(left_s, told_s=within_s)
+
+        await outlast(ping, within_s)
         return self
 
     async def aclose(self) -> None:

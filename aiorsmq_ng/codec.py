@@ -38,10 +38,20 @@ class Codec(Protocol):
         ...
 
 
+def name_of(kind: Any) -> str:
+    """Return the plain name of a class, and anything else that describes a type in full."""
+    return kind.__name__ if isinstance(kind, type) else str(kind)
+
+
 def _plain(value: Any) -> Any:
     """Return what msgspec does not know as something that it does: a ``Sent`` is a text."""
     if isinstance(value, str):
         return str(value)
+    if hasattr(value, "model_dump_json"):
+        raise TypeError(
+            f"{type(value).__name__} is a model of pydantic; send what its model_dump_json() "
+            "returns, or model_dump(mode='json') as a part of something else"
+        )
     raise TypeError(f"encoding objects of type {type(value).__name__} is not supported")
 
 
@@ -58,7 +68,7 @@ class JSONCodec:
             return msgspec.json.decode(body, type=type)
         except msgspec.ValidationError as error:
             told = _QUOTED.sub(lambda match: match[1], str(error))
-            fault = f"body does not fit {type!r}: {told}"
+            fault = f"body does not fit {name_of(type)}: {told}"
         except UnicodeDecodeError as error:
             fault = f"body is not JSON: {error.reason} at byte {error.start}"
         except msgspec.DecodeError as error:

@@ -16,6 +16,8 @@ R = TypeVar("R")
 logger = logging.getLogger("aiorsmq_ng.outages")
 
 _BASE_S, _CAP_S = 0.1, 5.0
+#: Another try in less time would only hide why the others failed.
+_LEAST_S = 0.1
 
 
 async def outlast(call: Callable[[], Awaitable[R]], within_s: float | None = None) -> R:
@@ -36,8 +38,8 @@ async def outlast(call: Callable[[], Awaitable[R]], within_s: float | None = Non
             pause_s = backoff.next_s()
             if ends_at is not None:
                 left_s = ends_at - anyio.current_time()
-                if left_s <= 0:
+                if left_s <= _LEAST_S:
                     raise
-                pause_s = min(pause_s, left_s)
+                pause_s = min(pause_s, left_s / 2)  # the last try needs time, too
             logger.debug("trying again in %.1f s: %s", pause_s, error)
         await anyio.sleep(pause_s)

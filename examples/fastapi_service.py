@@ -1,7 +1,8 @@
 """A FastAPI service that takes orders, answers at once, and works on them in the background.
 
 The lifespan opens the client and runs a worker beside the endpoints. In a real setup the worker
-often is a process of its own (see ``worker.py``); the endpoints stay the same. To serve it::
+often is a process of its own (see ``worker.py``); the endpoints stay the same. To serve it, which
+needs ``pip install uvicorn`` besides::
 
     uvicorn examples.fastapi_service:app
 
@@ -20,9 +21,10 @@ from typing import Annotated, Any
 
 import httpx
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, PositiveInt
 
-from aiorsmq_ng import RSMQ, Delivery, Queue, Worker
+from aiorsmq_ng import RSMQ, Delivery, Queue, Unavailable, Worker
 
 URL = os.environ.get("RSMQ_URL", "embedded://")
 
@@ -66,6 +68,11 @@ async def health(request: Request, response: Response) -> dict[str, Any]:
     return asdict(worker.health)
 
 
+async def unavailable(request: Request, error: Exception) -> JSONResponse:
+    """Tell the client to come again: Redis is away. The log has a line about it."""
+    return JSONResponse({"detail": "try again later"}, 503, {"retry-after": "5"})
+
+
 def create_app(queue_name: str = "orders") -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -83,6 +90,7 @@ def create_app(queue_name: str = "orders") -> FastAPI:
 
     app = FastAPI(lifespan=lifespan)
     app.include_router(api)
+    app.add_exception_handler(Unavailable, unavailable)
     return app
 
 

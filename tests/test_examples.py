@@ -13,7 +13,7 @@ import httpx
 import pytest
 from redis import Redis
 
-from aiorsmq_ng import RSMQ
+from aiorsmq_ng import RSMQ, Options
 from aiorsmq_ng.testing import PrivateServer
 
 ROOT = Path(__file__).parent.parent
@@ -82,3 +82,16 @@ async def test_service_of_the_example_answers_503_when_its_worker_cannot_work(tr
                     await rsmq.delete_queue("orders")
                 said = await answered(503)
                 assert (said["state"], "QueueNotFound" in said["failure"]) == ("stopped", True)
+
+
+async def test_order_for_the_example_is_answered_by_503_while_redis_is_away():
+    service = runpy.run_path(str(ROOT / "examples" / "fastapi_service.py"))["create_app"]()
+    away = RSMQ("unix:///nonexistent/redis.sock", options=Options(deadline=0.2))
+    service.state.orders = away.queue("orders")
+    transport = httpx.ASGITransport(app=service)
+    async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+        response = await client.post("/orders", json={"item": "lamp", "count": 1})
+    await away.aclose()
+
+    assert response.status_code == 503
+    assert "retry-after" in response.headers

@@ -78,7 +78,11 @@ def serve() -> None:
     help="Where to listen, also unix:/path; may be given several times.  "
     "[default: 127.0.0.1:10001]",
 )
-@click.option("--tokens", metavar="FILE", help="Who may come in, and what for.")
+@click.option(
+    "--tokens",
+    metavar="FILE",
+    help="Who may come in, and what for.",
+)
 @click.option("--cert", metavar="FILE", help="The server's certificate (PEM), for TLS.")
 @click.option("--key", metavar="FILE", help="The certificate's key (PEM).")
 @click.option("--client-ca", metavar="FILE", help="Clients need a certificate of this CA.")
@@ -132,7 +136,8 @@ def grpc(**given: Any) -> None:
 
     Clients of GOMQ are served on the same port. Only this machine can connect unless --listen says
     otherwise; that needs a certificate and tokens. A single token for everything can be given in
-    RSMQ_BROKER_TOKEN instead of a file, and the key for receipts in RSMQ_RECEIPT_KEY.
+    RSMQ_BROKER_TOKEN instead of a file, and the key for receipts in RSMQ_RECEIPT_KEY. A token has
+    at least 16 characters.
 
     A server that is away at the start is waited for. SIGTERM or Ctrl-C: takes nothing new, waits
     for calls and for messages in the hands of clients, gives back what streams have left and exits

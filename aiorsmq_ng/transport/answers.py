@@ -36,7 +36,7 @@ ANSWERS = (
     driver_errors.AuthenticationError,
     driver_errors.AuthorizationError,
 )
-_NO_ACCESS = ("NOAUTH", "WRONGPASS", "NOPERM")
+_NO_ACCESS = ("NOAUTH", "WRONGPASS")
 
 
 def explain(error: Exception) -> NoReturn:
@@ -52,8 +52,8 @@ def explain(error: Exception) -> NoReturn:
             "redis is out of memory and stores nothing more; "
             "consume messages or raise its maxmemory"
         ) from None
-    if _denied(error, word, text):
-        raise Unavailable(f"redis refused access: {text}; check user, password and ACL") from None
+    if (advice := _denied(error, word, text)) is not None:
+        raise Unavailable(f"redis refused access: {text}; {advice}") from None
     if isinstance(error, _TRY_LATER) or any(word in text for word in _TRY_LATER_WORDS):
         if word == "BUSY":
             logger.warning("the server is busy with a script that does not end; waiting for it")
@@ -80,16 +80,23 @@ def has_stepped_down(error: Exception) -> bool:
     return isinstance(error, driver_errors.ReadOnlyError) or any(w in text for w in _STEPPED_DOWN)
 
 
-def _denied(error: Exception, word: str, text: str) -> bool:
-    return (
-        isinstance(error, driver_errors.AuthenticationError | driver_errors.NoPermissionError)
-        or word in _NO_ACCESS
+def _denied(error: Exception, word: str, text: str) -> str | None:
+    """Return what to do about a refusal of the user or of a right; None if it is another error."""
+    if (
+        isinstance(error, driver_errors.NoPermissionError)
+        or word == "NOPERM"
         or "can't run this command" in text
-        or "No permissions" in text
-        or "no permissions" in text
+        or "no permissions" in text.lower()
+    ):
+        return "the user lacks a right for this operation, see the ACL rules in docs/security.md"
+    if (
+        isinstance(error, driver_errors.AuthenticationError)
+        or word in _NO_ACCESS
         or "invalid username-password" in text
         or "invalid password" in text
-    )
+    ):
+        return "check user and password"
+    return None
 
 
 def refused_at_connect(error: Exception) -> None:

@@ -224,21 +224,25 @@ class Transport:
             raise Unavailable("the client is closed; open a new one")
         return self._driver
 
-    async def ping(self, timeout_s: float) -> None:
+    async def ping(self, timeout_s: float, *, told_s: float | None = None) -> None:
         """Learn whether the server answers, within *timeout_s*; ``Unavailable`` if it does not.
 
-        A server that does not answer is let go of, so that nothing needs closing then.
+        A server that does not answer is let go of, so that nothing needs closing then, unless it
+        was in use before. The error says *told_s* if this is but one try of several.
         """
         await self.start()
+        in_use = self._driver is not None
         try:
             # Starting an embedded server has a limit of its own.
             await self._open_driver()
             deadline = asyncio.get_running_loop().time() + timeout_s
             await self._attempts.command("PING", deadline=deadline)
         except BaseException as error:
-            await self._disconnect()
+            if not in_use:
+                await self._disconnect()
             if isinstance(error, NotExecuted | ReplyLost):
-                raise Unavailable(gave_up(error, timeout_s), passing=True) from None
+                text = gave_up(error, told_s or timeout_s)
+                raise Unavailable(text, passing=True) from None
             raise
 
     async def aclose(self) -> None:

@@ -8,12 +8,15 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from ..codec import Codec, Compressed
+from ..codec import Codec, Compressed, name_of
 from ..errors import InvalidValue
 from ..models import Message
 
 #: Return the body of a message as the type that was asked for, or raise ``InvalidValue``.
 Reader = Callable[[Message], Any]
+
+#: How many findings about one body are told.
+_FINDINGS = 5
 
 
 def reader(wanted: Any, codec: Codec) -> Reader:
@@ -43,13 +46,16 @@ def _text(message: Message) -> str:
 
 
 def _validating(validate: Callable[[bytes], Any], wanted: Any, codec: Codec) -> Reader:
+    known: set[str] = set()
+    _add_names(wanted, known, set())
+
     def read(message: Message) -> Any:
         body = codec.open(message.body) if isinstance(codec, Compressed) else message.body
         try:
             return validate(body)
         except ValueError as error:
-            fault = _faults(error, wanted)
-        raise InvalidValue(f"body does not fit {getattr(wanted, '__qualname__', wanted)}: {fault}")
+            fault = _faults(error, known)
+        raise InvalidValue(f"body does not fit {name_of(wanted)}: {fault}")
 
     return read
 
@@ -89,10 +95,35 @@ def _has_fields(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) or any(hasattr(kind, mark) for mark in marks)
 
 
-def _faults(error: ValueError, wanted: Any) -> str:
-    """Return pydantic's findings without what they quote from the body."""
-    fields, found = getattr(wanted, "model_fields", {}), []
-    for entry in error.errors() if callable(getattr(error, "errors", None)) else []:  # type: ignore[attr-defined]
-        known = [str(part) for part in entry["loc"][:1] if part in fields]
-        found.append(" ".join([*known, entry["type"]]))
+def _add_names(hint: Any, known: set[str], seen: set[type]) -> None:
+    """Add the names of the fields and classes in *hint*: what may stand in an error."""
+    for part in typing.get_args(hint):
+        _add_names(part, known, seen)
+    if not isinstance(hint, type) or hint in seen:
+        return
+    seen.add(hint)
+    known.add(hint.__name__)
+    fields = getattr(hint, "model_fields", {})
+    for field in fields.values():
+        aliases = (getattr(field, "alias", None), getattr(field, "validation_alias", None))
+        known.update(alias for alias in aliases if isinstance(alias, str))
+    if fields or _has_fields(hint):
+        try:
+            parts = typing.get_type_hints(hint)
+        except Exception:  # a name that stands for nothing here; pydantic may know better
+            parts = dict.fromkeys(fields)
+        known.update(parts)
+        for part in parts.values():
+            _add_names(part, known, seen)
+
+
+def _faults(error: ValueError, known: set[str]) -> str:
+    """Return pydantic's findings, and where, without what stands there: keys are of the body."""
+    entries = error.errors() if callable(getattr(error, "errors", None)) else []  # type: ignore[attr-defined]
+    found = []
+    for entry in entries[:_FINDINGS]:
+        steps = (str(p) if isinstance(p, int) or p in known else "*" for p in entry["loc"])
+        found.append(": ".join(filter(None, [".".join(steps), entry["type"]])))
+    if len(entries) > _FINDINGS:
+        found.append(f"{len(entries) - _FINDINGS} more")
     return ", ".join(found) or type(error).__name__

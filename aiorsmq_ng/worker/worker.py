@@ -14,15 +14,14 @@ from ..client import RSMQ
 from ..consumer import Stock
 from ..delivery import Delivery, fresh, give_back
 from ..durations import Seconds, at_least_0, in_seconds
-from ..errors import InvalidValue, QueueNotFound, RSMQError, Unavailable
+from ..errors import InvalidValue, RSMQError, Unavailable
 from ..models import DeadLetter
-from ..outages import outlast
 from ..protocol.limits import MAX_SECONDS
-from ..queue import Queue
 from ..retry import Retry
 from .ending import ended, first_of, to_the_end
 from .health import State, WorkerHealth
 from .jobs import Job, Tally, in_one_line, tell
+from .reaching import handle, reach
 from .routes import (
     D,
     DeadLetterHook,
@@ -65,7 +64,7 @@ class Worker:
     which needs no right but those of a consumer.
 
     A server that is away at the start is waited for: *wait_for_server* is for how long, by default
-    as long as it takes. A refusal, such as of a password, ends ``run`` at once.
+    as long as it takes; 0 is one try. A refusal, such as of a password, ends ``run`` at once.
     """
 
     def __init__(
@@ -119,6 +118,8 @@ class Worker:
         self._stopped_early = False
         #: Set once the server was reached and the hooks for the start were called.
         self._started = False
+        #: Set once the first of those hooks is called: what it made, the hooks for the stop end.
+        self._begun = False
         self._failure: str | None = None
         self._turn = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -197,7 +198,10 @@ class Worker:
         return function
 
     def on_stop(self, function: K) -> K:
-        """Register a coroutine function that is called when the last handler has ended."""
+        """Register a coroutine function that is called when the last handler has ended.
+
+        Also if a hook for the start has failed, but not if the worker ends before it calls those.
+        """
         self._on_stop.append(function)
         return function
 
@@ -293,10 +297,13 @@ class Worker:
         leavers = self.rsmq.queue(self._routes[0].queue).origin.transport.leavers
         leavers.add(self._client_closes)
         try:
-            served = await self._aside(outlast(self._reach, self.wait_for_server))
+            served = await self._aside(
+                reach(self.rsmq, self._routes, create=self._create, limit_s=self.wait_for_server)
+            )
             if served is not None:
                 self._queues = {s.queue.name: s for s in served}
                 self.rsmq.dead_letters.listen(self._heard)
+                self._begun = True
                 for hook in self._on_start:
                     await hook()
                 self._started = True
@@ -323,7 +330,7 @@ class Worker:
         def register(function: H) -> H:
             route = Route(handler=function, readers=readers(function, self.rsmq.codec), **rules)
             # A queue, or a dead-letter queue, that cannot exist is refused here and not by run().
-            queue = self._handle(route)
+            queue = handle(self.rsmq, route)
             queue.origin.sibling(queue.dead_letter)
             if any(known.queue == route.queue for known in self._routes):
                 raise InvalidValue(f"queue {route.queue!r} has a handler already")
@@ -331,11 +338,6 @@ class Worker:
             return function
 
         return register
-
-    def _handle(self, route: Route) -> Queue:
-        return self.rsmq.queue(
-            route.queue, retry=route.retry, dead_letter=route.dead_letter, vt=route.vt
-        )
 
     def _check_routes(self) -> None:
         """Refuse a worker without handlers, and what would move messages on before any sees them.
@@ -351,24 +353,6 @@ class Worker:
                     f"queue {route.queue!r} holds the dead letters of {dead[route.queue]!r}; "
                     f"its handler needs retry=Retry(0), or none of them would ever reach it"
                 )
-
-    async def _reach(self) -> list[Served]:
-        """Open a client of our own, and find the queues."""
-        if self._own:
-            await self.rsmq.open()
-        return [await self._open(route) for route in self._routes]
-
-    async def _open(self, route: Route) -> Served:
-        queue = self._handle(route)
-        if self._create:
-            # Looking first: creating needs rights that a worker need not have, and memory.
-            if not await queue.exists():
-                await self.rsmq.create_queue(route.queue, exist_ok=True)
-        else:
-            for needed in (queue, self.rsmq.queue(queue.dead_letter)):
-                if not await needed.exists():
-                    raise QueueNotFound(needed.name, needed.origin.keys.namespace.name)
-        return Served(route, queue)
 
     async def _serve(self, served: list[Served]) -> None:
         """Hand out messages until paused or stopped; then wait for the next turn."""
@@ -576,7 +560,7 @@ class Worker:
     async def _finish(self) -> None:
         """Call the hooks, and close a client of our own."""
         try:
-            for hook in self._on_stop:
+            for hook in self._on_stop if self._begun else ():
                 try:
                     await hook()
                 except Exception:

@@ -209,6 +209,8 @@ async def test_role_can_run_a_worker_if_the_table_says_so(acl_server, admin, own
             with pytest.raises(Unavailable, match="refused access") as caught:
                 await serve(worker, owner) if WORKERS[kind] else await begin(worker)
             assert not caught.value.passing
+            assert "the user lacks a right for this operation" in str(caught.value)
+            assert "password" not in str(caught.value)
         elif WORKERS[kind]:
             await serve(worker, owner)
         else:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Options, Unavailable, Worker
+from aiorsmq_ng.broker import Broker, BrokerOptions
 from aiorsmq_ng.testing import PrivateServer
 from aiorsmq_ng.transport.contact import AWAY_S, Contact
 
@@ -178,13 +179,51 @@ async def test_stop_ends_the_wait_at_once(rsmq):
     assert (worker.health.state, worker.health.failure) == ("stopped", None)
 
 
-async def test_wait_for_the_server_has_a_limit():
-    worker = serving(NOWHERE, wait_for_server=0.1)
-    with pytest.raises(Unavailable, match="cannot be reached") as away:
-        await worker.run(signals=False)
+PATIENT = Options(deadline=600, connect_timeout=500)
+
+
+@pytest.mark.parametrize("url", [NOWHERE, "grpc://127.0.0.1:1"])
+@pytest.mark.parametrize("how", ["url", "client", "client in use"])
+async def test_wait_for_the_server_has_a_limit(url, how):
+    rsmq = RSMQ(url, options=PATIENT)
+    if how == "client in use":
+        calling = asyncio.create_task(rsmq.list_queues())
+        await until(lambda: rsmq.contact.error, 30)
+    worker = serving(url if how == "url" else rsmq, wait_for_server=0.25)
+    async with asyncio.timeout(20):
+        with pytest.raises(Unavailable, match=r"cannot be reached.*gave up after 0\.25 s") as away:
+            await worker.run(signals=False)
 
     assert away.value.passing
-    assert worker.health.failure is not None
+    assert "connect" in str(away.value)
+    assert "cannot be reached" in worker.health.failure
+    if how == "client in use":
+        assert not calling.done()  # what others do with it is no matter of the worker
+        calling.cancel()
+    await rsmq.aclose()
+
+
+async def test_wait_for_a_server_behind_a_broker_has_a_limit():
+    async with (
+        PrivateServer() as server,
+        RSMQ(server.url, options=QUICK) as inner,
+        Broker(inner, BrokerOptions(listen=("127.0.0.1:0",), grace=0.2)) as broker,
+    ):
+        server.kill()
+        rsmq = RSMQ(f"grpc://{broker.addresses[0]}", options=PATIENT)
+        async with asyncio.timeout(20):
+            with pytest.raises(Unavailable, match=r"gave up after 0\.25 s") as away:
+                await serving(rsmq, wait_for_server=0.25).run(signals=False)
+            assert away.value.passing
+            await rsmq.aclose()
+
+
+async def test_wait_of_no_time_is_one_try():
+    rsmq = RSMQ(NOWHERE, options=Options(deadline=600, connect_timeout=0.2))
+    for start in (serving(rsmq, wait_for_server=0).run(signals=False), rsmq.open()):
+        with pytest.raises(Unavailable, match=r"gave up after 0\.2 s"):
+            async with asyncio.timeout(20):
+                await start
 
 
 async def test_refusal_is_not_waited_for():
@@ -221,3 +260,51 @@ def test_short_break_is_not_told(caplog):
     assert (contact.away, contact.error, caplog.text) == (False, None, "")
     contact.failed(OSError("reset"), 20.0, 20.0 + AWAY_S)
     assert contact.away
+
+
+async def hooked(rsmq, **more):
+    """Run a worker until it ends, and return the hooks that were called."""
+    worker, called = serving(rsmq, **more), []
+
+    @worker.on_start
+    async def start():
+        called.append("start")
+        worker.stop()
+
+    @worker.on_start
+    async def fail():
+        raise KeyError
+
+    @worker.on_stop
+    async def stop():
+        called.append("stop")
+
+    running = asyncio.create_task(worker.run(signals=False))
+    if more.get("wait_for_server", 0) is None:
+        await until(lambda: worker.health.server_away, 30)
+        worker.stop()
+    await asyncio.wait([running], timeout=30)
+    assert running.done()
+    return called
+
+
+async def test_stop_hooks_are_called_only_after_start_hooks(rsmq, queue):
+    assert await hooked(NOWHERE, wait_for_server=0.1) == []
+    assert await hooked(NOWHERE, wait_for_server=None) == []  # stopped while it waits
+    assert await hooked(rsmq, create=False) == []  # there is no dead-letter queue
+    assert await hooked(rsmq) == ["start", "stop"]  # also if a hook for the start fails
+
+
+async def test_open_that_fails_leaves_a_client_in_use_alone():
+    async with PrivateServer() as server, RSMQ(server.url, options=PATIENT) as rsmq:
+        queue = await rsmq.create_queue("jobs")
+        await queue.send("x")
+        driver = rsmq._transport._driver
+        server.pause()
+        popping = asyncio.create_task(queue.pop())  # which is never repeated
+        with pytest.raises(Unavailable, match=r"gave up after 0\.25 s"):
+            await rsmq.open(wait_for_server=0.25)
+        assert rsmq._transport._driver is driver
+        server.resume()
+
+        assert (await popping).text == "x"

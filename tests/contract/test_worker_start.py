@@ -179,7 +179,7 @@ async def test_body_that_does_not_fit_a_container_of_models_is_not_quoted(
 
     (dead,) = await rsmq.queue("jobs-dead").peek()
     reason = await rsmq.queue("jobs-dead").reason(dead.id)
-    assert "int_parsing, missing" in reason
+    assert "Model]: 0.number: int_parsing, 1.number: missing" in reason
     assert "secret" not in reason + caplog.text
 
 

@@ -216,13 +216,16 @@ async def test_no_token_reaches_what_it_does_not_name(connect, raw, ns, role, op
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("kind", WORKERS)
-async def test_token_can_run_a_worker_if_the_table_says_so(connect, inner, role, kind):
+@pytest.mark.parametrize("create", [True, False])
+async def test_token_can_run_a_worker_if_the_table_says_so(connect, inner, role, kind, create):
     allowed, there = ALLOWED[kind, role], WORKERS[kind]
+    if not (there or create):
+        pytest.skip("nothing is created")
     if there:
         await prepare(inner)
     else:
         await inner.delete_queue("jobs")
-    worker = Worker(await connect(role))
+    worker = Worker(await connect(role), create=create)
     starting = serve(worker, inner) if there else begin(worker)
     async with asyncio.timeout(60):
         if not allowed:

@@ -227,6 +227,52 @@ def test_form_is_read_from_a_compressed_body():
     assert json.loads(Compressed().open(body))["number"] == 7
 
 
+class Line(pydantic.BaseModel):
+    count: pydantic.PositiveInt = pydantic.Field(alias="quantity", default=1)
+    next: "Line | None" = None
+
+
+class Basket(pydantic.BaseModel):
+    lines: list[Line] = []
+    by_name: dict[str, Line] = {}
+    either: Line | int = 1
+
+
+@dataclass
+class Holder:
+    line: Line
+
+
+@pytest.mark.parametrize(
+    ("wanted", "body", "told"),
+    [
+        (Basket, '{"lines": [{}, {"quantity": 0}]}', "Basket: lines.1.quantity: greater_than"),
+        (Basket, '{"by_name": {"canary": {"quantity": 0}}}', "by_name.*.quantity: greater_than"),
+        (Basket, '{"either": {"quantity": 0}}', "either.Line.quantity: greater_than"),
+        (Line, '{"next": {"next": {"quantity": "canary"}}}', "next.next.quantity: int_parsing"),
+        (Holder, '{"line": {"quantity": 0}}', "Holder: line.quantity: greater_than"),
+        (list[Holder], '[{"line": 0}]', "Holder]: 0.line: model_type"),
+        (Line, "canary", "Line: json_invalid"),
+        (list[Line], "[1, 2, 3, 4, 5, 6, 7]", "4: model_type, 2 more"),
+        (Strict, '{"number": "canary"}', "body does not fit Strict: Expected `int`"),
+        (Order, "{}", "body does not fit Order: "),
+    ],
+)
+def test_error_says_where_a_body_does_not_fit_and_not_what_stands_there(wanted, body, told):
+    with pytest.raises(InvalidValue) as caught:
+        reader(wanted, JSON)(Message("x" * 32, body.encode(), 1, 1))
+
+    assert told in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [Form(number=1), [Form(number=1)], {"form": Form(number=1)}])
+@pytest.mark.parametrize("codec", [JSON, Compressed()])
+def test_model_of_pydantic_that_is_sent_is_refused_with_what_to_send(value, codec):
+    with pytest.raises(InvalidValue, match=r"Form is a model of pydantic; .* model_dump_json\(\)"):
+        to_body(value, codec)
+
+
 def test_nothing_in_the_package_can_run_what_it_reads():
     forbidden = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "jsonpickle", "yaml"}
     calls = {"eval", "exec", "compile", "__import__"}

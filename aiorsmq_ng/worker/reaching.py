@@ -1,0 +1,70 @@
+"""How a worker reaches its server at the start, and finds its queues there."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+
+import anyio
+
+from ..client import RSMQ
+from ..errors import QueueNotFound, Unavailable
+from ..outages import outlast
+from ..queue import Queue
+from .routes import Route, Served
+
+logger = logging.getLogger("aiorsmq_ng.worker")
+
+
+def handle(rsmq: RSMQ, route: Route) -> Queue:
+    """Return the queue of *route*; no I/O."""
+    return rsmq.queue(route.queue, retry=route.retry, dead_letter=route.dead_letter, vt=route.vt)
+
+
+async def reach(
+    rsmq: RSMQ, routes: Sequence[Route], *, create: bool, limit_s: float | None
+) -> list[Served]:
+    """Wait for the server, for *limit_s* if given, and find the queues; those may be created."""
+    await rsmq.open(wait_for_server=limit_s)
+
+    async def find() -> list[Served]:
+        return [await _find(rsmq, route, create) for route in routes]
+
+    # A broker may answer although its server does not. A limit of 0 is one try, as long as a call.
+    with anyio.move_on_after(limit_s or math.inf):
+        return await outlast(find, limit_s)
+    raise Unavailable(
+        f"the queues cannot be reached: {rsmq.contact.error or 'no answer'} "
+        f"(gave up after {limit_s:g} s)",
+        passing=True,
+    )
+
+
+async def _find(rsmq: RSMQ, route: Route, create: bool) -> Served:
+    queue = handle(rsmq, route)
+    # Looking first: creating needs rights that a worker need not have, and memory.
+    if not await queue.exists():
+        if not create:
+            raise _missing(queue)
+        await rsmq.create_queue(route.queue, exist_ok=True)
+    elif not create:
+        await _find_dead_letters(rsmq.queue(queue.dead_letter))
+    return Served(route, queue)
+
+
+async def _find_dead_letters(queue: Queue) -> None:
+    try:
+        there = await queue.exists()
+    except Unavailable as error:
+        if error.passing:
+            raise
+        # Working on a queue needs no right to look at its dead letters.
+        logger.debug("queue %r cannot be looked for: %s", queue.name, error)
+    else:
+        if not there:
+            raise _missing(queue)
+
+
+def _missing(queue: Queue) -> QueueNotFound:
+    return QueueNotFound(queue.name, queue.origin.keys.namespace.name)
