@@ -174,9 +174,9 @@ def scenes(seconds: float) -> dict[str, dict[str, Coroutine[Any, Any, Figures]]]
         "Clients of the broker": {
             "of GOMQ, nothing killed": fanout.by_gomq(FANOUT // 2, kill=False),
             "of GOMQ, peers and broker killed": fanout.by_gomq(FANOUT // 2, kill=True),
-            "of GOMQ, 0.7 s of work per message": gomq.slow(60, 0.7),
             "60 that do not read": fanout.slow(60),
         },
+        "Slow clients of GOMQ": {"0.7 s of work per message": gomq.slow(60, 0.7)},
         "Hostile clients of the broker": hostile.scenes(seconds),
     }
 
