@@ -258,7 +258,7 @@ async def test_receive_of_a_message_without_fr_gives_it_one(queue, raw, ns):
     await message.ack()
 
 
-@pytest.mark.parametrize("damage", ["abc", "1.5", ""])
+@pytest.mark.parametrize("damage", ["abc", "1.5", "", "-1", "-5", "-0.5", "9" * 400])
 async def test_receive_heals_a_damaged_count(queue, raw, ns, damage):
     id = await queue.send("x")
     await raw.hset(f"{ns}:jobs:Q", mapping={f"{id}:rc": damage, f"{id}:fr": damage})

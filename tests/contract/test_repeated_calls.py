@@ -621,3 +621,12 @@ async def test_send_repeated_on_a_server_that_is_full_by_now_tells_the_first_ids
         assert await line.call(1, operation, again=True) == first
         with pytest.raises(OutOfMemoryError):
             await line.call(2, operation)
+
+
+@pytest.mark.parametrize("damage", ["9" * 1000, "garbage", "-1", ""])
+async def test_a_damaged_memory_counts_as_none(line, keys, raw, damage):
+    for number, operation in enumerate((sending(keys, b"a"), receiving(keys)), 1):
+        await raw.set(keys.memory(line.name), damage)
+        assert await line.call(number, operation)
+
+    assert await raw.zcard(keys.zset) == 1

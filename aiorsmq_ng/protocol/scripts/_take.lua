@@ -1,5 +1,5 @@
 -- Choose ready messages, oldest visible-at first, and read them.
--- Reads: zset, hash, now, number. Defines: take(wanted, pasts, bury) -> flat list of id, body, rc, fr per
+-- Reads: zset, hash, now, whole. Defines: take(wanted, pasts, bury) -> flat list of id, body, rc, fr per
 --   message and its length, where rc already counts this delivery and fr is its time if it is the
 --   first. pasts(ids, places, rcs, frs), if given, gets those at places that were received before.
 --   bury(id, body, rc, fr), if given, may remove a message from the queue instead, and says so by
@@ -26,8 +26,8 @@ local function take(wanted, pasts, bury)
       for i = from, upto do
         local at = 3 * (i - from)
         if values[at + 2] or values[at + 3] then
-          rcs[i] = math.floor(number(values[at + 2], 0) or 0) + 1
-          frs[i] = math.floor(number(values[at + 3], now) or now)
+          rcs[i] = whole(values[at + 2], 0) + 1
+          frs[i] = whole(values[at + 3], now)
           again[#again + 1] = i
         end
       end

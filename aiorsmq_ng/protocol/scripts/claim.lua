@@ -50,12 +50,12 @@ if found > 0 then
     if stored[i] then
       local n = #again + 1
       again[n], places[n], firsts[n] = ids[i], i, ids[i] .. ':fr'
-      before[n] = math.floor(number(stored[i], 0) or 0)
+      before[n] = whole(stored[i], 0)
     end
   end
   if #again > 0 then
     firsts = redis.call('HMGET', hash, unpack(firsts))
-    for n = 1, #again do firsts[n] = math.floor(number(firsts[n], now) or now) end
+    for n = 1, #again do firsts[n] = whole(firsts[n], now) end
     local pasts = pasts_of(zset, deliveries, again, before, firsts)
     for n = 1, #again do
       local i, past = places[n], pasts[n]

@@ -29,7 +29,7 @@ end
 local call_number = tonumber(ARGV[1])
 if ARGV[2] ~= '1' then
   local known = redis.call('GET', memory) or ''
-  local last = tonumber(string.match(known, '^%d+') or -1)
+  local last = tonumber(string.match(known, '^(%d+) ') or -1)
   if last > call_number then return {} end
   local s, us, limit, held = string.match(known, '^%d+ (%d+) (%d+) (%S+) ?(.*)$')
   if last == call_number and s then
@@ -90,7 +90,7 @@ end
 
 local outcome = ARGV[1] .. ' ' .. time[1] .. ' ' .. time[2] .. ' ' .. string.format('%.0f', least)
 local known = redis.call('SET', memory, outcome, 'PX', 3600000, 'GET')
-if known and ARGV[2] == '1' and tonumber(string.match(known, '^%d+') or -1) >= call_number then
+if known and ARGV[2] == '1' and tonumber(string.match(known, '^(%d+) ') or -1) >= call_number then
   -- A repetition, or a later call of the series, was here before: this attempt comes late.
   redis.call('SET', memory, known, 'PX', 3600000)
   return {}

@@ -60,8 +60,8 @@ for from = 1, #range, 2000 do
   end
   local values, notes = redis.call('HMGET', hash, unpack(fields)), notes_on(deliveries, ids)
   for i = 1, #ids do
-    local rc = math.floor(number(values[2 * i - 1], 0) or 0)
-    local fr = math.floor(number(values[2 * i], 0) or 0)
+    local rc = whole(values[2 * i - 1], 0)
+    local fr = whole(values[2 * i], 0)
     if rc > 0 then
       local last = last_delivery(rc, fr, tonumber(range[from + 2 * i - 1]), notes[i])
       if last <= latest and (rc == 1 or last < ours_from) then

@@ -37,7 +37,7 @@ end
 local call_number = tonumber(ARGV[1])
 if ARGV[2] ~= '1' then
   local known = redis.call('GET', memory) or ''
-  local last = tonumber(string.match(known, '^%d+') or -1)
+  local last = tonumber(string.match(known, '^(%d+) ') or -1)
   -- The series is further on: nobody waits for this attempt.
   if last > call_number then return {} end
   local s, us, limit, held = string.match(known, '^%d+ (%d+) (%d+) (%S+) ?(.*)$')
@@ -72,7 +72,7 @@ local present = redis.call('ZCARD', zset)
 local outcome = ARGV[1] .. ' ' .. time[1] .. ' ' .. time[2] .. ' ' .. stored[3]
 -- Written and read in one step, because every send pays for it.
 local known = redis.call('SET', memory, outcome, 'PX', 3600000, 'GET')
-if known and ARGV[2] == '1' and tonumber(string.match(known, '^%d+') or -1) >= call_number then
+if known and ARGV[2] == '1' and tonumber(string.match(known, '^(%d+) ') or -1) >= call_number then
   -- A repetition, or a later call of the series, was here before: this attempt comes late.
   redis.call('SET', memory, known, 'PX', 3600000)
   return {}
