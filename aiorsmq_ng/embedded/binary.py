@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from ..errors import Unavailable
 
 # Raise it when an older release could not use a data folder any more.
 LAYOUT = 1
+#: A record that is longer was not written here.
+_RECORD_BYTES = 65536
 _VERSION = re.compile(r"(redis|valkey).server.*?v=(\d+)\.(\d+)\.(\d+)", re.IGNORECASE)
 
 
@@ -112,17 +115,31 @@ def _probe(path: str, folder: Path | None) -> ServerBinary:
     return binary
 
 
+def _read(path: Path) -> bytes:
+    """Return what is in a small file; ``ValueError`` for one that is none of ours."""
+    if path.is_symlink():
+        raise ValueError("a link")
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("not a regular file")
+        text = file.read(_RECORD_BYTES + 1)
+    if len(text) > _RECORD_BYTES:
+        raise ValueError(f"more than {_RECORD_BYTES} bytes")
+    return text
+
+
 def read_record(folder: Path) -> ServerBinary | None:
     """Return the program that ran last on *folder*, if any did."""
     try:
-        record = json.loads((folder / "server.json").read_bytes())
+        record = json.loads(_read(folder / "server.json"))
         layout = record["layout"]
         if layout == LAYOUT:
             major, minor, patch = record["version"]
             return ServerBinary(record["path"], record["engine"], (major, minor, patch))
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         layout = f"unreadable ({error!r})"
     raise Unavailable(
         f"data folder {str(folder)!r} has layout {layout}, this release knows layout {LAYOUT}; "

@@ -43,7 +43,7 @@ class Caretaker:
         self._alone_since: float | None = None
         self._line: socket.socket | None = None
         self._gate, self._users, self._server = (
-            os.open(name, os.O_RDWR | os.O_CLOEXEC)
+            os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             for name in ("gate.lock", "users.lock", "server.lock")
         )
 
@@ -120,7 +120,8 @@ class Caretaker:
 def main(folder: str, address: str, alone_s: str) -> None:
     """Look after the server of *folder*, in the background."""
     os.chdir(folder)
-    watch = os.open("watch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    watch = os.open("watch.lock", flags, 0o600)
     if not _lock(watch):
         return
     caretaker = Caretaker(address, float(alone_s))

@@ -19,6 +19,15 @@ _log = logging.getLogger(__name__)
 # sun_path has 108 bytes on Linux and 104 on macOS, both with a closing NUL.
 _SOCKET_PATH_BYTES = 103
 
+#: What lies in a data folder, and of which kind it is.
+_FILES = {
+    **dict.fromkeys(("gate.lock", "users.lock", "server.lock", "watch.lock"), stat.S_IFREG),
+    **dict.fromkeys(("server.json", "server.json.new", "server.pid", "keep"), stat.S_IFREG),
+    **dict.fromkeys(("server.log", "server.log.old", "appendonly.aof"), stat.S_IFREG),
+    "server.sock": stat.S_IFSOCK,
+    "appendonlydir": stat.S_IFDIR,
+}
+
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
@@ -76,6 +85,21 @@ def check_owner(folder: Path) -> None:
             f"data folder {str(folder)!r} belongs to user {owner}, and this process is user "
             f"{os.geteuid()}; choose a folder of your own"
         )
+    _check_files(folder)
+
+
+def _check_files(folder: Path) -> None:
+    """Refuse links and the like in place of our files: they would be written to."""
+    for name, kind in _FILES.items():
+        try:
+            found = stat.S_IFMT((folder / name).lstat().st_mode)
+        except FileNotFoundError:
+            continue
+        if found != kind:
+            raise Unavailable(
+                f"data folder {str(folder)!r} has a link, or a file of another kind, called "
+                f"{name!r}; remove it, or choose another folder"
+            )
 
 
 def prepare(folder: Path) -> None:
@@ -90,6 +114,7 @@ def prepare(folder: Path) -> None:
             f"aiorsmq-ng; choose a new or empty folder"
         )
     folder.chmod(0o700)
+    _check_files(folder)  # once more: until now others may have had access
 
 
 def socket_path(folder: Path) -> Path:

@@ -46,8 +46,9 @@ class LockFile:
     """One opening of a lock file; two openings exclude each other even within a process."""
 
     def __init__(self, path: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         with _fork_guard:
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.fd = os.open(path, flags, 0o600)
             _open_fds.add(self.fd)
 
     def attempt(self, mode: int) -> bool:

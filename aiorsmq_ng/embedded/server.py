@@ -117,7 +117,9 @@ def _record(folder: Path, binary: ServerBinary) -> None:
         return
     draft = folder / "server.json.new"
     try:
-        draft.write_text(json.dumps({"layout": LAYOUT, **asdict(binary)}))
+        draft.unlink(missing_ok=True)
+        with draft.open("x") as file:  # follows no link
+            json.dump({"layout": LAYOUT, **asdict(binary)}, file)
         draft.replace(folder / "server.json")
     except OSError as error:
         _log.warning("cannot note in %s which program runs there: %s", folder, error)
@@ -156,12 +158,12 @@ def _spawn(
 ) -> None:
     log, pidfile = folder / "server.log", folder / "server.pid"
     pidfile.unlink(missing_ok=True)
-    if log.exists():
+    with suppress(FileNotFoundError):
         log.replace(folder / "server.log.old")
     command = [binary.path, *_OPTIONS, "--save", "", "--appendfsync", fsync, "--dir", str(folder)]
     command += ["--unixsocket", str(address), "--logfile", str(log), "--pidfile", str(pidfile)]
     try:
-        with log.open("ab") as output:
+        with log.open("xb") as output:  # follows no link
             subprocess.run(  # noqa: S603 - the user chooses the program
                 command,
                 stdin=subprocess.DEVNULL,

@@ -120,3 +120,45 @@ def test_folder_of_another_owner_is_refused_by_every_verb(
         with pytest.raises(Unavailable, match=r"belongs to user .* choose a folder of your own"):
             verb(folder)
     assert not trace.exists()
+
+
+OWN = ("gate.lock", "users.lock", "server.lock", "watch.lock", "server.json", "server.json.new",
+       "server.pid", "server.log", "server.log.old", "server.sock",
+       "appendonlydir", "keep")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+@pytest.mark.parametrize("name", OWN)
+def test_nothing_is_read_or_written_through_a_link_in_a_folder(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    program(tmp_path / "bin" / "valkey-server", "Valkey server v=9.1.2 sha=0:0")
+    folder, victim = tmp_path / "data", tmp_path / "victim"
+    folder.mkdir()
+    (folder / "users.lock").touch()
+    (folder / name).unlink(missing_ok=True)
+    if kind == "link":
+        victim.write_text("victim")
+    if kind == "pipe":
+        os.mkfifo(folder / name)
+    else:
+        (folder / name).symlink_to(victim)
+
+    with pytest.raises(Unavailable, match=f"called '{name}'"):
+        EmbeddedServer.acquire(folder)
+    if (folder / "users.lock").exists():
+        for call in (status, stop):
+            with pytest.raises(Unavailable, match=f"called '{name}'"):
+                call(folder)
+    assert victim.read_text() == "victim" if kind == "link" else not victim.exists()
+
+
+@pytest.mark.parametrize("said", ["[" * 200_000, '{"layout": "' + "x" * 100_000 + '"}', "1"])
+def test_a_record_that_is_none_of_ours_is_refused(tmp_path: Path, said: str) -> None:
+    folder = tmp_path / "data"
+    record(folder, "x")
+    (folder / "server.json").write_text(said)
+
+    with pytest.raises(Unavailable, match="unreadable") as refused:
+        status(folder)
+    assert len(str(refused.value)) < 1000
