@@ -630,3 +630,15 @@ async def test_a_damaged_memory_counts_as_none(line, keys, raw, damage):
         assert await line.call(number, operation)
 
     assert await raw.zcard(keys.zset) == 1
+
+
+async def test_damaged_memory_of_a_receive_ends_the_repeated_call(line, keys, queue, raw, ns):
+    """Whatever is written into it: the script must end."""
+    await queue.send("x")
+    await line.call(1, receiving(keys))
+    (memory,) = await raw.keys(f"{ns}:jobs:ng:call:series*")
+    for head in ("1\n0\n-1", "1\n0\n-1e9", "x\ny\nz"):
+        number, _, _ = (await raw.get(memory)).partition(b" ")
+        await raw.set(memory, number + b" 1 " + head.encode(), keepttl=True)
+        (repeated,) = await line.call(1, receiving(keys), again=True)
+        assert repeated.messages == []

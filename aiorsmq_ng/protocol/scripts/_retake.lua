@@ -77,7 +77,7 @@ local function retake(text, keys_of, dead_of)
   for word in string.gmatch(text .. '\n', '([^\n]*)\n') do words[#words + 1] = word end
   while at <= #words do
     local label, vt_ms, count = tonumber(words[at]), tonumber(words[at + 1]), tonumber(words[at + 2])
-    if not (label and count) then break end
+    if not (label and vt_ms and count) or count < 0 then break end
     local zset, hash, deliveries = keys_of(label)
     groups[#groups + 1] = {label, vt_ms, retake_group(zset, hash, deliveries, vt_ms, words, at + 3, count)}
     at = at + 3 + 3 * count
