@@ -73,11 +73,6 @@ class QueueKeys:
         return f"{self.wake}:{waiter}"
 
     @cached_property
-    def waiters(self) -> str:
-        """Sorted set with a TTL: waiter, score = epoch ms at which it looks by itself."""
-        return f"{self.namespace.name}:{self.queue}:ng:waiters"
-
-    @cached_property
     def deliveries(self) -> str:
         """Hash with a TTL: message id -> what is known of its deliveries; see ``_past.lua``."""
         return f"{self.namespace.name}:{self.queue}:ng:deliveries"

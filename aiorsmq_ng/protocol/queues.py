@@ -55,7 +55,10 @@ def exists(keys: QueueKeys) -> Operation[bool]:
 
 
 def delete(keys: QueueKeys) -> Operation[None]:
-    """Delete a queue and all that belongs to it."""
+    """Delete a queue and all that belongs to it.
+
+    Waiters stay known until they look: if the queue is made again, they are called.
+    """
 
     def parse(reply: Reply) -> None:
         if not reply:
@@ -63,14 +66,7 @@ def delete(keys: QueueKeys) -> Operation[None]:
 
     return Operation(
         script=load("delete_queue"),
-        keys=(
-            keys.namespace.index,
-            keys.zset,
-            keys.hash,
-            keys.deliveries,
-            keys.consumers,
-            keys.waiters,
-        ),
+        keys=(keys.namespace.index, keys.zset, keys.hash, keys.deliveries, keys.consumers),
         args=(keys.queue,),
         parse=parse,
         fail=keys.failure,

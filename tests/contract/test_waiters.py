@@ -98,6 +98,15 @@ async def test_message_that_thirty_clients_wait_for_costs_five_scripts(queue, ra
     assert await scripts(raw) - before <= 5 * 40
 
 
+async def test_waiters_outlast_a_queue_that_is_deleted_and_made_again(rsmq, raw, ns, herd):
+    await rsmq.delete_queue("jobs")
+    queue = await rsmq.create_queue("jobs")
+    await queue.send("x")
+
+    assert await take(herd) == "x"
+    assert await raw.ttl(f"{ns}:jobs:ng:waiters") > 0
+
+
 async def test_messages_of_one_call_wake_as_many_clients(queue, raw, ns, herd):
     before = await scripts(raw)
     await queue.send_many(["x"] * CLIENTS)
