@@ -203,6 +203,29 @@ async def by_kept_group(queue: Queue, chance: random.Random) -> None:
         _kept.append(errors)
 
 
+async def by_cancelling_a_worker(queue: Queue, chance: random.Random) -> None:
+    """Cancel a worker once, twice or by a scope, or not at all, and close its client."""
+
+    async def handle(_: Delivery) -> None:
+        await asyncio.sleep(chance.random() * _SOON)
+
+    async with RSMQ(queue.url, ns=queue.origin.keys.namespace.name) as own:  # type: ignore[attr-defined]
+        worker = Worker(own, concurrency=2, prefetch=PREFETCH)
+        worker.handler(queue.name, vt=VT)(handle)
+        times = chance.randint(0, 3)
+        if times == 3:
+            with anyio.move_on_after(chance.random() * 4 * _SOON):
+                await worker.run(signals=False)
+            return
+        running = asyncio.create_task(worker.run(signals=False))
+        for _ in range(times):
+            await asyncio.sleep(chance.random() * 2 * _SOON)
+            running.cancel()
+        if times:
+            await asyncio.wait([running])
+    await asyncio.gather(running, return_exceptions=True)
+
+
 #: What a program keeps after it has left: each refers to the frames that it went through.
 _kept: list[object] = []
 
@@ -218,6 +241,7 @@ WAYS: dict[str, Callable[[Queue, random.Random], Awaitable[None]]] = {
     "collected in another thread": by_collector,
     "a worker paused and stopped": by_pausing_a_worker,
     "the client closed first": by_client,
+    "a worker cancelled, or its client closed": by_cancelling_a_worker,
     "cancelled, the task kept": by_kept_task,
     "timed out, the error kept": by_kept_timeout,
     "a failing sibling, its error kept": by_kept_group,
