@@ -207,7 +207,7 @@ async def by_cancelling_a_worker(queue: Queue, chance: random.Random) -> None:
     """Cancel a worker once, twice or by a scope, or not at all, and close its client."""
 
     async def handle(_: Delivery) -> None:
-        await asyncio.sleep(chance.random() * _SOON)
+        await asyncio.sleep(chance.choice((0, 0.001, VT)))
 
     async with RSMQ(queue.url, ns=queue.origin.keys.namespace.name) as own:  # type: ignore[attr-defined]
         worker = Worker(own, concurrency=2, prefetch=PREFETCH)
@@ -218,9 +218,10 @@ async def by_cancelling_a_worker(queue: Queue, chance: random.Random) -> None:
                 await worker.run(signals=False)
             return
         running = asyncio.create_task(worker.run(signals=False))
+        await asyncio.sleep(chance.random() * 4 * _SOON)
         for _ in range(times):
-            await asyncio.sleep(chance.random() * 2 * _SOON)
             running.cancel()
+            await asyncio.sleep(0)
         if times:
             await asyncio.wait([running])
     await asyncio.gather(running, return_exceptions=True)
