@@ -917,7 +917,15 @@ MUTANTS = (
         "aiorsmq_ng/broker/base.py",
         '        check_part("consumer", consumer)\n',
         "",
-        ("tests/fronts/grpc/test_hostile.py",),
+        ("tests/fronts/grpc/test_gomq.py",),
+    ),
+    Mutant(
+        "broker: of a subscription of GOMQ that fails no peer is kept",
+        "aiorsmq_ng/broker/peers.py",
+        "            subscription = await self._join(consumer, name, key)\n",
+        "            self._peer(consumer, name)\n"
+        "            subscription = await self._join(consumer, name, key)\n",
+        ("tests/fronts/grpc/test_gomq.py",),
     ),
     Mutant(
         "broker: a caller forgets its own requests only",

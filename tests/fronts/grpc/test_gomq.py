@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from aiorsmq_ng import Delivery, Subscription
+from aiorsmq_ng import Delivery, QueueNotFound, Subscription
 from aiorsmq_ng.broker import Limits, connections, peers
 from aiorsmq_ng.broker.base import Shared
 from aiorsmq_ng.broker.connections import endpoint
@@ -611,6 +611,33 @@ async def test_what_waits_for_the_next_reply_is_counted(rsmq, full):
 
     assert counted == [0 if full else 2_500_000, 0]
     assert room.replies.taken == before
+
+
+async def test_a_consumer_id_that_is_refused_reaches_no_peer(guide, monkeypatch):
+    reached = []
+
+    async def join(_, *who):
+        reached.append(who)
+
+    monkeypatch.setattr(peers.Peers, "_join", join)
+    with pytest.raises(grpc.RpcError) as refused:
+        await guide.Subscribe(pb.Subscription(key="news", consumerID="c" * 2000))
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert reached == []
+
+
+async def test_of_a_subscription_that_fails_no_peer_is_kept(service, monkeypatch):
+    async def join(*_):
+        raise QueueNotFound("news", "rsmq")
+
+    monkeypatch.setattr(peers.Peers, "_join", join)
+    with pytest.raises(QueueNotFound):
+        await service._peers.subscribe("c", "127.0.0.1:1", "news")
+
+    assert not service._peers._peers
+    assert not service._peers._consumers
+    await service.close()
 
 
 @pytest.mark.parametrize(("key", "consumer"), [("", ""), ("", "c"), ("k", ""), ("\0", "\0\0")])
