@@ -22,11 +22,11 @@ if TYPE_CHECKING:
         NoAttributeSupplied,
         QueueCorrupt,
         QueueExists,
-        QueueFull,
         QueueNotFound,
         RSMQError,
         SendToken,
         SendUnknown,
+        ServerOutOfMemory,
         Unavailable,
         WrongContext,
     )
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     )
     from .options import Options
     from .queue import Queue
-    from .reliable import ReliableQueue
     from .retry import Retry
     from .subscription import Subscription
     from .topic import Topic
@@ -79,17 +78,16 @@ __all__ = [
     "QueueAttributes",
     "QueueCorrupt",
     "QueueExists",
-    "QueueFull",
     "QueueNotFound",
     "QueueStats",
     "RSMQError",
-    "ReliableQueue",
     "Retry",
     "ScannedMessage",
     "SendToken",
     "SendUnknown",
     "Sent",
     "ServerFacts",
+    "ServerOutOfMemory",
     "Subscription",
     "SubscriptionInfo",
     "Topic",
@@ -108,8 +106,8 @@ _HOMES = {
     "delivery": ("Delivery",),
     "errors": (
         "DurabilityUnmet", "InvalidValue", "LeaseLost", "MessageTooLong", "NoAttributeSupplied",
-        "QueueCorrupt", "QueueExists", "QueueFull", "QueueNotFound", "RSMQError", "SendToken",
-        "SendUnknown", "Unavailable", "WrongContext",
+        "QueueCorrupt", "QueueExists", "QueueNotFound", "RSMQError", "SendToken", "SendUnknown",
+        "ServerOutOfMemory", "Unavailable", "WrongContext",
     ),
     "models": (
         "ConsumerInfo", "DeadLetter", "DoctorReport", "Finding", "Message", "PeerInfo",
@@ -118,7 +116,6 @@ _HOMES = {
     ),
     "options": ("Options",),
     "queue": ("Queue",),
-    "reliable": ("ReliableQueue",),
     "retry": ("Retry",),
     "subscription": ("Subscription",),
     "topic": ("Topic",),

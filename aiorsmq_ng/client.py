@@ -13,38 +13,39 @@ from weakref import WeakValueDictionary
 
 import anyio
 
+from ._common.durations import Seconds, at_least_0
+from ._protocol import limits, messages, queues, topics
+from ._protocol.keys import Namespace, QueueKeys
+from ._protocol.messages import Intake
+from ._protocol.operation import Operation
+from ._protocol.shards import Shards, check_together
+from ._protocol.topic_names import check_part, queue_name
+from ._protocol.topics import TopicKeys
+from ._runtime.context import QueueContext
+from ._runtime.dead_letters import DeadLetters
+from ._runtime.leases import LeaseKeeper
+from ._runtime.listing import list_names
+from ._runtime.long_poll import Receiver
+from ._runtime.outages import outlast
+from ._runtime.presence import Presence
+from ._runtime.publish_plan import Plans
+from ._transport.batching import Transport
+from ._transport.brokers import with_token
+from ._transport.connect import CallerClient, adopt, connect
+from ._transport.contact import Contact
+from ._transport.driver import Driver
+from ._transport.notifier import Notifier
+from ._transport.server_check import check_server
+from ._transport.urls import read as read_url
 from .codec import JSON, Codec
-from .deadletters import DeadLetters
-from .delivery import Delivery, Origin
+from .delivery import Delivery
 from .doctor import Doctor, Orders, Progress, together
-from .durations import Seconds, at_least_0
 from .errors import InvalidValue, QueueExists
-from .leases import LeaseKeeper
-from .listing import list_names
 from .models import DoctorReport, Message, QueueAttributes
 from .options import Options
-from .outages import outlast
-from .presence import Presence
-from .protocol import limits, messages, queues, topics
-from .protocol.keys import Namespace, QueueKeys
-from .protocol.messages import Intake
-from .protocol.operation import Operation
-from .protocol.shards import Shards, check_together
-from .protocol.topic_names import check_part, queue_name
-from .protocol.topics import TopicKeys
-from .publication import Plans
 from .queue import Queue
-from .receiver import Receiver
 from .retry import Retry
 from .topic import Topic
-from .transport.base import Driver
-from .transport.brokers import with_token
-from .transport.coalescing import Transport
-from .transport.connect import CallerClient, adopt, connect
-from .transport.contact import Contact
-from .transport.notifier import Notifier
-from .transport.probe import check_server
-from .transport.urls import read as read_url
 
 DEFAULT_URL = "redis://localhost:6379"
 #: How long closing waits for looks that are under way.
@@ -401,14 +402,14 @@ class RSMQ:
         dead_letter: str | None = None,
         retry: Retry | None = None,
         vt: Seconds | None = None,
-    ) -> tuple[Origin, Receiver, Codec]:
+    ) -> tuple[QueueContext, Receiver, Codec]:
         """Return what a handle on a queue is made of."""
         if dead_letter == name:
             raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue")
         keys = self._keys(name)
         if dead_letter and len(self._shards.namespaces) > 1:
             self._beside(keys, dead_letter)
-        origin = Origin(
+        origin = QueueContext(
             keys=keys,
             transport=self._transport,
             keeper=self._keeper,

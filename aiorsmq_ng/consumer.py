@@ -10,10 +10,11 @@ from typing import Any, Self
 
 import anyio
 
-from .delivery import Delivery, Origin, fresh, give_back
+from ._runtime.context import QueueContext
+from ._runtime.outages import outlast
+from ._transport.batching import GIVE_BACK_S
+from .delivery import Delivery, fresh, give_back
 from .errors import Unavailable
-from .outages import outlast
-from .transport.coalescing import GIVE_BACK_S
 
 #: Lease up to so many messages, waiting for the first.
 Receive = Callable[[int], Awaitable[list[Delivery]]]
@@ -32,7 +33,7 @@ class Consumer(AsyncIterator[Delivery]):
     starts the consumer again if it does not follow at once.
     """
 
-    def __init__(self, origin: Origin, receive: Receive, prefetch: int) -> None:
+    def __init__(self, origin: QueueContext, receive: Receive, prefetch: int) -> None:
         self._origin = origin
         self._receive = receive
         self._prefetch = prefetch
@@ -93,7 +94,7 @@ class _Shift:
     to it. A shift does not refer to its consumer.
     """
 
-    def __init__(self, origin: Origin, receive: Receive, prefetch: int) -> None:
+    def __init__(self, origin: QueueContext, receive: Receive, prefetch: int) -> None:
         self._origin = origin
         self._receive = receive
         self._stock = Stock(receive, origin, prefetch) if prefetch > 1 else None
@@ -158,7 +159,7 @@ class Stock:
     ahead until its taker comes back for more.
     """
 
-    def __init__(self, receive: Receive, origin: Origin, size: int) -> None:
+    def __init__(self, receive: Receive, origin: QueueContext, size: int) -> None:
         self._receive = receive
         self._keeper = origin.keeper
         self._closers = origin.transport.closers

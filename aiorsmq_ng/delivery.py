@@ -6,24 +6,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 import anyio
 
-from .deadletters import DeadLetters
+from ._protocol import limits, messages
+from ._protocol.keys import QueueKeys
+from ._protocol.messages import How
+from ._protocol.operation import Operation
+from ._protocol.values import Leased, Receipt, Received
+from ._runtime.context import QueueContext
 from .errors import InvalidValue, RSMQError, Unavailable
-from .leases import LeaseKeeper
 from .models import DeadLetter, Message
-from .presence import Presence
-from .protocol import limits, messages
-from .protocol.keys import QueueKeys
-from .protocol.messages import How, Intake
-from .protocol.operation import Operation
-from .protocol.receipts import Dedup, Leased, Receipt, Received
-from .retry import Retry
-from .transport.coalescing import Transport
 
 logger = logging.getLogger("aiorsmq_ng.delivery")
 
@@ -41,47 +36,6 @@ class Named(Protocol):
     def name(self) -> str:
         """The queue's name."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a delivery came from: what it needs to be settled."""
-
-    keys: QueueKeys
-    transport: Transport
-    keeper: LeaseKeeper
-    presence: Presence
-    letters: DeadLetters
-    #: Return the keys of another queue of the same client, its name checked.
-    sibling: Callable[[str], QueueKeys]
-    #: Return the channel on which arrivals in a queue are announced.
-    channel: Callable[[QueueKeys], str]
-    dead_letter: str
-    #: What becomes of a message whose block raised; none: it is visible again at once.
-    retry: Retry | None = None
-    #: Lease in milliseconds for receives that name none; -1 for the queue's stored one.
-    vt_ms: int = -1
-    #: How long a dedup key keeps a second copy away.
-    dedup_window_ms: int = 300_000
-
-    def dedup(self, key: str) -> Dedup:
-        """Return what keeps a second message with this key away."""
-        return Dedup(limits.digest(key), self.dedup_window_ms)
-
-    @property
-    def intake(self) -> Intake:
-        """What receiving from this queue needs to know."""
-        if self.retry is None or not self.retry.max_receives:
-            return Intake(self.keys, vt_ms=self.vt_ms, holder=self.presence.named)
-        dead = self.sibling(self.dead_letter)
-        return Intake(
-            self.keys,
-            self.retry.max_receives,
-            dead,
-            self.channel(dead),
-            vt_ms=self.vt_ms,
-            holder=self.presence.named,
-        )
 
 
 class Delivery(Message):
@@ -103,7 +57,7 @@ class Delivery(Message):
         "vt_ms",
     )
 
-    def __init__(self, leased: Leased, origin: Origin, expires_at: float) -> None:
+    def __init__(self, leased: Leased, origin: QueueContext, expires_at: float) -> None:
         self.id, self.body, self.rc, self.fr, _, self.vt_ms, self._strikes, self._excused = leased
         self.origin = origin
         #: How its holder settled it; none as long as that has not happened.
@@ -116,7 +70,7 @@ class Delivery(Message):
         self.on_lost: Callable[[], object] | None = None
 
     @classmethod
-    def of(cls, received: Received, origins: Mapping[str, Origin]) -> list[Self]:
+    def of(cls, received: Received, origins: Mapping[str, QueueContext]) -> list[Self]:
         """Return the deliveries that a receive brought; *origins* are by queue name."""
         # Counted from before the request, so that our idea of a lease's end is never too late.
         return [
@@ -125,7 +79,7 @@ class Delivery(Message):
         ]
 
     @classmethod
-    def proven(cls, receipt: Receipt, origin: Origin, vt_ms: int) -> Self:
+    def proven(cls, receipt: Receipt, origin: QueueContext, vt_ms: int) -> Self:
         """Return the delivery that *receipt* proves; its body is not known."""
         leased = Leased(receipt.id, b"", receipt.rc, receipt.fr, origin.keys, vt_ms)
         return cls(leased, origin, asyncio.get_running_loop().time() + vt_ms / 1000)
@@ -167,7 +121,7 @@ class Delivery(Message):
         await self._settle(messages.ack(self.origin.keys, self.receipt), "acked")
 
     @staticmethod
-    async def ack_all(origin: Origin, batch: Sequence[Delivery]) -> list[Delivery]:
+    async def ack_all(origin: QueueContext, batch: Sequence[Delivery]) -> list[Delivery]:
         """Ack deliveries of one queue by one call; return those that were still their holder's."""
         keeper = origin.keeper
         origin.transport.check()

@@ -17,10 +17,10 @@ __all__ = [
     "NoAttributeSupplied",
     "QueueCorrupt",
     "QueueExists",
-    "QueueFull",
     "QueueNotFound",
     "RSMQError",
     "SendUnknown",
+    "ServerOutOfMemory",
     "Unavailable",
 ]
 
@@ -131,10 +131,10 @@ class LeaseLost(RSMQError):
         self.gone = gone
 
 
-class QueueFull(RSMQError):
+class ServerOutOfMemory(RSMQError):
     """Raised when Redis is out of memory and refuses to store more; nothing was stored."""
 
-    code = "queueFull"
+    code = "serverOutOfMemory"
 
 
 class QueueCorrupt(RSMQError):
@@ -152,18 +152,18 @@ class Unavailable(RSMQError):
     """Raised when Redis could not be reached, or refused the client, within the deadline.
 
     ``executed`` is ``False`` when the operation certainly did not run, ``None`` when its reply
-    was lost and nobody can tell. ``passing`` is true for an outage that may end by itself, false
+    was lost and nobody can tell. ``transient`` is true for an outage that may end by itself, false
     for a refusal (wrong password, closed client) that will not.
     """
 
     code = "unavailable"
 
     def __init__(
-        self, message: str, *, executed: bool | None = False, passing: bool = False
+        self, message: str, *, executed: bool | None = False, transient: bool = False
     ) -> None:
         super().__init__(message)
         self.executed = executed
-        self.passing = passing
+        self.transient = transient
 
 
 class WrongContext(Unavailable):
@@ -192,8 +192,10 @@ class SendUnknown(Unavailable):
     code = "sendUnknown"
     token: SendToken | None = None
 
-    def __init__(self, message: str, *, executed: bool | None = None, passing: bool = True) -> None:
-        super().__init__(message, executed=executed, passing=passing)
+    def __init__(
+        self, message: str, *, executed: bool | None = None, transient: bool = True
+    ) -> None:
+        super().__init__(message, executed=executed, transient=transient)
 
 
 class DurabilityUnmet(RSMQError):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, overload
 
-from . import codec, ids
+from . import codec
+from ._common import ids
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .durability import MEMORY, Durability
+from ._common.durability import MEMORY, Durability
 from .errors import InvalidValue
 
 

@@ -7,21 +7,22 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import overload
 
-from . import entropy
+from ._common import entropy
+from ._common.ids import SUFFIX_LENGTH
+from ._protocol import inspection, limits, messages, queues, recovery
+from ._protocol.keys import QueueKeys
+from ._protocol.limits import Seconds
+from ._protocol.operation import Operation
+from ._protocol.recovery import Recovered
+from ._protocol.values import Dedup, Receipt
+from ._runtime.context import QueueContext
+from ._runtime.long_poll import Receiver
+from ._runtime.redrive import counted, redrive
 from .codec import Codec, to_body
 from .consumer import Consumer
-from .delivery import Delivery, Named, Origin
+from .delivery import Delivery, Named
 from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
-from .ids import SUFFIX_LENGTH
 from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage, Sent
-from .protocol import inspection, limits, messages, queues, recovery
-from .protocol.keys import QueueKeys
-from .protocol.limits import Seconds
-from .protocol.operation import Operation
-from .protocol.receipts import Dedup, Receipt
-from .protocol.recovery import Recovered
-from .receiver import Receiver
-from .redrive import counted, redrive
 from .retry import Retry
 
 #: Ids or bodies that one delete call carries; more are split.
@@ -31,7 +32,7 @@ _DELETE_PAGE = 1000
 class Queue:
     """A handle on one queue. Making one costs nothing and checks nothing but the name."""
 
-    def __init__(self, origin: Origin, receiver: Receiver, codec: Codec) -> None:
+    def __init__(self, origin: QueueContext, receiver: Receiver, codec: Codec) -> None:
         #: What deliveries from this queue need to be settled.
         self.origin = origin
         self._receiver = receiver

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from .durations import Seconds, at_least_0, in_seconds
+from ._common.durations import Seconds, at_least_0, in_seconds
 from .errors import InvalidValue
 
 

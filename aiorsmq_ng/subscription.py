@@ -6,19 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
-from . import entropy
+from ._common import entropy
+from ._common.ids import suffixes
+from ._protocol import limits, topics
+from ._protocol.limits import Seconds
+from ._protocol.operation import Operation
+from ._protocol.topic_state import EACH, Member, TopicState
+from ._protocol.topics import Joining, TopicChanged, TopicKeys
+from ._runtime.context import QueueContext
+from ._runtime.long_poll import Receiver
 from .codec import Codec
-from .delivery import Delivery, Origin
+from .delivery import Delivery
 from .errors import InvalidValue, QueueNotFound
-from .ids import suffixes
 from .models import Message
-from .protocol import limits, topics
-from .protocol.limits import Seconds
-from .protocol.operation import Operation
-from .protocol.topic_state import EACH, Member, TopicState
-from .protocol.topics import Joining, TopicChanged, TopicKeys
 from .queue import Queue
-from .receiver import Receiver
 
 #: Messages that one observe returns at most, unless it is told otherwise.
 OBSERVED = 50
@@ -47,7 +48,7 @@ class Subscription(Queue):
     """
 
     def __init__(
-        self, parts: tuple[Origin, Receiver, Codec], keys: TopicKeys, joining: Joining
+        self, parts: tuple[QueueContext, Receiver, Codec], keys: TopicKeys, joining: Joining
     ) -> None:
         super().__init__(*parts)
         self._topic = keys

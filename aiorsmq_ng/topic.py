@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol, TypeVar, overload
 
+from ._protocol import limits, queues, topics
+from ._protocol.limits import Seconds
+from ._protocol.operation import Operation
+from ._protocol.topic_names import check_part
+from ._protocol.topic_state import EACH, SHARED, Member, TopicState
+from ._protocol.topics import Joining, TopicChanged, TopicKeys
+from ._protocol.values import Dedup
+from ._runtime.context import QueueContext
+from ._runtime.long_poll import Receiver
+from ._runtime.publish_plan import Plans, Publication, PublishToken
 from .codec import Codec, to_body
-from .delivery import Origin
 from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
 from .models import PeerInfo, QueueAttributes, Sent, SubscriptionInfo, TopicInfo
-from .protocol import limits, queues, topics
-from .protocol.limits import Seconds
-from .protocol.operation import Operation
-from .protocol.receipts import Dedup
-from .protocol.topic_names import check_part
-from .protocol.topic_state import EACH, SHARED, Member, TopicState
-from .protocol.topics import Joining, TopicChanged, TopicKeys
-from .publication import Plans, Publication, PublishToken
 from .queue import Queue
-from .receiver import Receiver
 from .retry import Retry
 from .subscription import Subscription, nonce
 
@@ -36,7 +36,7 @@ class Parts(Protocol):
         dead_letter: str | None = None,
         retry: Retry | None = None,
         vt: Seconds | None = None,
-    ) -> tuple[Origin, Receiver, Codec]:
+    ) -> tuple[QueueContext, Receiver, Codec]:
         """Return where deliveries come from, who waits for them, and what reads bodies."""
         ...
 

@@ -29,11 +29,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 from redis import Redis
 
+from aiorsmq_ng._common.ids import suffixes
+from aiorsmq_ng._protocol import queues
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._transport.blocking import BlockingRunner
 from aiorsmq_ng.embedded import EmbeddedServer
-from aiorsmq_ng.ids import suffixes
-from aiorsmq_ng.protocol import queues
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.transport.blocking import BlockingRunner
 
 from . import spark_tables
 from .__main__ import machine, server_name

@@ -11,7 +11,8 @@ import asyncio
 import os
 import uuid
 
-from aiorsmq_ng import RSMQ, ReliableQueue
+from aiorsmq_ng import RSMQ
+from aiorsmq_ng.compat.redismq import ReliableQueue
 
 URL = os.environ.get("RSMQ_URL", "embedded://")
 

@@ -20,7 +20,7 @@ from .storms import report
 
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "docs" / "fault-report.json"
-SCRIPTS = "aiorsmq_ng/protocol/scripts"
+SCRIPTS = "aiorsmq_ng/_protocol/scripts"
 
 TOPICS = (
     "tests/contract/test_topics.py",
@@ -73,28 +73,28 @@ MUTANTS = (
     ),
     Mutant(
         "waiters: a call that finds nobody is passed on",
-        "aiorsmq_ng/receiver.py",
+        "aiorsmq_ng/_runtime/long_poll.py",
         "self._transport.begin(calls[channel]",
         "list(calls[channel]",
         ("tests/contract/test_waiters.py",),
     ),
     Mutant(
         "waiters: a call that overtakes the reply is for the one who waits for that",
-        "aiorsmq_ng/receiver.py",
+        "aiorsmq_ng/_runtime/long_poll.py",
         "            if not self._looks:\n                if loop",
         "            if True:\n                if loop",
         ("tests/contract/test_waiters.py",),
     ),
     Mutant(
         "waiters: a promise that nobody waits for any more is passed on in time",
-        "aiorsmq_ng/receiver.py",
+        "aiorsmq_ng/_runtime/long_poll.py",
         "if min(self._promised, self._asked) <= asyncio",
         "if False and asyncio",
         ("tests/contract/test_waiters.py",),
     ),
     Mutant(
         "waiters: a loop that ends passes its promise on",
-        "aiorsmq_ng/receiver.py",
+        "aiorsmq_ng/_runtime/long_poll.py",
         "            self._leave()\n",
         "",
         ("tests/contract/test_waiters.py",),
@@ -122,15 +122,15 @@ MUTANTS = (
     ),
     Mutant(
         "health: a server that does not answer is noticed",
-        "aiorsmq_ng/transport/contact.py",
+        "aiorsmq_ng/_transport/contact.py",
         "if not self.away and now - self._since >= AWAY_S:",
         "if False:",
         ("tests/contract/test_worker_health.py",),
     ),
     Mutant(
         "start: a refusal is not waited for",
-        "aiorsmq_ng/outages.py",
-        "if not error.passing:",
+        "aiorsmq_ng/_runtime/outages.py",
+        "if not error.transient:",
         "if False:",
         ("tests/contract/test_worker_health.py",),
     ),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "worker: needs no right to look at dead letters",
         "aiorsmq_ng/worker/reaching.py",
-        "if error.passing:",
+        "if error.transient:",
         "if True:",
         ("tests/remote/test_roles.py",),
     ),
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "open: what does not answer but is in use is kept",
-        "aiorsmq_ng/transport/coalescing.py",
+        "aiorsmq_ng/_transport/batching.py",
         "if not in_use:",
         "if True:",
         ("tests/contract/test_worker_health.py",),
@@ -227,14 +227,14 @@ MUTANTS = (
     ),
     Mutant(
         "recall: a receive given up by its caller is given back",
-        "aiorsmq_ng/transport/conductor.py",
+        "aiorsmq_ng/_transport/conductor.py",
         "if call.ticket and call.first.undo and self._recalls < MAX_RECALLS:",
         "if False:",
         ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
     ),
     Mutant(
         "parked series: an open call's series is not used for others",
-        "aiorsmq_ng/transport/conductor.py",
+        "aiorsmq_ng/_transport/conductor.py",
         "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",
         "        self._settled(call)\n"
         "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",
@@ -249,21 +249,21 @@ MUTANTS = (
     ),
     Mutant(
         "closing leaves the memory of a call that is still open",
-        "aiorsmq_ng/transport/conductor.py",
+        "aiorsmq_ng/_transport/conductor.py",
         "        if call.memory is not None:\n            self._doubtful.add(call.memory)",
         "        pass",
         ("tests/unit/test_transport.py",),
     ),
     Mutant(
         "doubt: a refusal after a lost reply is not taken for the outcome",
-        "aiorsmq_ng/transport/attempts.py",
+        "aiorsmq_ng/_transport/retries.py",
         "if call.in_doubt:\n",
         "if False:\n",
         ("tests/unit/test_transport.py",),
     ),
     Mutant(
         "pop is never repeated",
-        "aiorsmq_ng/transport/calls.py",
+        "aiorsmq_ng/_transport/calls.py",
         "return self.ticket is not None or self.first.repeatable",
         "return True",
         ("tests/unit/test_transport.py", "tests/faults/test_outages.py"),
@@ -319,49 +319,49 @@ MUTANTS = (
     ),
     Mutant(
         "dirty connection: an unread reply is noticed",
-        "aiorsmq_ng/transport/adapter.py",
-        "if not connection.is_connected or await redis_py.has_unread(connection):",
+        "aiorsmq_ng/_transport/redis_driver.py",
+        "if not connection.is_connected or await redis_versions.has_unread(connection):",
         "if not connection.is_connected:",
         ("tests/faults/test_connections.py", "tests/faults/test_outages.py"),
     ),
     Mutant(
         "lease: counted from before the request",
-        "aiorsmq_ng/transport/calls.py",
+        "aiorsmq_ng/_transport/calls.py",
         "return operation.dated(result, self.began_at)",
         "return operation.dated(result, asyncio.get_running_loop().time())",
         ("tests/unit/test_transport.py",),
     ),
     Mutant(
         "durability: below the level is an error",
-        "aiorsmq_ng/transport/calls.py",
+        "aiorsmq_ng/_transport/calls.py",
         "if not self._asked.met(self._confirmation):",
         "if False:",
         ("tests/faults/test_durability.py",),
     ),
     Mutant(
         "durability: a repetition writes, so that WAIT speaks of it",
-        "aiorsmq_ng/transport/calls.py",
+        "aiorsmq_ng/_transport/calls.py",
         "attempt = -self.attempt if asks and self.attempt > 1 else self.attempt",
         "attempt = self.attempt",
         ("tests/faults/test_durability.py",),
     ),
     Mutant(
         "failover: a master that was replaced delivers nothing",
-        "aiorsmq_ng/transport/adapter.py",
+        "aiorsmq_ng/_transport/redis_driver.py",
         "if self._has_sentinels and await",
         "if False and await",
         ("tests/faults/test_superseded.py",),
     ),
     Mutant(
         "failover: a node that was replaced delivers nothing",
-        "aiorsmq_ng/transport/cluster.py",
+        "aiorsmq_ng/_transport/cluster.py",
         "if command.witnesses and not asking:",
         "if False:",
         ("tests/unit/test_cluster_driver.py",),
     ),
     Mutant(
         "eviction: allkeys-* is refused",
-        "aiorsmq_ng/transport/probe.py",
+        "aiorsmq_ng/_transport/server_check.py",
         'if policy.startswith("allkeys-"):',
         "if False:",
         ("tests/faults/test_durability.py",),
@@ -375,7 +375,7 @@ MUTANTS = (
     ),
     Mutant(
         "cancellation: what was taken for a cancelled caller is given back",
-        "aiorsmq_ng/transport/conductor.py",
+        "aiorsmq_ng/_transport/conductor.py",
         "self._crew.undo(waiting.operation, result)",
         "pass",
         ("tests/unit/test_transport.py", "tests/faults/test_cancellation.py"),
@@ -480,7 +480,7 @@ MUTANTS = (
     ),
     Mutant(
         "topics: what the keeper left is not deleted",
-        "aiorsmq_ng/protocol/topic_state.py",
+        "aiorsmq_ng/_protocol/topic_state.py",
         "peers = self.copies(me.consumer)[1:]",
         "peers = self.copies(me.consumer)",
         TOPICS,
@@ -564,14 +564,14 @@ MUTANTS = (
     ),
     Mutant(
         "topics: what any other silent peer left is deleted",
-        "aiorsmq_ng/protocol/topic_state.py",
+        "aiorsmq_ng/_protocol/topic_state.py",
         "[m for m in peers if m.queue != me.queue and self.silent(m)][:_AT_ONCE]",
         "[]",
         TOPICS,
     ),
     Mutant(
         "topics: a keeper that unsubscribes is followed by another",
-        "aiorsmq_ng/protocol/topic_state.py",
+        "aiorsmq_ng/_protocol/topic_state.py",
         'successor=after.queue if after and ends else ""',
         'successor=""',
         TOPICS,
@@ -683,14 +683,14 @@ MUTANTS = (
     ),
     Mutant(
         "topics: no consumer leads to the dead-letter queue of another",
-        "aiorsmq_ng/protocol/topic_names.py",
+        "aiorsmq_ng/_protocol/topic_names.py",
         "if raw.endswith(DEAD_SUFFIX.encode()):",
         "if False:",
         ("tests/unit/test_topic_names.py",),
     ),
     Mutant(
         "topics: all queues of a topic lie in one namespace",
-        "aiorsmq_ng/protocol/shards.py",
+        "aiorsmq_ng/_protocol/shards.py",
         "stem = name.partition(TOPIC_MARK)[0] or name",
         "stem = name",
         ("tests/unit/test_topic_names.py",),
@@ -711,21 +711,21 @@ MUTANTS = (
     ),
     Mutant(
         "passwords: only a word allows one to leave in clear text",
-        "aiorsmq_ng/transport/allowances.py",
+        "aiorsmq_ng/_transport/allowances.py",
         'if os.environ.get(variable) != "1":',
         "if False:",
         ("tests/unit/test_urls.py",),
     ),
     Mutant(
         "contexts: a call from another loop is refused before it is written",
-        "aiorsmq_ng/transport/coalescing.py",
+        "aiorsmq_ng/_transport/batching.py",
         "if running_loop() is not self._home.here:",
         "if False:",
         ("tests/faults/test_contexts.py",),
     ),
     Mutant(
         "contexts: a forked child is refused, and touches nothing",
-        "aiorsmq_ng/transport/home.py",
+        "aiorsmq_ng/_transport/loop_guard.py",
         "home.here = _FOREIGN",
         "pass",
         ("tests/faults/test_contexts.py",),
@@ -739,7 +739,7 @@ MUTANTS = (
     ),
     Mutant(
         "contexts: a forked child does not collect its parent's clients",
-        "aiorsmq_ng/transport/home.py",
+        "aiorsmq_ng/_transport/loop_guard.py",
         "_inherited.append(home)",
         "pass",
         ("tests/faults/test_contexts.py",),
@@ -807,7 +807,7 @@ MUTANTS = (
     ),
     Mutant(
         "leases: what its holder has let go of is not renewed again",
-        "aiorsmq_ng/leases.py",
+        "aiorsmq_ng/_runtime/leases.py",
         """for good; return the renewal that is under way, if one is.\"\"\"
         self._suspended.discard(lease)""",
         """for good; return the renewal that is under way, if one is.\"\"\"
@@ -816,7 +816,7 @@ MUTANTS = (
     ),
     Mutant(
         "consumer: collected in any thread, ended by the event loop",
-        "aiorsmq_ng/transport/home.py",
+        "aiorsmq_ng/_transport/loop_guard.py",
         "self._loop.call_soon_threadsafe(function)",
         "function()",
         ("tests/storms/test_leaving.py",),
@@ -943,14 +943,14 @@ MUTANTS = (
     ),
     Mutant(
         "broker: a token does not go to a proxy",
-        "aiorsmq_ng/remote/link.py",
+        "aiorsmq_ng/_broker_client/channel.py",
         '("grpc.enable_http_proxy", int(address.tls is not None))',
         '("grpc.enable_http_proxy", 1)',
         ("tests/remote/test_access.py",),
     ),
     Mutant(
         "progress: a cancellation waits for the batch under way",
-        "aiorsmq_ng/redrive.py",
+        "aiorsmq_ng/_runtime/redrive.py",
         "await asyncio.wait([batch])",
         "raise",
         ("tests/contract/test_worker.py",),
@@ -979,7 +979,7 @@ MUTANTS = (
     Mutant(
         "rsmqctl: a producer sends files without the right to look",
         "aiorsmq_ng/cli/transfer.py",
-        "if error.passing:\n                raise",
+        "if error.transient:\n                raise",
         "if True:\n                raise",
         ("tests/fronts/test_cli_rights.py",),
     ),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import aiorsmq_ng
+from aiorsmq_ng.compat.redismq import ReliableQueue
 
 from .mutants import MUTANTS
 
@@ -117,7 +118,7 @@ def test_public_names_of_the_contract_are_there():
         ),
         aiorsmq_ng.Message: "text json sent",
         aiorsmq_ng.Worker: "handler batch_handler middleware run stop pause resume health",
-        aiorsmq_ng.ReliableQueue: "push pop ack recover inspect info",
+        ReliableQueue: "push pop ack recover inspect info",
         aiorsmq_ng.Topic: (
             "publish publish_many resend subscribe unsubscribe subscription describe set_backlog "
             "delete"
@@ -158,8 +159,8 @@ def test_public_definitions_have_docstrings(module):
 
 def test_protocol_page_tells_of_every_script_and_side_key():
     page = (ROOT / "docs" / "protocol.md").read_text()
-    scripts = [p.stem for p in (PACKAGE / "protocol" / "scripts").glob("[!_]*.lua")]
-    side_keys = re.findall(r":ng:(\w+)", (PACKAGE / "protocol" / "keys.py").read_text())
+    scripts = [p.stem for p in (PACKAGE / "_protocol" / "scripts").glob("[!_]*.lua")]
+    side_keys = re.findall(r":ng:(\w+)", (PACKAGE / "_protocol" / "keys.py").read_text())
 
     assert [name for name in scripts if f"| `{name}`" not in page] == []
     assert [name for name in side_keys if f"ng:{name}" not in page] == []

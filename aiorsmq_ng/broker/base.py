@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import aiorsmq_ng
 from aiorsmq_ng import RSMQ, DeadLetter, InvalidValue, Queue, Retry, Subscription, Topic
 
-from ..protocol.topic_names import check_part
+from .._protocol.topic_names import check_part
 from ..rpc import v1_pb2 as pb
 from .held import Held, Lent
 from .options import Limits

@@ -25,7 +25,7 @@ STATUS = {
     "messageNotString": Code.INVALID_ARGUMENT,
     "noAttributeSupplied": Code.INVALID_ARGUMENT,
     "leaseLost": Code.FAILED_PRECONDITION,
-    "queueFull": Code.RESOURCE_EXHAUSTED,
+    "serverOutOfMemory": Code.RESOURCE_EXHAUSTED,
     "queueCorrupt": Code.FAILED_PRECONDITION,
     "unavailable": Code.UNAVAILABLE,
     # Not UNAVAILABLE, which clients repeat by themselves.

@@ -160,7 +160,7 @@ class Stream:
                     self._step = max(1, min(_STEP, _STEP_BYTES // largest))
                 pause = _OUTAGE_BASE_S
             except Unavailable as error:
-                if not error.passing:
+                if not error.transient:
                     raise
                 logger.debug("cannot receive for a stream, trying again: %s", error)
                 await anyio.sleep(pause)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from aiorsmq_ng import InvalidValue
 
-from ..protocol.topic_names import read_queue_name
+from .._protocol.topic_names import read_queue_name
 
 PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
 ROLES = frozenset({PRODUCER, CONSUMER, ADMIN})

@@ -48,7 +48,7 @@ EXIT_STATUS = {
     "messageNotString": USAGE,
     "noAttributeSupplied": USAGE,
     "leaseLost": FAILED,
-    "queueFull": FAILED,
+    "serverOutOfMemory": FAILED,
     "queueCorrupt": FAILED,
     "unavailable": UNREACHABLE,
     "sendUnknown": UNREACHABLE,
@@ -137,7 +137,7 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
             return f"{error}; look closer with: rsmqctl doctor {name}"
         case aiorsmq_ng.SendUnknown():
             return f"{error}; look into the queue before you send again"
-        case aiorsmq_ng.Unavailable(passing=True):
+        case aiorsmq_ng.Unavailable(transient=True):
             return f"{error}; check that the server runs and that -r or RSMQ_URL names it"
     return str(error)
 

@@ -20,14 +20,7 @@ from .options import (
     skip_option,
     to_option,
 )
-from .output import (
-    MESSAGE_COLUMNS,
-    message_record,
-    printable,
-    show_record,
-    show_rows,
-    show_sent,
-)
+from .output import MESSAGE_COLUMNS, message_record, printable, show_record, show_rows, show_sent
 from .session import current_settings, examples, global_options, program, run, seconds
 
 

@@ -265,7 +265,7 @@ def _told(error: Exception) -> Exception:
     if ours:
         kind, said = ours[-1]
         if kind.endswith((".Unavailable", ".SendUnknown")):
-            return aiorsmq_ng.Unavailable(said, executed=None, passing=True)
+            return aiorsmq_ng.Unavailable(said, executed=None, transient=True)
         return click.ClickException(said)
     # Java's errors come with a line about Python's bridge to it, then class and message.
     rest = [line.rpartition("Exception: ")[2] for line in lines if line.startswith(": ")]

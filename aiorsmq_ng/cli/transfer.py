@@ -63,7 +63,7 @@ def export_messages(name: str, file: str) -> None:
         # Nothing is in doubt about a look.
         kept = "" if file == "-" else f", and {file} is as it was"
         raise aiorsmq_ng.Unavailable(
-            f"the server did not answer in time; nothing was changed{kept}", passing=True
+            f"the server did not answer in time; nothing was changed{kept}", transient=True
         ) from error
     except BaseException as error:
         if file != "-" and not isinstance(error, Exception):
@@ -170,7 +170,7 @@ def _to_queue(name: str) -> Aim:
             # A missing queue is reported before anything is read.
             maxsize = (await queue.attributes()).maxsize
         except aiorsmq_ng.Unavailable as error:
-            if error.passing:
+            if error.transient:
                 raise
             maxsize = -1  # a producer may not look; the server checks sizes, page by page
         return lambda bodies, delay: queue.send_many(bodies, delay=delay), maxsize

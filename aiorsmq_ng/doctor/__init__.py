@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from .._protocol import doctor, limits, queues
+from .._protocol.keys import Namespace, QueueKeys
+from .._runtime.listing import list_names
+from .._transport.batching import Transport
 from ..errors import InvalidValue, QueueCorrupt
-from ..listing import list_names
 from ..models import DoctorReport, Finding
-from ..protocol import doctor, limits, queues
-from ..protocol.keys import Namespace, QueueKeys
-from ..transport.coalescing import Transport
 from . import server
 from .examination import Examination, Orders, Progress
 from .words import finding, kinds

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import anyio
 
+from .._protocol import doctor
+from .._protocol.doctor import MESSAGES_PAGE, FieldsCursor, QueueState, Tally
+from .._protocol.keys import QueueKeys
+from .._transport.batching import Transport
 from ..models import Finding
-from ..protocol import doctor
-from ..protocol.doctor import MESSAGES_PAGE, FieldsCursor, QueueState, Tally
-from ..protocol.keys import QueueKeys
-from ..transport.coalescing import Transport
 from .words import finding, fixable
 
 #: Called with what is looked at, how much of it was, and how much there is (0: nobody knows).

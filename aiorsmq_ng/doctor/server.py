@@ -6,12 +6,12 @@ import asyncio
 import time
 from typing import Any
 
+from .._protocol import doctor
+from .._protocol.keys import Namespace
+from .._transport.batching import Transport
+from .._transport.driver import Command, NotExecuted, ReplyLost
 from ..errors import Unavailable
 from ..models import Finding, ServerFacts
-from ..protocol import doctor
-from ..protocol.keys import Namespace
-from ..transport.base import Command, NotExecuted, ReplyLost
-from ..transport.coalescing import Transport
 from .words import finding
 
 #: A clock that is off by more than this is worth a word.

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from ..transport.blocking import BlockingRunner
+    from .._transport.blocking import BlockingRunner
 
 R = TypeVar("R")
 

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..protocol import bulk
+from .._protocol import bulk
 from .options import ReadOptions
 from .rows import BatchBuilder, Ids, between, check_schema, numbers, times
 

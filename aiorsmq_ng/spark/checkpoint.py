@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from .._protocol import claims
 from ..errors import InvalidValue
-from ..protocol import claims
 from . import options as choices
 from .claimant import Offset, acknowledge, give_back, retire
 

@@ -10,16 +10,16 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from .._protocol import claims
+from .._protocol.claims import ClaimLost, Ledger
+from .._protocol.keys import QueueKeys
 from ..errors import InvalidValue, RSMQError
-from ..protocol import claims
-from ..protocol.claims import ClaimLost, Ledger
-from ..protocol.keys import QueueKeys
 from .background import Background, Job
 from .keeper import Keeper
 from .options import StreamReadOptions
 
 if TYPE_CHECKING:
-    from ..transport.blocking import BlockingRunner
+    from .._transport.blocking import BlockingRunner
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 

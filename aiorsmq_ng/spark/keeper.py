@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..errors import RSMQError, Unavailable
 
 if TYPE_CHECKING:
-    from ..transport.blocking import BlockingRunner
+    from .._transport.blocking import BlockingRunner
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from .._protocol import limits
+from .._protocol.bulk import MAX_ROWS
+from .._protocol.claims import MAX_CHUNK, MAX_FETCH
+from .._protocol.keys import Namespace, QueueKeys
 from ..errors import InvalidValue
-from ..protocol import limits
-from ..protocol.bulk import MAX_ROWS
-from ..protocol.claims import MAX_CHUNK, MAX_FETCH
-from ..protocol.keys import Namespace, QueueKeys
 
 if TYPE_CHECKING:
-    from ..transport.blocking import BlockingRunner
+    from .._transport.blocking import BlockingRunner
 
 O = TypeVar("O", bound="CommonOptions")  # noqa: E741 - options
 
@@ -77,7 +77,7 @@ class CommonOptions:
     def runner(self, *, own: bool = False) -> BlockingRunner:
         """Return this process's way to the server, or one that nobody else uses."""
         # Most processes that Spark starts only look at options, and redis-py takes long to import.
-        from ..transport.blocking import BlockingRunner, shared_runner  # noqa: PLC0415
+        from .._transport.blocking import BlockingRunner, shared_runner  # noqa: PLC0415
 
         make = BlockingRunner if own else shared_runner
         return make(

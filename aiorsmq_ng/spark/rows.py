@@ -24,8 +24,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from .._common.ids import ID_LENGTH, PLAUSIBLE_US
 from ..errors import InvalidValue
-from ..ids import ID_LENGTH, PLAUSIBLE_US
 
 _TYPES: dict[str, tuple[Any, ...]] = {
     "id": (StringType,),

@@ -31,16 +31,16 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from .. import entropy
+from .._common import entropy
+from .._common.ids import SUFFIX_LENGTH, suffix, suffixes
+from .._protocol import bulk, limits, queues
+from .._protocol.keys import QueueKeys
 from ..errors import InvalidValue
-from ..ids import SUFFIX_LENGTH, suffix, suffixes
-from ..protocol import bulk, limits, queues
-from ..protocol.keys import QueueKeys
 from .options import WriteOptions
 from .rows import ENCODERS
 
 if TYPE_CHECKING:
-    from ..transport.blocking import BlockingRunner
+    from .._transport.blocking import BlockingRunner
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 

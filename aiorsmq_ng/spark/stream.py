@@ -20,9 +20,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from .._common.ids import ID_LENGTH
+from .._protocol import claims
 from ..errors import RSMQError
-from ..ids import ID_LENGTH
-from ..protocol import claims
 from .claimant import Claimant, Offset, Piece
 from .options import StreamReadOptions
 from .rows import BatchBuilder, Ids, check_schema, numbers, repeated, times

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
+from .._protocol import queues
+from .._transport.driver import Command, NotExecuted, ReplyLost, WrongLayout
 from ..client import RSMQ
 from ..codec import Codec
 from ..options import Options
-from ..protocol import queues
-from ..transport.base import Command, NotExecuted, ReplyLost, WrongLayout
 
 
 def unique_namespace(url: str = "memory://") -> str:

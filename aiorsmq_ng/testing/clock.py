@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from .._protocol import limits, testing
+from .._protocol.limits import Seconds
 from ..client import RSMQ
 from ..errors import InvalidValue, QueueNotFound
-from ..protocol import limits, testing
-from ..protocol.limits import Seconds
 from ..queue import Queue
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from .._protocol.keys import QueueKeys
+from .._transport.driver import Command, Driver
 from ..client import RSMQ
-from ..protocol.keys import QueueKeys
 from ..queue import Queue
-from ..transport.base import Command, Driver
 
 _ATTRIBUTES = frozenset(
     ("vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified", "ng:incarnation")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+from .._protocol.limits import Seconds
 from ..delivery import Delivery
 from ..errors import DurabilityUnmet, LeaseLost, RSMQError, Unavailable
 from ..models import Message
-from ..protocol.limits import Seconds
 from ..queue import Queue
 from .history import History, How
 

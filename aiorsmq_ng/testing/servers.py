@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlsplit
 
+from .._transport.connect import connect
+from .._transport.driver import Command, NotExecuted, ReplyLost, WrongLayout
 from ..embedded import find_binary
 from ..errors import RSMQError, Unavailable
 from ..options import Options
-from ..transport.base import Command, NotExecuted, ReplyLost, WrongLayout
-from ..transport.connect import connect
 
 Persistence = Literal["none", "everysec", "always"]
 

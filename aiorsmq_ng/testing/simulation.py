@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+from .._protocol.operation import Reply
+from .._protocol.scripts import load, names
+from .._transport.driver import Command, Driver, Heard, Listener, NotExecuted, ReplyLost
 from ..client import RSMQ
 from ..errors import Unavailable
 from ..options import Options
-from ..protocol.operation import Reply
-from ..protocol.scripts import load, names
-from ..transport.base import Command, Driver, Heard, Listener, NotExecuted, ReplyLost
 from .history import History
 from .oracles import Verdict
 from .virtual import VirtualLoop, run_virtually

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
+from .._protocol.scripts import load
 from ..errors import InvalidValue
-from ..protocol.scripts import load
 
 #: Says which requests are meant: bytes that occur in them, or a function of their bytes.
 Matching = bytes | Callable[[bytes], bool]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import anyio
 
+from .._runtime.outages import outlast
 from ..client import RSMQ
 from ..errors import QueueNotFound, Unavailable
-from ..outages import outlast
 from ..queue import Queue
 from .routes import Route, Served
 
@@ -37,7 +37,7 @@ async def reach(
     raise Unavailable(
         f"the queues cannot be reached: {rsmq.contact.error or 'no answer'} "
         f"(gave up after {limit_s:g} s)",
-        passing=True,
+        transient=True,
     )
 
 
@@ -57,7 +57,7 @@ async def _find_dead_letters(queue: Queue) -> None:
     try:
         there = await queue.exists()
     except Unavailable as error:
-        if error.passing:
+        if error.transient:
             raise
         # Working on a queue needs no right to look at its dead letters.
         logger.debug("queue %r cannot be looked for: %s", queue.name, error)

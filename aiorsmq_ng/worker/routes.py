@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_type_hints
 
+from .._common.durations import Seconds
 from ..codec import Codec
 from ..delivery import Delivery
-from ..durations import Seconds
 from ..errors import InvalidValue
 from ..models import Message
 from ..queue import Queue

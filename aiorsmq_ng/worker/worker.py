@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 
+from .._common.durations import Seconds, at_least_0, in_seconds
+from .._protocol.limits import MAX_SECONDS
 from ..client import RSMQ
 from ..consumer import Stock
 from ..delivery import Delivery, fresh, give_back
-from ..durations import Seconds, at_least_0, in_seconds
 from ..errors import InvalidValue, RSMQError, Unavailable
 from ..models import DeadLetter
-from ..protocol.limits import MAX_SECONDS
 from ..retry import Retry
 from .ending import ended, first_of, to_the_end
 from .health import State, WorkerHealth

@@ -13,12 +13,12 @@ from typing import Any
 from redis.asyncio import Redis
 from talk import Job, Peer, serve
 
-from aiorsmq_ng.ids import SUFFIX_LENGTH
-from aiorsmq_ng.protocol import messages, queues
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.operation import Argument, Operation
-from aiorsmq_ng.transport.calls import Call
-from aiorsmq_ng.transport.tickets import Ticket
+from aiorsmq_ng._common.ids import SUFFIX_LENGTH
+from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.operation import Argument, Operation
+from aiorsmq_ng._transport.call_numbers import Ticket
+from aiorsmq_ng._transport.calls import Call
 
 KEYS = Namespace("bench").queue("jobs")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from aiorsmq_ng.protocol import scripts
+from aiorsmq_ng._protocol import scripts
 
 #: Script, or part of scripts -> what is taken out of it, and what stands there instead.
 CUTS = {

@@ -17,14 +17,14 @@ from urllib.parse import urlsplit
 import hiredis
 from talk import Job, Peer, serve
 
-from aiorsmq_ng.ids import SUFFIX_LENGTH
-from aiorsmq_ng.protocol import messages, queues
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake
-from aiorsmq_ng.protocol.operation import Operation
-from aiorsmq_ng.protocol.scripts import load
-from aiorsmq_ng.transport.calls import Call
-from aiorsmq_ng.transport.tickets import Ticket
+from aiorsmq_ng._common.ids import SUFFIX_LENGTH
+from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.messages import Intake
+from aiorsmq_ng._protocol.operation import Operation
+from aiorsmq_ng._protocol.scripts import load
+from aiorsmq_ng._transport.call_numbers import Ticket
+from aiorsmq_ng._transport.calls import Call
 
 KEYS = Namespace("bench").queue("jobs")
 #: Messages of one call, and bytes of bodies that it carries at most; the same as the package's.

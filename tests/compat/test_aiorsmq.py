@@ -686,7 +686,7 @@ ERRORS: dict[type[aiorsmq_ng.RSMQError], tuple[aiorsmq_ng.RSMQError, type[Except
         (aiorsmq_ng.InvalidValue("x"), InvalidValueException),
         (aiorsmq_ng.NoAttributeSupplied("q"), NoAttributesSpecified),
         (aiorsmq_ng.LeaseLost("q", UNKNOWN_ID, gone=True), AIORSMQException),
-        (aiorsmq_ng.QueueFull("x"), redis_errors.OutOfMemoryError),
+        (aiorsmq_ng.ServerOutOfMemory("x"), redis_errors.OutOfMemoryError),
         (aiorsmq_ng.QueueCorrupt("q", "x"), redis_errors.ResponseError),
         (aiorsmq_ng.SendUnknown("x"), redis_errors.ConnectionError),
         (aiorsmq_ng.Unavailable("x"), redis_errors.ConnectionError),

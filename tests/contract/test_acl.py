@@ -8,13 +8,13 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
-from aiorsmq_ng import RSMQ, Options, QueueNotFound, Retry, Unavailable, Worker, protocol
+from aiorsmq_ng import RSMQ, Options, QueueNotFound, Retry, Unavailable, Worker, _protocol
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.testing import FaultProxy
 
 from ..support.roles import ACL_RULES, BURIED, DONE, begin, prepare, serve
 
-SCRIPTS = Path(protocol.__file__).with_name("scripts")
+SCRIPTS = Path(_protocol.__file__).with_name("scripts")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 RULES = ACL_RULES
@@ -187,7 +187,7 @@ async def test_role_can_do_what_the_table_says_and_nothing_else(
         log = await admin.acl_log()
     if operation == "another namespace":
         await owner.foreign.aclose()
-    assert (caught.value.passing, caught.value.executed) == (False, False)
+    assert (caught.value.transient, caught.value.executed) == (False, False)
     assert await snapshot(admin) == before
     # It was tried once. What a new client tells of its library, and asks first, is refused, too.
     tries = [e["count"] for e in log if not e["object"].startswith(("client", "info"))]
@@ -208,7 +208,7 @@ async def test_role_can_run_a_worker_if_the_table_says_so(acl_server, admin, own
         if not ALLOWED[kind, role]:
             with pytest.raises(Unavailable, match="refused access") as caught:
                 await serve(worker, owner) if WORKERS[kind] else await begin(worker)
-            assert not caught.value.passing
+            assert not caught.value.transient
             assert "the user lacks a right for this operation" in str(caught.value)
             assert "password" not in str(caught.value)
         elif WORKERS[kind]:

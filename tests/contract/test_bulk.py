@@ -6,11 +6,11 @@ import uuid
 import pytest
 from redis import Redis
 
+from aiorsmq_ng._common.ids import suffixes
+from aiorsmq_ng._protocol import bulk, messages, queues
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._transport.blocking import BlockingRunner
 from aiorsmq_ng.errors import MessageTooLong, QueueNotFound
-from aiorsmq_ng.ids import suffixes
-from aiorsmq_ng.protocol import bulk, messages, queues
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.transport.blocking import BlockingRunner
 
 
 @pytest.fixture

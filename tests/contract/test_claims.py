@@ -6,12 +6,12 @@ import uuid
 import pytest
 from redis import Redis
 
+from aiorsmq_ng._common.ids import suffixes
+from aiorsmq_ng._protocol import bulk, claims, inspection, messages, queues
+from aiorsmq_ng._protocol.claims import ClaimLost, Ledger
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._transport.blocking import BlockingRunner
 from aiorsmq_ng.errors import QueueNotFound
-from aiorsmq_ng.ids import suffixes
-from aiorsmq_ng.protocol import bulk, claims, inspection, messages, queues
-from aiorsmq_ng.protocol.claims import ClaimLost, Ledger
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.transport.blocking import BlockingRunner
 
 LEASE_MS, TTL_S = 60_000, 600
 

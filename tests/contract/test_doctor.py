@@ -7,20 +7,12 @@ import time
 import pytest
 from redis.asyncio import Redis
 
-from aiorsmq_ng import (
-    RSMQ,
-    Delivery,
-    InvalidValue,
-    Message,
-    Options,
-    QueueCorrupt,
-    QueueNotFound,
-)
+from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Message, Options, QueueCorrupt, QueueNotFound
+from aiorsmq_ng._protocol import doctor as operations
+from aiorsmq_ng._protocol.doctor import FieldsCursor
+from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng.doctor import examination, kinds
 from aiorsmq_ng.doctor import server as doctor_server
-from aiorsmq_ng.protocol import doctor as operations
-from aiorsmq_ng.protocol.doctor import FieldsCursor
-from aiorsmq_ng.protocol.keys import Namespace
 from aiorsmq_ng.testing import Cluster, PrivateServer
 
 ABSENT = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aiorsmq_ng import RSMQ, LeaseLost, Options, QueueCorrupt, QueueNotFound
+from aiorsmq_ng._protocol import messages
+from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng.consumer import REST_S
-from aiorsmq_ng.protocol import messages
-from aiorsmq_ng.protocol.keys import Namespace
 
 from ..support.clock import server_ms
 from ..support.keys import lasting_keys
@@ -71,7 +71,7 @@ async def patient(server_url, ns):
 async def test_fence_tells_receipts_apart_beyond_a_thousand_in_one_call(
     queue, raw, ns, monkeypatch, verb
 ):
-    monkeypatch.setattr("aiorsmq_ng.transport.lanes.MAX_WEIGHT", 5000)
+    monkeypatch.setattr("aiorsmq_ng._transport.lanes.MAX_WEIGHT", 5000)
     await queue.send_many(["x"] * 1500)
     await queue.receive_many(1000, vt=0)
     # Those beyond the first thousand have other counts than those they could be mistaken for.

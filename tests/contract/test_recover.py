@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, LeaseLost, QueueCorrupt, QueueNotFound, Retry
-from aiorsmq_ng.protocol import recovery
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake
+from aiorsmq_ng._protocol import recovery
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.messages import Intake
 
 from ..support.clock import server_ms
 from ..support.keys import lasting_keys

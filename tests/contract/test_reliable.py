@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-import aiorsmq_ng.reliable
+import aiorsmq_ng.compat.redismq
 from aiorsmq_ng import (
     RSMQ,
     InvalidValue,
@@ -15,9 +15,9 @@ from aiorsmq_ng import (
     Options,
     QueueCorrupt,
     QueueNotFound,
-    ReliableQueue,
     Unavailable,
 )
+from aiorsmq_ng.compat.redismq import ReliableQueue
 
 from ..support.clock import pass_time, server_ms
 
@@ -145,7 +145,7 @@ async def test_pop_that_blocks_is_woken_by_a_push(server_url, ns, theirs, block)
 
 
 async def test_pop_that_blocks_waits_on_when_a_single_wait_ends(mine, monkeypatch):
-    monkeypatch.setattr(aiorsmq_ng.reliable, "_LONGEST_WAIT_S", 0.02)
+    monkeypatch.setattr(aiorsmq_ng.compat.redismq, "_LONGEST_WAIT_S", 0.02)
     waiting = asyncio.create_task(mine.pop(1, block=math.inf))
     await asyncio.sleep(0.15)
     assert not waiting.done()
@@ -370,7 +370,7 @@ async def test_held_message_can_be_extended_and_given_back(mine, raw, ns):
 
 
 async def test_instance_forgets_what_it_lost_long_ago_when_there_is_too_much(mine, monkeypatch):
-    monkeypatch.setattr(aiorsmq_ng.reliable, "_REMEMBERED", 3)
+    monkeypatch.setattr(aiorsmq_ng.compat.redismq, "_REMEMBERED", 3)
     pushed = await mine.push(*"abcdef")
     await mine.pop(4)
     assert list(mine.held) == pushed[:4]  # their leases run, so nothing is forgotten

@@ -8,12 +8,12 @@ from redis.asyncio import Redis
 from redis.exceptions import OutOfMemoryError
 
 from aiorsmq_ng import RSMQ, InvalidValue, MessageTooLong, QueueNotFound, Sent
-from aiorsmq_ng.protocol import messages, queues, recovery
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake
+from aiorsmq_ng._protocol import messages, queues, recovery
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.messages import Intake
+from aiorsmq_ng._transport.call_numbers import Ticket
+from aiorsmq_ng._transport.calls import Call
 from aiorsmq_ng.testing import PrivateServer
-from aiorsmq_ng.transport.calls import Call
-from aiorsmq_ng.transport.tickets import Ticket
 
 from ..support.clock import pass_time, server_ms
 

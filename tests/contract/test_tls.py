@@ -83,7 +83,7 @@ async def refused(url, sentence, call="open", **options):
             await (rsmq.open() if call == "open" else rsmq.queue("jobs").attributes())
     finally:
         await rsmq.aclose()
-    assert not caught.value.passing
+    assert not caught.value.transient
     assert caught.value.executed is False
     return caught.value
 

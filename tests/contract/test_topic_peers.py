@@ -6,9 +6,9 @@ import itertools
 import pytest
 
 from aiorsmq_ng import LeaseLost, QueueNotFound
-from aiorsmq_ng.protocol import topics
-from aiorsmq_ng.protocol.topic_state import EACH
-from aiorsmq_ng.protocol.topics import Joining, TopicChanged
+from aiorsmq_ng._protocol import topics
+from aiorsmq_ng._protocol.topic_state import EACH
+from aiorsmq_ng._protocol.topics import Joining, TopicChanged
 
 from ..support.clock import pass_time
 from .test_topics import texts

@@ -218,7 +218,7 @@ async def test_processes_that_stop_cost_the_others_a_moment(
 @pytest.fixture
 def lingering(monkeypatch):
     """Loops without waiters stay, so that their end does not make up for what they leave undone."""
-    monkeypatch.setattr("aiorsmq_ng.receiver._LINGER_S", 600)
+    monkeypatch.setattr("aiorsmq_ng._runtime.long_poll._LINGER_S", 600)
 
 
 @pytest.mark.usefixtures("lingering")
@@ -369,7 +369,7 @@ async def test_promise_of_clients_that_were_closed_is_kept_by_another(server_url
 async def test_promise_of_loops_that_ended_is_kept_by_another(
     server_url, ns, queue, raw, monkeypatch
 ):
-    monkeypatch.setattr("aiorsmq_ng.receiver._LINGER_S", 0.01)
+    monkeypatch.setattr("aiorsmq_ng._runtime.long_poll._LINGER_S", 0.01)
     async with left_behind(server_url, ns, queue, raw) as (_, leaving, waiting):
         for task in leaving:
             task.cancel()

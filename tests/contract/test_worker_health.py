@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Options, Unavailable, Worker
+from aiorsmq_ng._transport.contact import AWAY_S, Contact
 from aiorsmq_ng.broker import Broker, BrokerOptions
 from aiorsmq_ng.testing import PrivateServer
-from aiorsmq_ng.transport.contact import AWAY_S, Contact
 
 from .test_worker import stopped, until, work  # noqa: F401 - work is a fixture
 
@@ -194,7 +194,7 @@ async def test_wait_for_the_server_has_a_limit(url, how):
         with pytest.raises(Unavailable, match=r"cannot be reached.*gave up after 0\.25 s") as away:
             await worker.run(signals=False)
 
-    assert away.value.passing
+    assert away.value.transient
     assert "connect" in str(away.value)
     assert "cannot be reached" in worker.health.failure
     if how == "client in use":
@@ -214,7 +214,7 @@ async def test_wait_for_a_server_behind_a_broker_has_a_limit():
         async with asyncio.timeout(20):
             with pytest.raises(Unavailable, match=r"gave up after 0\.25 s") as away:
                 await serving(rsmq, wait_for_server=0.25).run(signals=False)
-            assert away.value.passing
+            assert away.value.transient
             await rsmq.aclose()
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from aiorsmq_ng import RSMQ, Unavailable
+from aiorsmq_ng._protocol import queues
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._transport.blocking import BlockingRunner
 from aiorsmq_ng.embedded import EmbeddedServer, status, stop
 from aiorsmq_ng.embedded import server as server_module
-from aiorsmq_ng.protocol import queues
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.transport.blocking import BlockingRunner
 
 from .test_embedded import is_gone, server_pid, start_python, talk, wait_until
 
@@ -101,7 +101,7 @@ async def test_send_into_a_folder_that_is_not_there_any_more_is_refused(
 
         with pytest.raises(Unavailable, match="removed, renamed or replaced") as refused:
             await queue.send("after")
-        assert (refused.value.executed, refused.value.passing) == (False, False)
+        assert (refused.value.executed, refused.value.transient) == (False, False)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -6,8 +6,8 @@ import pytest
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, Unavailable
+from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng.embedded import EmbeddedServer
-from aiorsmq_ng.protocol.scripts import load
 from aiorsmq_ng.testing import FaultProxy
 
 from ..support.driver import ScriptedDriver
@@ -20,7 +20,7 @@ ID = b"g73zkl38qz" + b"x" * 22
 def quick_close(monkeypatch):
     """Closing does not wait long for what is never answered."""
     monkeypatch.setattr("aiorsmq_ng.client._CLOSE_RECEIVERS_S", 0.1)
-    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.CLOSE_S", 0.1)
+    monkeypatch.setattr("aiorsmq_ng._transport.batching.CLOSE_S", 0.1)
 
 
 async def settle_down():

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 from redis.asyncio import BlockingConnectionPool, Redis
 
-from aiorsmq_ng import RSMQ, Options, QueueFull, RSMQError, Unavailable
+from aiorsmq_ng import RSMQ, Options, RSMQError, ServerOutOfMemory, Unavailable
+from aiorsmq_ng._protocol import messages
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.messages import Intake
+from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng.embedded import EmbeddedServer
-from aiorsmq_ng.protocol import messages
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake
-from aiorsmq_ng.protocol.scripts import load
 from aiorsmq_ng.testing import FaultProxy, operation
 
 from ..support.deadlines import hurrying
@@ -171,7 +171,7 @@ async def full(private_server, admin):
         await queue.send_many(["a", "b", "c"])
         held = await queue.receive(vt=600)
         await admin.config_set("maxmemory", "1")
-        with pytest.raises(QueueFull):
+        with pytest.raises(ServerOutOfMemory):
             await queue.send("one too many")
         yield queue, held
         await admin.config_set("maxmemory", "0")

@@ -239,7 +239,7 @@ def test_child_of_a_fork_never_collects_a_client_of_its_parent(server_url, ns):
         server_url, ns,
         """
         import weakref
-        from aiorsmq_ng.transport.home import Home
+        from aiorsmq_ng._transport.loop_guard import Home
 
         class Owner:
             async def begin(self):

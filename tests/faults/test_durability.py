@@ -15,7 +15,7 @@ from aiorsmq_ng import (
     SendUnknown,
     Unavailable,
 )
-from aiorsmq_ng.durability import Durability
+from aiorsmq_ng._common.durability import Durability
 from aiorsmq_ng.testing import FaultProxy, Replication, operation
 
 
@@ -203,7 +203,7 @@ async def test_server_that_evicts_queues_is_refused(private_server, admin: Redis
         else:
             with pytest.raises(Unavailable, match=policy) as caught:
                 await rsmq.open()
-            assert not caught.value.passing
+            assert not caught.value.transient
     finally:
         await rsmq.aclose()
 

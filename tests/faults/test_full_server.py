@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ, QueueExists, QueueFull, Retry, Worker
+from aiorsmq_ng import RSMQ, QueueExists, Retry, ServerOutOfMemory, Worker
 from aiorsmq_ng.testing import PrivateServer
 
 
@@ -35,7 +35,7 @@ async def test_queue_that_exists_is_found_and_one_that_does_not_is_refused(serve
         assert await jobs.exists()
         with pytest.raises(QueueExists):
             await rsmq.create_queue("jobs")
-        with pytest.raises(QueueFull):
+        with pytest.raises(ServerOutOfMemory):
             await rsmq.create_queue("new", exist_ok=True)
         assert not await rsmq.queue("new").exists()
 
@@ -70,7 +70,7 @@ async def test_worker_on_a_full_server_says_that_its_queue_cannot_be_created(ser
     @worker.handler("jobs")
     async def handle(body: str) -> None: ...
 
-    with pytest.raises(QueueFull):
+    with pytest.raises(ServerOutOfMemory):
         await worker.run(signals=False)
     async with RSMQ(server.url) as rsmq:
         assert await rsmq.list_queues() == []

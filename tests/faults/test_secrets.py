@@ -20,15 +20,15 @@ from aiorsmq_ng import (
     MessageTooLong,
     Options,
     QueueCorrupt,
-    QueueFull,
-    ReliableQueue,
     Retry,
     RSMQError,
     SendUnknown,
+    ServerOutOfMemory,
     Unavailable,
     Worker,
 )
-from aiorsmq_ng.protocol import scripts
+from aiorsmq_ng._protocol import scripts
+from aiorsmq_ng.compat.redismq import ReliableQueue
 from aiorsmq_ng.testing import FaultProxy, PrivateServer
 
 PASSWORD, BODY = "c4nary-passw0rd", "c4nary-b0dy"
@@ -172,7 +172,7 @@ async def test_faults_leave_no_secret(proxied, raw, findings):
         async with failing(findings, asyncio.CancelledError):
             await sending
         await raw.config_set("maxmemory", 1)
-        async with failing(findings, QueueFull):
+        async with failing(findings, ServerOutOfMemory):
             await queue.send(BODY)
         await raw.config_set("maxmemory", 0)
         await proxy.refuse()
@@ -233,12 +233,12 @@ def test_scripts_are_constants():
 
     # The simulation and the drivers of a broker and a cluster only recognize script calls.
     assert sorted(makers) == [
-        "protocol/scripts/__init__.py",
-        "remote/driver.py",
+        "_protocol/scripts/__init__.py",
+        "_broker_client/driver.py",
         "testing/simulation.py",
-        "transport/attempts.py",
-        "transport/blocking.py",
-        "transport/cluster.py",
+        "_transport/retries.py",
+        "_transport/blocking.py",
+        "_transport/cluster.py",
     ]
     assert set(scripts.names()) == files
     shas = {name: scripts.load(name).sha for name in files}

@@ -94,7 +94,7 @@ async def test_state_that_does_not_pass_ends_the_call_at_its_deadline(
             await queue.send("a")
         moody.refusals = 0
 
-    assert (caught.value.executed, caught.value.passing) == (False, True)
+    assert (caught.value.executed, caught.value.transient) == (False, True)
 
 
 async def test_server_that_is_busy_with_a_script_is_waited_out_and_told_of(caplog):
@@ -110,7 +110,7 @@ async def test_server_that_is_busy_with_a_script_is_waited_out_and_told_of(caplo
         async def told():
             return "busy" in caplog.text
 
-        with caplog.at_level(logging.WARNING, "aiorsmq_ng.transport"):
+        with caplog.at_level(logging.WARNING, "aiorsmq_ng._transport"):
             await asyncio.sleep(0.1)
             sending = asyncio.create_task(queue.send("a"))
             await eventually(told, "somebody says that the server is busy")

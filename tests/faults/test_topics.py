@@ -11,13 +11,13 @@ from aiorsmq_ng import (
     MessageTooLong,
     Options,
     QueueCorrupt,
-    QueueFull,
     SendUnknown,
     Sent,
+    ServerOutOfMemory,
 )
-from aiorsmq_ng.protocol import topics
-from aiorsmq_ng.protocol.messages import Dedup
-from aiorsmq_ng.protocol.topics import Plan, TopicChanged
+from aiorsmq_ng._protocol import topics
+from aiorsmq_ng._protocol.messages import Dedup
+from aiorsmq_ng._protocol.topics import Plan, TopicChanged
 from aiorsmq_ng.testing import Cluster, FaultProxy
 
 from ..contract.test_repeated_calls import Line
@@ -196,9 +196,9 @@ async def test_full_server_takes_a_message_nowhere_and_lets_subscriptions_be_emp
         clock, last = map(int, (await admin.hget("rsmq:news__:ng:heard", "clock:a")).split())
         await admin.hset("rsmq:news__:ng:heard", "clock:a", f"{clock} {last - 4000}")
         await admin.config_set("maxmemory", "1")
-        with pytest.raises(QueueFull):
+        with pytest.raises(ServerOutOfMemory):
             await topic.publish("one too many")
-        with pytest.raises(QueueFull):
+        with pytest.raises(ServerOutOfMemory):
             await topic.subscribe("b")
 
         assert await texts(two) == ["x"]  # and it takes the place of the other

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, Options
+from aiorsmq_ng._transport.redis_driver import ConnectionListener
+from aiorsmq_ng._transport.retry_budget import RetryBudget
 from aiorsmq_ng.testing import FaultProxy
-from aiorsmq_ng.transport.adapter import ConnectionListener
-from aiorsmq_ng.transport.budget import RetryBudget
 
 #: Nobody looks by himself within a test: a waiter is told, or it is not served.
 RARELY = Options(poll_base=60, poll_cap=60, deadline=30, connect_timeout=5)
@@ -170,7 +170,7 @@ async def test_message_sent_while_the_wake_up_connection_is_down_is_seen_when_it
 @pytest.fixture
 async def forgetful(server_url, ns, monkeypatch):
     """A client that notices soon when nobody waits any more."""
-    monkeypatch.setattr("aiorsmq_ng.receiver._LINGER_S", 0.01)
+    monkeypatch.setattr("aiorsmq_ng._runtime.long_poll._LINGER_S", 0.01)
     options = Options(poll_base=0.05, poll_cap=0.05)
     async with RSMQ(server_url, ns=ns, options=options) as rsmq:
         yield rsmq
@@ -206,7 +206,7 @@ async def test_wake_up_connection_is_closed_when_nobody_waits_any_more(forgetful
 async def test_silent_wake_up_connection_is_given_up_and_made_anew(
     proxied, raw, ns, server_url, monkeypatch
 ):
-    monkeypatch.setattr("aiorsmq_ng.transport.adapter._SILENCE_S", 0.1)
+    monkeypatch.setattr("aiorsmq_ng._transport.redis_driver._SILENCE_S", 0.1)
     proxy, rsmq = proxied
     queue = await rsmq.create_queue("jobs")
     for_calls = proxy.connections
@@ -228,7 +228,7 @@ async def test_silent_wake_up_connection_is_given_up_and_made_anew(
 
 
 async def test_quiet_wake_up_connection_that_answers_is_kept(proxied, raw, ns, monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng.transport.adapter._SILENCE_S", 0.02)
+    monkeypatch.setattr("aiorsmq_ng._transport.redis_driver._SILENCE_S", 0.02)
     proxy, rsmq = proxied
     queue = await rsmq.create_queue("jobs")
     waiting = asyncio.create_task(queue.receive(wait=100))
@@ -269,7 +269,7 @@ async def test_storm_on_the_wake_up_connection_leaks_nothing_and_ends_well(
     server_url, raw, ns, monkeypatch
 ):
     """Queues come and go while the connection is cut again and again."""
-    monkeypatch.setattr("aiorsmq_ng.transport.notifier.RECONNECT_CAP_S", 0.05)
+    monkeypatch.setattr("aiorsmq_ng._transport.notifier.RECONNECT_CAP_S", 0.05)
     async with RSMQ(server_url, ns=ns, options=RARELY) as rsmq:
         names = [f"q{i}" for i in range(60)]
         queues = [await rsmq.create_queue(name) for name in names]

@@ -466,7 +466,7 @@ def test_export_that_gets_no_answer_is_in_no_doubt(
     """It only looks: there is no outcome that nobody knows."""
 
     async def scan(_: aiorsmq_ng.Queue) -> AsyncIterator[aiorsmq_ng.ScannedMessage]:
-        raise aiorsmq_ng.Unavailable("the reply was lost", executed=None, passing=True)
+        raise aiorsmq_ng.Unavailable("the reply was lost", executed=None, transient=True)
         yield
 
     monkeypatch.setattr(aiorsmq_ng.Queue, "scan", scan)

@@ -61,7 +61,7 @@ async def test_tokens_open_what_they_are_for(guarded, ns):
             await maker.queue("other").send("x")
         with pytest.raises(Unavailable, match="refused Purge") as refused:
             await taker.queue("jobs").purge()
-        assert (refused.value.executed, refused.value.passing) == (False, False)
+        assert (refused.value.executed, refused.value.transient) == (False, False)
 
 
 async def test_missing_and_wrong_tokens_are_told_at_once_and_not_shown(guarded, ns, caplog):
@@ -70,7 +70,7 @@ async def test_missing_and_wrong_tokens_are_told_at_once_and_not_shown(guarded, 
         rsmq = RSMQ(guarded, ns=ns, token=token)
         with pytest.raises(Unavailable, match="check token= or RSMQ_TOKEN") as refused:
             await rsmq.open()
-        assert not refused.value.passing
+        assert not refused.value.transient
         await rsmq.aclose()
         shown = repr(rsmq) + repr(vars(rsmq)) + repr(refused.value) + caplog.text
         assert "quite-wrong" not in shown
@@ -138,7 +138,7 @@ async def test_nobody_there_is_told_within_the_time_for_connecting():
         await rsmq.open()
     await rsmq.aclose()
 
-    assert (away.value.executed, away.value.passing) == (False, True)
+    assert (away.value.executed, away.value.transient) == (False, True)
 
 
 async def test_server_that_is_no_broker_is_told():
@@ -260,7 +260,7 @@ class TestTls:
         rsmq = RSMQ(f"grpc://{host}:{secure}", ns=ns)
         with pytest.raises(Unavailable, match="speaks TLS at this port; use grpcs://") as refused:
             await rsmq.open()
-        assert not refused.value.passing
+        assert not refused.value.transient
         await rsmq.aclose()
 
     async def test_silence_and_absence_are_not_taken_for_tls(self, ns):
@@ -271,7 +271,7 @@ class TestTls:
                     rsmq = RSMQ(url, ns=ns, options=Options(connect_timeout=0.5))
                     with pytest.raises(Unavailable) as refused:
                         await rsmq.open()
-                    assert refused.value.passing
+                    assert refused.value.transient
                     await rsmq.aclose()
 
     async def test_broker_without_tls(self, broker_url, ns):

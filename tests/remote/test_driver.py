@@ -3,19 +3,19 @@
 import pytest
 
 from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
+from aiorsmq_ng._broker_client.driver import TRANSLATIONS, BrokerDriver
+from aiorsmq_ng._broker_client.errors import Answered, NoBroker
+from aiorsmq_ng._broker_client.receipts import Receipts
+from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.messages import Dedup
+from aiorsmq_ng._protocol.scripts import load, names
+from aiorsmq_ng._transport.call_numbers import TicketBook
+from aiorsmq_ng._transport.calls import Call
+from aiorsmq_ng._transport.driver import Command, NotExecuted, ReplyLost
 from aiorsmq_ng.broker.requests import REMEMBERED_S, Requests
 from aiorsmq_ng.broker.status import BrokerError
-from aiorsmq_ng.protocol import messages, queues
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Dedup
-from aiorsmq_ng.protocol.scripts import load, names
-from aiorsmq_ng.remote.driver import TRANSLATIONS, BrokerDriver
-from aiorsmq_ng.remote.receipts import Receipts
-from aiorsmq_ng.remote.status import Answered, NoBroker
 from aiorsmq_ng.rpc import v1_pb2 as pb
-from aiorsmq_ng.transport.base import Command, NotExecuted, ReplyLost
-from aiorsmq_ng.transport.calls import Call
-from aiorsmq_ng.transport.tickets import TicketBook
 
 KEYS = Namespace("rsmq").queue("jobs")
 

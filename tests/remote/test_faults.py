@@ -120,7 +120,7 @@ async def test_dedup_key_lets_another_broker_finish_a_send(relay, ns, inner):
 async def test_send_is_not_repeated_when_the_broker_may_have_forgotten_it(
     relay, ns, inner, monkeypatch
 ):
-    monkeypatch.setattr("aiorsmq_ng.remote.scripts.REMEMBERED_S", -1)
+    monkeypatch.setattr("aiorsmq_ng._broker_client.script_call.REMEMBERED_S", -1)
     stored = await inner.create_queue("jobs")
     async with await client(relay, ns, HASTY) as rsmq:
         relay.muted = True
@@ -143,7 +143,7 @@ async def test_call_that_cannot_have_arrived_is_told_so_and_the_client_recovers(
             await rsmq.queue("jobs").send("lost")
         with pytest.raises(Unavailable, match="cannot be reached") as away:
             await rsmq.queue("jobs").send("lost")
-        assert (away.value.executed, away.value.passing) == (False, True)
+        assert (away.value.executed, away.value.transient) == (False, True)
         assert (await stored.attributes()).msgs == 0
 
         relay.lead_to(broker)
@@ -195,7 +195,7 @@ async def test_what_a_lost_receive_took_is_given_back(relay, ns, inner):
 
 
 async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner, monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.GIVE_BACK_S", 30)
+    monkeypatch.setattr("aiorsmq_ng._transport.batching.GIVE_BACK_S", 30)
     stored = await inner.create_queue("jobs")
     async with await client(relay, ns) as rsmq:
         for _ in range(5):
@@ -214,7 +214,7 @@ async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner,
 
 
 async def test_consumer_that_is_cancelled_gives_back_what_it_took(rsmq, inner, monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.GIVE_BACK_S", 30)
+    monkeypatch.setattr("aiorsmq_ng._transport.batching.GIVE_BACK_S", 30)
     queue = await rsmq.create_queue("jobs")
     stored = inner.queue("jobs")
     await queue.send_many([str(n) for n in range(10)])
@@ -345,7 +345,7 @@ async def test_redis_behind_the_broker_is_away_and_comes_back(server_url, ns):
         for call in (queue.attributes, queue.receive):
             with pytest.raises(Unavailable) as away:
                 await call()
-            assert away.value.passing
+            assert away.value.transient
         await proxy.resume()
         await until(lambda: _works(rsmq))
         await queue.send("x")

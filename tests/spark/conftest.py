@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from redis import Redis
 
-from aiorsmq_ng.ids import suffixes
-from aiorsmq_ng.protocol import bulk, messages, queues
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.transport.blocking import BlockingRunner
+from aiorsmq_ng._common.ids import suffixes
+from aiorsmq_ng._protocol import bulk, messages, queues
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._transport.blocking import BlockingRunner
 
 ROOT = Path(__file__).parent.parent.parent
 #: A JVM that starts quickly and stays small.

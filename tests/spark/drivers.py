@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from aiorsmq_ng._transport.blocking import BlockingRunner
 from aiorsmq_ng.spark import RSMQDataSource, jobs
 from aiorsmq_ng.spark.options import StreamReadOptions, WriteOptions, parse
 from aiorsmq_ng.spark.sink import BatchSink, StreamSink
 from aiorsmq_ng.spark.stream import ClaimReader
-from aiorsmq_ng.transport.blocking import BlockingRunner
 
 GIVEN = json.loads(os.environ["DRIVER"])
 FOLDER = Path(GIVEN["folder"])

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from aiorsmq_ng import InvalidValue, RSMQError
-from aiorsmq_ng.protocol import claims, messages
-from aiorsmq_ng.protocol.claims import ClaimLost
+from aiorsmq_ng._protocol import claims, messages
+from aiorsmq_ng._protocol.claims import ClaimLost
 from aiorsmq_ng.spark import finalize
 from aiorsmq_ng.spark.claimant import Claimant
 from aiorsmq_ng.spark.options import StreamReadOptions, parse

@@ -7,9 +7,9 @@ import uuid
 
 import pytest
 
-from aiorsmq_ng.protocol import queues
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.transport.blocking import BlockingRunner
+from aiorsmq_ng._protocol import queues
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._transport.blocking import BlockingRunner
 
 from ..test_examples import ROOT, example_queues, promised
 from .conftest import environment

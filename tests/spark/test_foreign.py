@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from aiorsmq_ng.protocol import claims
+from aiorsmq_ng._protocol import claims
 from aiorsmq_ng.spark import release
 from aiorsmq_ng.spark.claimant import Claimant
 from aiorsmq_ng.spark.options import StreamReadOptions, parse

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import pytest
 
 from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
+from aiorsmq_ng._protocol import messages
 from aiorsmq_ng.cli.pipeline import _told
-from aiorsmq_ng.protocol import messages
 from aiorsmq_ng.spark import jobs
 from aiorsmq_ng.spark.jobs.archive import _run
 from aiorsmq_ng.spark.jobs.report import render

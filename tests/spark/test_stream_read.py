@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from aiorsmq_ng.protocol import claims, messages
+from aiorsmq_ng._protocol import claims, messages
 from aiorsmq_ng.spark import finalize, release
 
 from .support import eventually

@@ -16,7 +16,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ, Options, QueueFull
+from aiorsmq_ng import RSMQ, Options, ServerOutOfMemory
 from aiorsmq_ng.broker import Broker, BrokerOptions, Tokens
 from aiorsmq_ng.testing import PrivateServer, Verdict, Violation
 
@@ -159,7 +159,7 @@ class Storm:
             try:
                 await queue.send(f"{key} {'x' * BODY}")
                 self.sent.add(key)
-            except QueueFull:
+            except ServerOutOfMemory:
                 self.refused += 1
                 await asyncio.sleep(0.005)
 

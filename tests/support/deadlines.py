@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiorsmq_ng import RSMQ
-from aiorsmq_ng.transport.attempts import PATIENCE
+from aiorsmq_ng._transport.retries import PATIENCE
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from aiorsmq_ng.transport.base import Command
-from aiorsmq_ng.transport.coalescing import Transport
+from aiorsmq_ng._transport.batching import Transport
+from aiorsmq_ng._transport.driver import Command
 
 
 class ScriptedDriver:

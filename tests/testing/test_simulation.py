@@ -14,9 +14,9 @@ import uuid
 import pytest
 
 from aiorsmq_ng import LeaseLost, Options, SendUnknown, Unavailable
+from aiorsmq_ng._transport.call_numbers import Ticket
+from aiorsmq_ng._transport.calls import Call
 from aiorsmq_ng.testing import Faults, History, Jobs, RecordedQueue, simulate
-from aiorsmq_ng.transport.calls import Call
-from aiorsmq_ng.transport.tickets import Ticket
 
 #: How many worlds to look at; more for a long run.
 SEEDS = int(os.environ.get("RSMQ_TEST_SEEDS", "60"))

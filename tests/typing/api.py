@@ -16,7 +16,6 @@ from aiorsmq_ng import (
     Queue,
     QueueAttributes,
     QueueStats,
-    ReliableQueue,
     Retry,
     ScannedMessage,
     Sent,
@@ -26,6 +25,7 @@ from aiorsmq_ng import (
     Worker,
     WorkerHealth,
 )
+from aiorsmq_ng.compat.redismq import ReliableQueue
 
 
 async def surface(client: Redis) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from aiorsmq_ng.transport.base import Command, ReplyLost
-from aiorsmq_ng.transport.cluster import ClusterDriver
+from aiorsmq_ng._transport.cluster import ClusterDriver
+from aiorsmq_ng._transport.driver import Command, ReplyLost
 
 
 class Connection:

@@ -8,15 +8,15 @@ from itertools import count
 import pytest
 
 from aiorsmq_ng import Unavailable
+from aiorsmq_ng._protocol import messages
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.scripts import load
+from aiorsmq_ng._protocol.values import Leased
+from aiorsmq_ng._runtime.dead_letters import DeadLetters
+from aiorsmq_ng._runtime.leases import LeaseKeeper
+from aiorsmq_ng._runtime.presence import Presence
 from aiorsmq_ng.consumer import Consumer, Stock
-from aiorsmq_ng.deadletters import DeadLetters
-from aiorsmq_ng.delivery import Delivery, Origin, fresh
-from aiorsmq_ng.leases import LeaseKeeper
-from aiorsmq_ng.presence import Presence
-from aiorsmq_ng.protocol import messages
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.receipts import Leased
-from aiorsmq_ng.protocol.scripts import load
+from aiorsmq_ng.delivery import Delivery, QueueContext, fresh
 
 from ..support.driver import ScriptedDriver, transport_on
 
@@ -28,7 +28,7 @@ LEASE_S = 30
 @pytest.fixture
 def quick_close(monkeypatch):
     """Closing does not wait long for calls that are never answered."""
-    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.CLOSE_S", 0.01)
+    monkeypatch.setattr("aiorsmq_ng._transport.batching.CLOSE_S", 0.01)
 
 
 class Scene:
@@ -41,7 +41,7 @@ class Scene:
         self._ids = count()
 
     def origin(self, queue="jobs"):
-        return Origin(
+        return QueueContext(
             keys=NAMESPACE.queue(queue),
             transport=self.transport,
             keeper=self.keeper,

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, Options
-from aiorsmq_ng.protocol import limits
+from aiorsmq_ng._protocol import limits
 
 LONGEST = "a" * 160
 

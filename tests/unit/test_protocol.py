@@ -6,10 +6,10 @@ from importlib.resources import files
 import pytest
 
 from aiorsmq_ng import LeaseLost, MessageTooLong, QueueCorrupt, QueueNotFound, SendUnknown
-from aiorsmq_ng.protocol import messages, queues, scripts
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake
-from aiorsmq_ng.protocol.receipts import Receipt
+from aiorsmq_ng._protocol import messages, queues, scripts
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.messages import Intake
+from aiorsmq_ng._protocol.values import Receipt
 
 KEYS = Namespace("rsmq").queue("jobs")
 ID = "g73zkl38qz" + "x" * 22
@@ -134,7 +134,7 @@ def test_script_is_constant_and_declares_what_it_touches(name):
 
 @pytest.mark.parametrize("name", scripts.names())
 def test_script_file_opens_with_its_contract(name):
-    header = files("aiorsmq_ng.protocol.scripts").joinpath(f"{name}.lua").read_text()
+    header = files("aiorsmq_ng._protocol.scripts").joinpath(f"{name}.lua").read_text()
     comment = header.split("\nlocal")[0]
 
     for word in ("KEYS", "ARGV", "Returns:", "Cost:"):

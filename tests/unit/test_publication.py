@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import InvalidValue
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.topic_state import Member, TopicState
-from aiorsmq_ng.protocol.topics import Plan, TopicKeys
-from aiorsmq_ng.publication import MAX_COPIES, Plans, Publication
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.topic_state import Member, TopicState
+from aiorsmq_ng._protocol.topics import Plan, TopicKeys
+from aiorsmq_ng._runtime.publish_plan import MAX_COPIES, Plans, Publication
 
 
 def keys(name="t"):

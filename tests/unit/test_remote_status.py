@@ -14,15 +14,15 @@ from aiorsmq_ng import (  # noqa: E402
     NoAttributeSupplied,
     QueueCorrupt,
     QueueExists,
-    QueueFull,
     QueueNotFound,
     RSMQError,
     SendUnknown,
+    ServerOutOfMemory,
     Unavailable,
 )
+from aiorsmq_ng._broker_client.errors import Answered, Failure  # noqa: E402
+from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost  # noqa: E402
 from aiorsmq_ng.broker.status import STATUS, answer  # noqa: E402
-from aiorsmq_ng.remote.status import Answered, Failure  # noqa: E402
-from aiorsmq_ng.transport.base import NotExecuted, ReplyLost  # noqa: E402
 
 
 class RpcError:
@@ -55,7 +55,7 @@ def met(error, method="Receive"):
         MessageTooLong("jobs", 9, 5),
         NoAttributeSupplied("jobs"),
         LeaseLost("jobs", "id", gone=True),
-        QueueFull("full"),
+        ServerOutOfMemory("full"),
         QueueCorrupt("jobs", "vt is no number"),
         DurabilityUnmet("fsynced", "memory", ["a", "b"]),
         InvalidValue("no"),
@@ -82,8 +82,8 @@ def test_error_of_a_newer_broker_keeps_its_code():
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (Unavailable("away", executed=False, passing=True), NotExecuted),
-        (Unavailable("away", executed=None, passing=True), ReplyLost),
+        (Unavailable("away", executed=False, transient=True), NotExecuted),
+        (Unavailable("away", executed=None, transient=True), ReplyLost),
         (Unavailable("wrong password", executed=False), Unavailable),
         (SendUnknown("lost"), ReplyLost),
     ],
@@ -110,7 +110,7 @@ def test_refusal_is_final_and_says_what_is_wrong(code, words):
     error = Failure("Send", STATUS[code], text, code).error()
 
     assert type(error) is Unavailable
-    assert not error.passing
+    assert not error.transient
     assert words in str(error)
 
 
@@ -147,8 +147,8 @@ def test_error_that_is_not_the_brokers_own(status, text, kind):
 
 
 def test_details_that_cannot_be_read_are_left_out():
-    said = (("rsmq-code", "queueFull"), ("rsmq-details", "{"), ("bin-bin", b"\0"))
+    said = (("rsmq-code", "serverOutOfMemory"), ("rsmq-details", "{"), ("bin-bin", b"\0"))
 
     error = Failure.of("Send", RpcError(StatusCode.RESOURCE_EXHAUSTED, "full", said)).error()
 
-    assert type(error.error) is QueueFull
+    assert type(error.error) is ServerOutOfMemory

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiorsmq_ng import RSMQ, InvalidValue, Retry
-from aiorsmq_ng.protocol.shards import Shards
+from aiorsmq_ng._protocol.shards import Shards
 
 NS = ["{jobs-0}", "{jobs-1}", "{jobs-2}"]
 SHARDS = Shards.of(NS, nested=False)

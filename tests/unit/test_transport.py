@@ -10,20 +10,20 @@ from aiorsmq_ng import (
     LeaseLost,
     MessageTooLong,
     QueueCorrupt,
-    QueueFull,
     QueueNotFound,
     RSMQError,
     SendUnknown,
+    ServerOutOfMemory,
     Unavailable,
 )
-from aiorsmq_ng.protocol import messages, queues
-from aiorsmq_ng.protocol.keys import Namespace
-from aiorsmq_ng.protocol.messages import Intake
-from aiorsmq_ng.protocol.receipts import Receipt
-from aiorsmq_ng.transport import budget
-from aiorsmq_ng.transport.base import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
-from aiorsmq_ng.transport.budget import RetryBudget
-from aiorsmq_ng.transport.tickets import TicketBook
+from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.messages import Intake
+from aiorsmq_ng._protocol.values import Receipt
+from aiorsmq_ng._transport import retry_budget
+from aiorsmq_ng._transport.call_numbers import TicketBook
+from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+from aiorsmq_ng._transport.retry_budget import RetryBudget
 
 from ..support.driver import ScriptedDriver, transport_on
 
@@ -222,7 +222,7 @@ async def test_server_that_stays_away_gives_one_sentence_at_the_deadline():
             await transport.run(send())
 
     assert caught.value.executed is False
-    assert caught.value.passing
+    assert caught.value.transient
 
 
 def ticket(command):
@@ -295,7 +295,7 @@ async def test_refusal_after_a_lost_reply_leaves_the_outcome_unknown():
     def answer(command):
         if len(driver.commands) == 1:
             raise ReplyLost("connection reset")
-        raise QueueFull("redis is out of memory")
+        raise ServerOutOfMemory("redis is out of memory")
 
     async with running(answer) as (driver, transport):
         with pytest.raises(SendUnknown, match="out of memory"):
@@ -394,13 +394,13 @@ async def test_closing_leaves_the_memory_of_a_call_that_is_still_open():
 
 @pytest.mark.parametrize("uptime_s", [0.3, 1000.7, 1e6 + 0.1])
 def test_turn_that_comes_too_late_is_not_taken(monkeypatch, uptime_s):
-    monkeypatch.setattr("aiorsmq_ng.transport.budget.time.monotonic", lambda: uptime_s)
-    budget = RetryBudget(burst=1, per_second=10)
-    assert budget.reserve(0.0) == pytest.approx(0.0, abs=1e-6)
+    monkeypatch.setattr("aiorsmq_ng._transport.retry_budget.time.monotonic", lambda: uptime_s)
+    retry_budget = RetryBudget(burst=1, per_second=10)
+    assert retry_budget.reserve(0.0) == pytest.approx(0.0, abs=1e-6)
     for _ in range(50):
-        assert budget.reserve(0.0, within_s=0.05) is None
+        assert retry_budget.reserve(0.0, within_s=0.05) is None
 
-    assert budget.reserve(0.0, within_s=0.5) < 0.2
+    assert retry_budget.reserve(0.0, within_s=0.5) < 0.2
 
 
 def test_child_process_never_continues_the_series_of_its_parent(monkeypatch):
@@ -441,7 +441,7 @@ async def test_pause_that_outlasts_the_deadline_tells_the_reason_of_the_pause(mo
     def lose(command):
         raise ReplyLost("connection reset")
 
-    monkeypatch.setattr("aiorsmq_ng.transport.attempts.rest", oversleep)
+    monkeypatch.setattr("aiorsmq_ng._transport.retries.rest", oversleep)
     async with running(lose, deadline_s=0.5) as (driver, transport):
         with pytest.raises(SendUnknown, match="connection reset"):
             await transport.run(send())
@@ -565,7 +565,7 @@ async def test_closed_transport_refuses_with_a_sentence():
     assert driver.closed
     with pytest.raises(Unavailable, match="closed") as caught:
         await transport.run(send())
-    assert not caught.value.passing
+    assert not caught.value.transient
 
 
 async def test_closing_finishes_calls_under_way():
@@ -602,7 +602,7 @@ async def test_every_failure_of_an_operation_is_an_error_of_ours():
 
 
 async def test_closing_while_every_connection_hangs_fails_the_calls_that_wait(monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng.transport.coalescing.CLOSE_S", 0.05)
+    monkeypatch.setattr("aiorsmq_ng._transport.batching.CLOSE_S", 0.05)
     hang = asyncio.get_running_loop().create_future()
     async with running(lambda _: hang, connections=1, deadline_s=60) as (_, transport):
         await transport.start()
@@ -644,8 +644,8 @@ async def test_turns_that_a_busy_loop_heaped_up_are_spread_over_as_long(monkeypa
         spread.append((least, most))
         return 0.0
 
-    monkeypatch.setattr(budget.random, "uniform", uniform)
-    resting = [asyncio.create_task(budget.rest(0.01)) for _ in range(3)]
+    monkeypatch.setattr(retry_budget.random, "uniform", uniform)
+    resting = [asyncio.create_task(retry_budget.rest(0.01)) for _ in range(3)]
     await asyncio.sleep(0)
     time.sleep(0.3)  # noqa: ASYNC251 - the loop stands still
     await asyncio.gather(*resting)

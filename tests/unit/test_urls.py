@@ -5,10 +5,10 @@ import ssl
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
-from aiorsmq_ng.transport import allowances
-from aiorsmq_ng.transport.blocking import BlockingRunner
-from aiorsmq_ng.transport.connect import _guard
-from aiorsmq_ng.transport.urls import is_loopback, read
+from aiorsmq_ng._transport import allowances
+from aiorsmq_ng._transport.blocking import BlockingRunner
+from aiorsmq_ng._transport.connect import _guard
+from aiorsmq_ng._transport.urls import is_loopback, read
 
 SECRET = "hunter2"
 
@@ -221,7 +221,7 @@ def test_environment_allows_what_is_refused_with_one_warning(
     for _ in range(3):
         RSMQ(url)
     (record,) = caplog.records
-    assert (record.name, record.levelname) == ("aiorsmq_ng.transport", "WARNING")
+    assert (record.name, record.levelname) == ("aiorsmq_ng._transport", "WARNING")
     assert record.message.startswith(f"{variable}=1: ")
     assert SECRET not in record.message
 

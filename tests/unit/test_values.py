@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 import aiorsmq_ng
-from aiorsmq_ng import InvalidValue, Message, codec, entropy, errors
-from aiorsmq_ng.backoff import Backoff
-from aiorsmq_ng.ids import sent_ms, suffixes
+from aiorsmq_ng import InvalidValue, Message, codec, errors
+from aiorsmq_ng._common import entropy
+from aiorsmq_ng._common.backoff import Backoff
+from aiorsmq_ng._common.ids import sent_ms, suffixes
 
 
 def test_suffixes_are_22_letters_and_digits_each():
@@ -102,7 +103,7 @@ def _instances():
         errors.InvalidValue("vt must be"),
         errors.NoAttributeSupplied("jobs"),
         errors.LeaseLost("jobs", "x" * 32, gone=True),
-        errors.QueueFull("redis is out of memory"),
+        errors.ServerOutOfMemory("redis is out of memory"),
         errors.QueueCorrupt("jobs", "wrong type"),
         errors.SendUnknown("the reply was lost"),
         errors.DurabilityUnmet("replicated:2", "replicated:1"),
@@ -141,8 +142,8 @@ def test_send_unknown_is_an_outage_that_may_pass():
     error = errors.SendUnknown("the reply was lost")
 
     assert error.executed is None
-    assert error.passing
-    assert pickle.loads(pickle.dumps(error)).passing
+    assert error.transient
+    assert pickle.loads(pickle.dumps(error)).transient
 
 
 def test_entropy_is_never_handed_out_twice():
@@ -157,7 +158,7 @@ def test_entropy_of_a_child_is_its_own():
     """In a process of its own, because forking one with threads is not done."""
     code = """
 import os
-from aiorsmq_ng import entropy
+from aiorsmq_ng._common import entropy
 entropy.take(22)
 reader, writer = os.pipe()
 if os.fork() == 0:

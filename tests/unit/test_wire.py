@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from hiredis import Reader
 
-from aiorsmq_ng import Options, QueueFull
-from aiorsmq_ng.transport.base import Command, NotExecuted, ReplyLost, ScriptMissing
-from aiorsmq_ng.transport.connect import connect
+from aiorsmq_ng import Options, ServerOutOfMemory
+from aiorsmq_ng._transport.connect import connect
+from aiorsmq_ng._transport.driver import Command, NotExecuted, ReplyLost, ScriptMissing
 
 GREETINGS = {b"CLIENT": b"+OK\r\n", b"SELECT": b"+OK\r\n", b"PING": b"+PONG\r\n"}
 
@@ -156,7 +156,7 @@ async def test_answered_errors_keep_the_connection():
     async with talking(*script) as (driver, server):
         with pytest.raises(ScriptMissing):
             await ask(driver)
-        with pytest.raises(QueueFull):
+        with pytest.raises(ServerOutOfMemory):
             await ask(driver)
         assert await ask(driver) == 3
 
@@ -195,7 +195,7 @@ async def test_refusal_of_one_command_leaves_those_beside_it_alone():
             ask(driver), ask(driver), ask(driver), return_exceptions=True
         )
         assert (first, third) == (1, 3)
-        assert isinstance(refused, QueueFull)
+        assert isinstance(refused, ServerOutOfMemory)
         assert await ask(driver) == 4
 
     assert server.connections == 1

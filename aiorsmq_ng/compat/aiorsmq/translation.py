@@ -10,9 +10,9 @@ from aiorsmq_ng import (
     NoAttributeSupplied,
     QueueCorrupt,
     QueueExists,
-    QueueFull,
     QueueNotFound,
     RSMQError,
+    ServerOutOfMemory,
     Unavailable,
 )
 
@@ -27,7 +27,7 @@ _TABLE: tuple[tuple[type[RSMQError], type[Exception]], ...] = (
     (InvalidValue, exceptions.InvalidValueException),
     (NoAttributeSupplied, exceptions.NoAttributesSpecified),
     (QueueCorrupt, driver_errors.ResponseError),
-    (QueueFull, driver_errors.OutOfMemoryError),
+    (ServerOutOfMemory, driver_errors.OutOfMemoryError),
     (Unavailable, driver_errors.ConnectionError),
     (RSMQError, exceptions.AIORSMQException),
 )

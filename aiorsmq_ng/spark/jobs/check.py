@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ..._protocol import queues as protocol
 from ...errors import QueueNotFound
-from ...protocol import queues as protocol
 from ..options import ReadOptions, StreamReadOptions, WriteOptions, parse
 
 _KINDS = {kind.USE: kind for kind in (ReadOptions, StreamReadOptions, WriteOptions)}

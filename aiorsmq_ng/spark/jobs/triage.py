@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...protocol import bulk, messages
+from ..._protocol import bulk, messages
 from ..options import ReadOptions, parse
 
 if TYPE_CHECKING:

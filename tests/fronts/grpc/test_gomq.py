@@ -353,7 +353,7 @@ async def test_an_observe_is_never_answered_with_an_error(guide, monkeypatch, rs
     await guide.Subscribe(NEWS)
 
     async def away(*_, **__):
-        raise Unavailable("away", passing=True)
+        raise Unavailable("away", transient=True)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(rsmq.topic("news").subscription("c")), "_receive", away)

@@ -16,12 +16,12 @@ from aiorsmq_ng import (
     SendUnknown,
     Unavailable,
 )
+from aiorsmq_ng._protocol.limits import digest
 from aiorsmq_ng.broker.base import content_of
 from aiorsmq_ng.broker.messages import dedup
 from aiorsmq_ng.broker.requests import Requests
 from aiorsmq_ng.broker.status import BrokerError
 from aiorsmq_ng.broker.tokens import CALLER
-from aiorsmq_ng.protocol.limits import digest
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 

@@ -3,10 +3,10 @@
 import grpc
 import pytest
 
+from aiorsmq_ng._protocol.topic_names import queue_name
 from aiorsmq_ng.broker import Tokens, base
 from aiorsmq_ng.broker.receipts import BadReceipt, Proof, Receipts
 from aiorsmq_ng.broker.tokens import UNKNOWN, Owner, owner_of
-from aiorsmq_ng.protocol.topic_names import queue_name
 from aiorsmq_ng.rpc import routeguide_pb2, routeguide_pb2_grpc
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub

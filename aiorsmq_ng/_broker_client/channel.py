@@ -1,0 +1,144 @@
+"""The link to a broker: one channel, who answers at its other end, and single calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from .._transport.driver import Command
+from .._transport.urls import Address
+from ..errors import InvalidValue
+from ..options import Options
+from ..rpc import v1_pb2 as pb
+from ..rpc import v1_pb2_grpc as stubs
+from ..rpc.forks import use_grpc
+from . import handshake
+from .errors import Failure, NoBroker, metadata
+
+#: A silent peer is asked after this long whether it is there, and given up after that long.
+_KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 10_000, 5_000
+_BACKOFF_MS, _BACKOFF_CAP_MS = 50, 1_000
+#: The largest reply that is taken.
+_REPLY_BYTES = 256 * 1024 * 1024
+
+
+class Link:
+    """Makes calls, each once. Whoever answers is asked for its namespace before anything else."""
+
+    def __init__(self, address: Address, namespace: str, options: Options) -> None:
+        self.namespace = namespace
+        self._address = address
+        self._options = options
+        token = address.login.get("token")
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._channel = _channel(address, options)
+        self._queues: Any = stubs.QueuesStub(self._channel)
+        self._topics: Any = stubs.TopicsStub(self._channel)
+        self._greeting = asyncio.Lock()
+        #: What the broker told of itself when the channel was last connected.
+        self.info: Any = None
+        #: Which process answered last.
+        self.broker = ""
+
+    async def ready(self, *, anew: bool = False) -> None:
+        """Be connected to a broker of the right namespace; ``NotExecuted`` if there is none now.
+
+        The channel connects by itself, but does not tell why it cannot. The first call does, and
+        nothing is at stake with this one.
+        """
+        if not anew and self._connected():
+            return
+        async with self._greeting:
+            if not anew and self._connected():
+                return
+            self.info = None
+            request = pb.GetInfoRequest()
+            try:
+                info = await self._make(
+                    "GetInfo", self._queues.GetInfo, request, self._options.connect_timeout
+                )
+            except NoBroker as outage:
+                raise await handshake.explain(self._address, outage) from None
+            if info.namespace != self.namespace:
+                raise InvalidValue(
+                    f"the broker serves namespace {info.namespace!r}, not {self.namespace!r}; "
+                    f"open the client with ns={info.namespace!r}"
+                )
+            self.info = info
+
+    @property
+    def most(self) -> int:
+        """How many messages one request may be about."""
+        return self.info.max_batch if self.info else 1000
+
+    async def call(self, method: str, request: Any, command: Command) -> Any:
+        """Make one call. Raises what ``Failure`` says: what became of it is told precisely."""
+        await self.ready()
+        stub = getattr(self._queues, method, None) or getattr(self._topics, method)
+        command.written = True
+        return await self._make(method, stub, request, self._options.deadline)
+
+    def watch(self, queues: Sequence[str]) -> Any:
+        """Begin to watch queues; to be read until it ends."""
+        return self._queues.Watch(pb.WatchRequest(queues=queues), metadata=self._metadata)
+
+    async def aclose(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+
+    def _connected(self) -> bool:
+        return self.info is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
+
+    async def _make(self, method: str, stub: Any, request: Any, timeout_s: float) -> Any:
+        call = stub(request, timeout=timeout_s, metadata=self._metadata)
+        try:
+            response = await call
+            said = metadata(await call.trailing_metadata())
+        except grpc.aio.AioRpcError as error:
+            self._heard(metadata(error.trailing_metadata()))
+            raise Failure.of(method, error).error() from None
+        self._heard(said)
+        return response
+
+    def _heard(self, said: dict[str, str]) -> None:
+        self.broker = said.get("rsmq-broker") or self.broker
+
+
+def _channel(address: Address, options: Options) -> Any:
+    use_grpc()
+    host, port = address.hosts[0]
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    settings = [
+        # Replies are bounded by what is asked for; this bounds those of a broker that is none.
+        ("grpc.max_receive_message_length", _REPLY_BYTES),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.initial_reconnect_backoff_ms", _BACKOFF_MS),
+        ("grpc.max_reconnect_backoff_ms", _BACKOFF_CAP_MS),
+        # How long one attempt to connect may take.
+        ("grpc.min_reconnect_backoff_ms", max(1, round(options.connect_timeout * 1000))),
+        # Only the operation knows whether it may be repeated.
+        ("grpc.enable_retries", 0),
+        # Without TLS a proxy that the environment names would read the token, and on this machine
+        # it would not even reach the broker.
+        ("grpc.enable_http_proxy", int(address.tls is not None)),
+        # A connection of this client's own, whatever others this process has to the same address.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+    if address.tls is None:
+        return grpc.aio.insecure_channel(target, options=settings)
+    files = (address.tls.get(f"ssl_{name}") for name in ("ca_certs", "keyfile", "certfile"))
+    credentials = grpc.ssl_channel_credentials(*map(_contents, files))
+    return grpc.aio.secure_channel(target, credentials, options=settings)
+
+
+def _contents(file: str | None) -> bytes | None:
+    return None if file is None else Path(file).read_bytes()

@@ -1,0 +1,1 @@
+"""Small pure parts that every layer may use."""

@@ -1,0 +1,61 @@
+"""How safe a message must be before ``send`` returns: named levels, and how a server is asked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidValue
+
+MEMORY, FSYNCED = "memory", "fsynced"
+
+_REPLICATED = re.compile(r"replicated:([1-9][0-9]{0,2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """One level: executed by the primary, received by *replicas*, or written to disk (*fsync*)."""
+
+    replicas: int = 0
+    fsync: bool = False
+    #: Whether the server must be asked; not if it syncs with every write anyway.
+    waits: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> Durability:
+        """Understand ``memory``, ``replicated:n`` and ``fsynced``."""
+        if text == MEMORY:
+            return cls()
+        if text == FSYNCED:
+            return cls(fsync=True)
+        if isinstance(text, str) and (found := _REPLICATED.fullmatch(text)):
+            return cls(replicas=int(found[1]))
+        raise InvalidValue(
+            f"durability {text!r} is not known; use 'memory', 'replicated:n' or 'fsynced'"
+        )
+
+    def question(self, timeout_ms: int) -> tuple[str | int, ...] | None:
+        """Return the command that waits for this level, if there is something to wait for."""
+        if self.fsync:
+            return ("WAITAOF", 1, 0, timeout_ms) if self.waits else None
+        if self.replicas:
+            return ("WAIT", self.replicas, timeout_ms)
+        return None
+
+    def reached(self, answer: Any) -> str:
+        """Name the level that the server's answer stands for; at least ``memory``."""
+        if self.fsync:
+            return FSYNCED if self.met(answer) else MEMORY
+        return f"replicated:{answer}" if isinstance(answer, int) and answer > 0 else MEMORY
+
+    def met(self, answer: Any) -> bool:
+        """Tell whether the server's answer is at least this level."""
+        if self.fsync:
+            return not self.waits or (isinstance(answer, list) and answer[0] >= 1)
+        return not self.replicas or (isinstance(answer, int) and answer >= self.replicas)
+
+    def __str__(self) -> str:
+        if self.fsync:
+            return FSYNCED
+        return f"replicated:{self.replicas}" if self.replicas else MEMORY

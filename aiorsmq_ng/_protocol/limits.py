@@ -1,0 +1,133 @@
+"""What RSMQ allows: names, ids, ranges. Everything a user passes in is checked here, once."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+from .._common.durations import Seconds as Seconds  # noqa: PLC0414 - users of limits need it
+from .._common.durations import in_seconds
+from ..errors import InvalidValue
+
+#: RSMQ's upper bound for vt and delay, in seconds (about 115 days).
+MAX_SECONDS = 9_999_999
+MIN_MAXSIZE, MAX_MAXSIZE, UNLIMITED = 1024, 65536, -1
+#: Messages one call may carry; a script that handles more would stall other clients.
+MAX_COUNT = 100_000
+
+_DIGEST = re.compile(r"digest:([0-9a-f]{32})")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
+# PyRSMQ accepts dots, spaces and letters of any alphabet; what separates keys it does not.
+_FOREIGN_NAME = re.compile(r"[^:\x00-\x1f\x7f]{1,160}")
+# 32 characters by rule; old Rust clients wrote 28 to 31. Attributes (vt, ...) are far shorter, so
+# an id can never name one.
+_ID = re.compile(r"[a-zA-Z0-9:]{20,64}")
+_NAMESPACE = re.compile(r"[^:\s\x00-\x1f\x7f]{1,160}")
+_NESTED_NAMESPACE = re.compile(r"[^\s\x00-\x1f\x7f]{1,160}")
+
+
+def check_namespace(ns: object, *, nested: bool = False) -> str:
+    """Return *ns* if keys built with it cannot reach into another namespace's queues."""
+    if not isinstance(ns, str) or not (_NESTED_NAMESPACE if nested else _NAMESPACE).fullmatch(ns):
+        hint = "" if nested else " (Options(nested_ns=True) allows a colon)"
+        raise InvalidValue(
+            f"namespace {ns!r} is not allowed: 1 to 160 characters, no spaces or colons{hint}",
+            code="invalidFormat",
+        )
+    return ns
+
+
+def check_name(name: object, *, foreign: bool = False) -> str:
+    """Return *name* if it can name a queue."""
+    if name is None or name == "":
+        raise InvalidValue("no queue name given", code="missingParameter")
+    pattern = _FOREIGN_NAME if foreign else _NAME
+    if not isinstance(name, str) or not pattern.fullmatch(name):
+        raise InvalidValue(
+            f"queue name {name!r} is not allowed: 1 to 160 letters, digits, '-' or '_'",
+            code="invalidFormat",
+        )
+    if name == "QUEUES":
+        raise InvalidValue(
+            "queue name 'QUEUES' is reserved: RSMQ keeps the list of queues under it",
+            code="invalidFormat",
+        )
+    return name
+
+
+def check_id(id: object) -> str:
+    """Return *id* if it can name a message and nothing else in a queue's hash."""
+    if id is None or id == "":
+        raise InvalidValue("no message id given", code="missingParameter")
+    if not isinstance(id, str) or not _ID.fullmatch(id) or id.endswith((":rc", ":fr")):
+        raise InvalidValue(
+            f"message id {id!r} is not allowed: RSMQ ids have 32 letters and digits",
+            code="invalidFormat",
+        )
+    return id
+
+
+def seconds_to_ms(what: str, value: Seconds) -> int:
+    """Return a per-call duration in whole milliseconds; fractions of a second are welcome."""
+    if type(value) is int and 0 <= value <= MAX_SECONDS:
+        return value * 1000
+    seconds = in_seconds(what, value)
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidValue(f"{what} must be between 0 and {MAX_SECONDS} seconds, not {value!r}")
+    return round(seconds * 1000)
+
+
+def optional_ms(what: str, value: Seconds | None) -> int:
+    """Return milliseconds, or -1 (the scripts' word for the queue's stored value) for ``None``."""
+    return -1 if value is None else seconds_to_ms(what, value)
+
+
+def whole_seconds(what: str, value: Seconds) -> int:
+    """Return a duration to be stored: other clients fail on stored fractions, so none are."""
+    milliseconds = seconds_to_ms(what, value)
+    if milliseconds % 1000 or (isinstance(value, float) and not value.is_integer()):
+        raise InvalidValue(
+            f"{what} is stored in whole seconds, not {value!r}; pass fractions per call instead"
+        )
+    return milliseconds // 1000
+
+
+def check_maxsize(value: object) -> int:
+    """Return *value* if it is a size limit that RSMQ allows."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not (MIN_MAXSIZE <= value <= MAX_MAXSIZE or value == UNLIMITED)
+    ):
+        raise InvalidValue(
+            f"maxsize must be between {MIN_MAXSIZE} and {MAX_MAXSIZE} bytes, "
+            f"or {UNLIMITED} for no limit, not {value!r}"
+        )
+    return value
+
+
+def check_count(value: object) -> int:
+    """Return *value* if it is a number of messages that one call may carry."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_COUNT:
+        raise InvalidValue(f"count must be between 1 and {MAX_COUNT}, not {value!r}")
+    return value
+
+
+def digest(key: object) -> str:
+    """Return a dedup key as it goes into a key's name: of one length, and not to be read there.
+
+    ``digest:`` and a digest stand for the key that it was made of: a broker is given no other.
+    """
+    if not isinstance(key, str) or not key:
+        raise InvalidValue(f"dedup_key must be a text of at least one character, not {key!r}")
+    if made := _DIGEST.fullmatch(key):
+        return made[1]
+    # Half a surrogate pair is no text, but as good a key as any.
+    return blake2b(key.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+
+
+def check_start(value: object) -> int:
+    """Return *value* if it is a position in a queue; negative ones count from the end."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValue(f"start must be a whole number, not {value!r}")
+    return value

@@ -1,0 +1,1 @@
+"""What runs beside calls: long poll, lease renewal, presence, publish plans, outages."""

@@ -1,0 +1,57 @@
+"""What a queue, its deliveries and its consumers share: keys, transport and background services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .._protocol import limits
+from .._protocol.keys import QueueKeys
+from .._protocol.messages import Intake
+from .._protocol.values import Dedup
+from .._transport.batching import Transport
+from ..retry import Retry
+from .dead_letters import DeadLetters
+from .leases import LeaseKeeper
+from .presence import Presence
+
+
+@dataclass(frozen=True, slots=True)
+class QueueContext:
+    """One queue of one client, and what its operations need."""
+
+    keys: QueueKeys
+    transport: Transport
+    keeper: LeaseKeeper
+    presence: Presence
+    letters: DeadLetters
+    #: Return the keys of another queue of the same client, its name checked.
+    sibling: Callable[[str], QueueKeys]
+    #: Return the channel on which arrivals in a queue are announced.
+    channel: Callable[[QueueKeys], str]
+    dead_letter: str
+    #: What becomes of a message whose block raised; none: it is visible again at once.
+    retry: Retry | None = None
+    #: Lease in milliseconds for receives that name none; -1 for the queue's stored one.
+    vt_ms: int = -1
+    #: How long a dedup key keeps a second copy away.
+    dedup_window_ms: int = 300_000
+
+    def dedup(self, key: str) -> Dedup:
+        """Return what keeps a second message with this key away."""
+        return Dedup(limits.digest(key), self.dedup_window_ms)
+
+    @property
+    def intake(self) -> Intake:
+        """What receiving from this queue needs to know."""
+        if self.retry is None or not self.retry.max_receives:
+            return Intake(self.keys, vt_ms=self.vt_ms, holder=self.presence.named)
+        dead = self.sibling(self.dead_letter)
+        return Intake(
+            self.keys,
+            self.retry.max_receives,
+            dead,
+            self.channel(dead),
+            vt_ms=self.vt_ms,
+            holder=self.presence.named,
+        )

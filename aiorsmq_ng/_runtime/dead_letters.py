@@ -1,0 +1,50 @@
+"""Dead letters: every move to a dead-letter queue is reported to listeners, wherever it happens.
+
+A message that its holder puts aside has somebody who knows of it. One that a receive puts aside,
+because it was delivered too often and never settled, has not, so that is also logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from .._protocol.values import Buried
+from ..models import DeadLetter
+
+logger = logging.getLogger("aiorsmq_ng._runtime.dead_letters")
+
+#: Called with a message that was moved. It must return at once: the receive waits for it.
+Listener = Callable[[DeadLetter], object]
+
+
+class DeadLetters:
+    """Reports messages that this client moved to the dead letters to all listeners."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Call *listener* for every dead letter from now on; one that raises is logged."""
+        self._listeners.append(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """Call it no more."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def found(self, buried: Buried) -> None:
+        """Log and tell of a message that a receive has moved."""
+        message, queue, dead = buried.message, buried.keys.queue, buried.dead.queue
+        logger.warning(
+            "message %s of %r was moved to %r: %s", message.id, queue, dead, buried.reason
+        )
+        self.tell(DeadLetter(message, queue, dead, buried.reason, by_receive=True))
+
+    def tell(self, letter: DeadLetter) -> None:
+        """Report a message that was moved."""
+        for listener in tuple(self._listeners):
+            try:
+                listener(letter)
+            except Exception:
+                logger.exception("a listener for dead letters failed")

@@ -1,0 +1,45 @@
+"""Waiting for a server that is away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from .._common.backoff import Backoff
+from ..errors import Unavailable
+
+R = TypeVar("R")
+
+logger = logging.getLogger("aiorsmq_ng._runtime.outages")
+
+_BASE_S, _CAP_S = 0.1, 5.0
+#: Another try in less time would only hide why the others failed.
+_LEAST_S = 0.1
+
+
+async def outlast(call: Callable[[], Awaitable[R]], within_s: float | None = None) -> R:
+    """Return what *call* returns, and call again while the server is away.
+
+    After *within_s* seconds the outage is raised; none: it is waited out, for any length of time.
+    A refusal, which will not pass by itself, is raised at once. The log of an outage is written
+    where calls are made (``transport/contact.py``).
+    """
+    backoff = Backoff(_BASE_S, _CAP_S)
+    ends_at = None if within_s is None else anyio.current_time() + within_s
+    while True:
+        try:
+            return await call()
+        except Unavailable as error:
+            if not error.transient:
+                raise
+            pause_s = backoff.next_s()
+            if ends_at is not None:
+                left_s = ends_at - anyio.current_time()
+                if left_s <= _LEAST_S:
+                    raise
+                pause_s = min(pause_s, left_s / 2)  # the last try needs time, too
+            logger.debug("trying again in %.1f s: %s", pause_s, error)
+        await anyio.sleep(pause_s)

@@ -1,0 +1,391 @@
+"""The transport: runs operations, and turns concurrency into batches.
+
+Operations that may share a call (same script, keys and head) gather in a *lane*. A lane has up to
+two calls under way; whatever is submitted meanwhile, or in the same tick of the event loop, goes
+with the next one. A lone operation finds an idle lane and is written at once.
+
+Calls run in tasks of the transport, never in the caller's: cancelling a caller cancels no I/O, so
+no connection gets out of step and no neighbour in the batch is hurt. What was taken for a caller
+who is gone is undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import _get_running_loop as running_loop
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from .._common.durability import Durability
+from .._protocol.operation import Operation
+from ..errors import SendToken, Unavailable
+from .conductor import Conductor, gave_up
+from .contact import Contact
+from .driver import Driver, NotExecuted, ReplyLost
+from .lanes import Key, Lane, Waiting
+from .loop_guard import Home
+from .retries import Attempts
+
+R = TypeVar("R")
+
+logger = logging.getLogger("aiorsmq_ng._transport")
+
+#: While two calls of a lane are under way the next batch gathers by itself; more gain nothing.
+CALLS_PER_LANE = 2
+#: How long closing waits for calls under way and give-backs.
+CLOSE_S = 3.0
+#: Give-backs for callers who are gone: how long each may take, and how many may be under way. What
+#: is not given back comes back when its lease ends; new work must not starve behind them.
+GIVE_BACK_S = 2.0
+MAX_GIVE_BACKS = 64 * 256
+
+
+class Transport:
+    """Runs operations on a driver that is opened when first needed."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Driver]],
+        *,
+        deadline_s: float,
+        connections: int,
+        check: Callable[[Driver], Awaitable[Durability]] | None = None,
+    ) -> None:
+        self._connect = connect
+        self._check = check
+        self._deadline_s = deadline_s
+        self._attempts = Attempts(self.driver, deadline_s=deadline_s)
+        self._conductor = Conductor(self._attempts, self, deadline_s=deadline_s)
+        self._give_backs = 0
+        self._connections = self._spare = connections
+        #: Tasks that make calls, one at a time each, the spare ones included.
+        self._runners = connections
+        self._due: deque[Lane] = deque()
+        self._resting: list[asyncio.Future[None]] = []
+        self._driver: Driver | None = None
+        self._checked = False
+        self._connecting: anyio.Lock | None = None
+        self._lanes: dict[Key, Lane] = {}
+        self._busy = 0
+        self._quiet: asyncio.Event | None = None
+        self._tasks: TaskGroup | None = None
+        self._host: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._home = Home(self)
+        self._closed = False
+        self._closed_by_caller = False
+        #: Run before that, each for some seconds at most: what uses the client ends.
+        self.leavers: set[Callable[[], Coroutine[Any, Any, None]]] = set()
+        #: Called first when the client is closed, while operations can still be submitted.
+        self.closers: set[Callable[[], object]] = set()
+        #: Called with what results tell besides: messages that a receive has put aside.
+        self.hears: Callable[[Any], object] = lambda _: None
+
+    @property
+    def contact(self) -> Contact:
+        """When the server last answered, and whether it is away."""
+        return self._attempts.contact
+
+    async def start(self) -> None:
+        """Make ready to run operations; nothing is connected yet."""
+        self.check()
+        if self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        if self._host is None:
+            self._loop = self._home.settle()
+            self._connecting = anyio.Lock()
+            self._quiet = asyncio.Event()
+            self._quiet.set()
+            ready = asyncio.Event()
+            # The task group lives in a task of its own, so that open and close may be called
+            # from different tasks (fixtures and frameworks do).
+            self._host = asyncio.create_task(self._serve(ready), name="aiorsmq-ng transport")
+            self._ready = ready
+        await self._ready.wait()
+
+    async def run(self, operation: Operation[R]) -> R:
+        """Run *operation* and return its result; one round trip."""
+        if self._tasks is None:
+            await self.start()
+        if self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        future = self._submit(operation)
+        try:
+            return await future
+        except BaseException:
+            # The reply may have arrived between the cancellation and this line. A coroutine that
+            # is closed cancels nothing.
+            if not future.cancel() and not future.cancelled() and future.exception() is None:
+                self.undo(operation, future.result())
+            raise
+
+    def submit(
+        self,
+        operation: Operation[R],
+        *,
+        after: asyncio.Future[Any] | None = None,
+        closing: bool = False,
+    ) -> asyncio.Future[R]:
+        """Send *operation* on its way, once *after* is done, and need not look at the outcome.
+
+        Cancelling the future gives up the result, and the operation if it is not written yet. With
+        *closing* also while the client is being closed, as long as calls under way are waited for.
+        """
+        if self._tasks is None or (self._closed and not closing):
+            raise Unavailable("the client is closed; open a new one")
+        future = self._submit(operation, after)
+        future.add_done_callback(_note_failure)
+        return future
+
+    def see_through(
+        self, operation: Operation[R], *, after: asyncio.Future[Any] | None = None
+    ) -> asyncio.Future[R]:
+        """Do as ``submit``, but cancelling the future gives up nothing except the result."""
+        if self._tasks is None or self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        return self._submit(operation, after, firm=True)
+
+    def undo(self, operation: Operation[R], result: R) -> None:
+        """Undo in the background what *operation* did for a caller who is gone."""
+        if operation.undo is not None:
+            self.begin(operation.undo(result))
+
+    def tell(self, news: Sequence[Any]) -> None:
+        """Pass on what results tell besides, to those who listen."""
+        for item in news:
+            self.hears(item)
+
+    def begin(self, operations: Iterable[Operation[Any]]) -> None:
+        """Run give-backs in the background, also while the client is being closed.
+
+        They have little time, and what comes when too many are under way is left out: leases end by
+        themselves.
+        """
+        for operation in operations:
+            if self._give_backs >= MAX_GIVE_BACKS:
+                logger.warning("too many give-backs are under way; leases end by themselves")
+                return
+            self._give_backs += 1
+            future = self._submit(operation, within_s=min(GIVE_BACK_S, self._deadline_s))
+            future.add_done_callback(self._gave_back)
+
+    async def quiet(self, within_s: float) -> None:
+        """Wait until no call is under way, so that nothing is being taken or given back.
+
+        For *within_s* at most: other users of the client may never pause.
+        """
+        if self._quiet is not None:
+            with anyio.move_on_after(within_s):
+                while self._busy:
+                    await self._quiet.wait()
+
+    async def resume(self, token: SendToken) -> Any:
+        """Repeat the call that *token* is of, and return what the send would have."""
+        self.check()
+        return await self._conductor.resume(token)
+
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
+        """Run a background task that ends with the transport."""
+        if self._tasks is None or self._closed:
+            raise Unavailable("the client is closed; open a new one")
+        self._tasks.start_soon(function, *args)
+
+    def check(self) -> None:
+        """Raise ``WrongContext`` for a caller in another event loop, thread or process."""
+        if not self._closed_by_caller:
+            self._home.check()
+
+    @property
+    def is_gone(self) -> bool:
+        """Return True if its event loop is closed, or is that of the parent of this process."""
+        return self._home.is_gone
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Have the event loop call *function*; from any thread, and not at all if it has ended."""
+        self._home.call_soon(function)
+
+    async def driver(self) -> Driver:
+        """Return the driver, connected on first use."""
+        self._home.check()
+        if not self._checked:
+            await self._open_driver()
+            assert self._driver is not None and self._connecting is not None  # noqa: S101, PT018
+            async with self._connecting:
+                if not self._checked and self._check is not None:
+                    self._attempts.durability = await self._check(self._driver)
+                self._checked = True
+        if self._driver is None:
+            raise Unavailable("the client is closed; open a new one")
+        return self._driver
+
+    async def ping(self, timeout_s: float, *, told_s: float | None = None) -> None:
+        """Learn whether the server answers, within *timeout_s*; ``Unavailable`` if it does not.
+
+        A server that does not answer is let go of, so that nothing needs closing then, unless it
+        was in use before. The error says *told_s* if this is but one try of several.
+        """
+        await self.start()
+        in_use = self._driver is not None
+        try:
+            # Starting an embedded server has a limit of its own.
+            await self._open_driver()
+            deadline = asyncio.get_running_loop().time() + timeout_s
+            await self._attempts.command("PING", deadline=deadline)
+        except BaseException as error:
+            if not in_use:
+                await self._disconnect()
+            if isinstance(error, NotExecuted | ReplyLost):
+                text = gave_up(error, told_s or timeout_s)
+                raise Unavailable(text, transient=True) from None
+            raise
+
+    async def aclose(self) -> None:
+        """Finish what is under way, then let go of every connection."""
+        if self._closed:
+            return
+        self._closed_by_caller = True
+        for close in list(self.closers):
+            with suppress(Unavailable):
+                close()
+        self._closed = True
+        if self._host is not None and self._quiet is not None and not self._host.done():
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
+                while self._busy:
+                    await self._quiet.wait()
+                await self._conductor.forget()
+            self._host.cancel()
+            await asyncio.gather(self._host, return_exceptions=True)
+        await self._disconnect()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open" if self._tasks else "idle"
+        return f"<Transport {state}, {len(self._lanes)} lanes, {self._busy} calls>"
+
+    async def _open_driver(self) -> None:
+        if self._driver is None:
+            assert self._connecting is not None  # noqa: S101 - start() came first
+            async with self._connecting:
+                if self._driver is None:
+                    self._driver = driver = await self._connect()
+                    runners = self._connections * driver.calls_per_connection
+                    self._spare += runners - self._runners
+                    self._runners = runners
+
+    async def _disconnect(self) -> None:
+        driver, self._driver, self._checked = self._driver, None, False
+        if driver is not None:
+            with anyio.CancelScope(shield=True):
+                await driver.aclose()
+
+    async def _serve(self, ready: asyncio.Event) -> None:
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                ready.set()
+                await anyio.sleep_forever()
+        except Exception:
+            logger.exception("the client stopped because of a fault of its own; please report it")
+        finally:
+            self._closed = True
+            self._tasks = None
+            for lane in (*self._lanes.values(), *self._due):
+                for waiting in lane.waiting:
+                    waiting.fail(_never_made())
+
+    def _submit(
+        self,
+        operation: Operation[R],
+        after: asyncio.Future[Any] | None = None,
+        within_s: float | None = None,
+        *,
+        firm: bool = False,
+    ) -> asyncio.Future[R]:
+        assert self._loop is not None  # noqa: S101 - start() came first
+        if running_loop() is not self._home.here:
+            raise self._home.refusal()
+        future: asyncio.Future[R] = self._loop.create_future()
+        deadline = self._loop.time() + (within_s or self._deadline_s)
+        waiting = Waiting(operation, future, deadline, firm)
+        if after is None or after.done():
+            self._enqueue(waiting)
+        else:
+            after.add_done_callback(lambda _: self._enqueue(waiting))
+        return future
+
+    def _enqueue(self, waiting: Waiting) -> None:
+        if self._tasks is None:
+            waiting.fail(_never_made())
+            return
+        operation = waiting.operation
+        if operation.merge:
+            key = (operation.script.name, operation.keys, operation.head)
+            lane = self._lanes.get(key)
+            if lane is None:
+                lane = self._lanes[key] = Lane(key)
+        else:
+            lane = Lane(None)
+        lane.waiting.append(waiting)
+        if not lane.starting and lane.calls < CALLS_PER_LANE:
+            self._start_call(lane)
+
+    def _start_call(self, lane: Lane) -> None:
+        assert self._tasks is not None and self._quiet is not None  # noqa: S101, PT018
+        lane.starting = True
+        lane.calls += 1
+        self._busy += 1
+        self._quiet.clear()
+        self._due.append(lane)
+        # A runner takes its next step in the next tick, after everybody in this one submitted.
+        if self._resting:
+            self._resting.pop().set_result(None)
+        elif self._spare:
+            self._spare -= 1
+            self._tasks.start_soon(self._serve_lanes)
+
+    async def _serve_lanes(self) -> None:
+        """Run calls, one at a time, for whichever lane is due."""
+        loop = asyncio.get_running_loop()
+        while True:
+            while self._due:
+                await self._drain(self._due.popleft())
+            rest = loop.create_future()
+            self._resting.append(rest)
+            await rest
+
+    async def _drain(self, lane: Lane) -> None:
+        """Make one call for *lane*; if more is waiting, line up again behind the other lanes."""
+        lane.starting = False
+        try:
+            if batch := lane.batch():
+                if lane.waiting and lane.calls < CALLS_PER_LANE:
+                    self._start_call(lane)
+                await self._conductor.run(batch)
+        finally:
+            lane.calls -= 1
+            self._busy -= 1
+            if lane.waiting:
+                if not lane.starting:
+                    self._start_call(lane)
+            elif not lane.calls and lane.key is not None:
+                self._lanes.pop(lane.key, None)
+            if not self._busy and self._quiet is not None:
+                self._quiet.set()
+
+    def _gave_back(self, future: asyncio.Future[Any]) -> None:
+        self._give_backs -= 1
+        _note_failure(future)
+
+
+def _note_failure(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        logger.debug("an operation in the background failed: %s", error)
+
+
+def _never_made() -> Unavailable:
+    return Unavailable("the client was closed before the call was made")

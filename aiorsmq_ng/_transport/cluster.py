@@ -1,0 +1,194 @@
+"""A Redis Cluster behind the Driver seam: each command goes to the node that has its keys.
+
+redis-py's cluster client is asked which node that is. Its way to execute a command is not taken:
+it sends ASKING and the command after it on different connections, drops the connections of
+everybody when slots have moved, and does not tell a command that was never written from a reply
+that was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+import anyio
+from hiredis import pack_command
+from redis.asyncio import RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import Connection
+from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError
+
+from .._protocol.operation import Argument, Reply
+from . import redis_versions
+from .driver import Command, NotExecuted, ReplyLost
+from .error_mapping import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
+from .primary_check import is_witnessed
+from .redis_driver import ConnectionListener, confirm, usable
+
+# Commands without a key: any node will do.
+_WITHOUT_KEY = ("PING", "INFO", "CONFIG", "WAITAOF")
+#: Redirections that one attempt follows; the next attempt comes after a pause.
+_REDIRECTIONS = 5
+_ASKING = pack_command(("ASKING",))
+
+
+class ClusterDriver:
+    """Runs commands on a Redis Cluster and follows its redirections."""
+
+    calls_per_connection = 1
+
+    def __init__(
+        self,
+        client: RedisCluster,
+        *,
+        own: bool,
+        guard: Callable[[tuple[str, int]], object] | None = None,
+    ) -> None:
+        self._client = client
+        self._own = own
+        # Refuses a node that must not be spoken to; a redirection can name any.
+        self._guard = guard
+        # Whether a node failed, so that others may have its slots now.
+        self._outdated = False
+
+    async def execute(self, command: Command) -> Reply:
+        """Run *command* once, on the node that holds its keys."""
+        node, asking = await self._find(command), False
+        for _ in range(_REDIRECTIONS):
+            try:
+                return await self._run(node, command, asking)
+            except MovedError as moved:
+                command.written = False
+                node, asking = await self._follow(moved), False
+            except AskError as ask:
+                command.written = False
+                node, asking = self._node_at(ask), True
+            except ANSWERS as error:
+                # Slots without a master, or a master that became a replica.
+                self._outdated |= isinstance(error, ClusterDownError) or has_stepped_down(error)
+                explain(error)
+        raise NotExecuted("the keys are being moved between nodes")
+
+    def listener(self) -> ConnectionListener:
+        """Return a listener; publications reach every node of a cluster."""
+
+        def connection() -> Connection:
+            node = self._client.get_random_node()
+            return node.connection_class(**node.connection_kwargs)
+
+        return ConnectionListener(connection)
+
+    async def aclose(self) -> None:
+        """Close the client if it is ours."""
+        if self._own:
+            await self._client.aclose()
+
+    async def _find(self, command: Command) -> ClusterNode:
+        """Return the node that is thought to serve *command*."""
+        nodes, words = self._client.nodes_manager, command.words
+        try:
+            await self._client.initialize()
+            if self._outdated:
+                self._outdated = False
+                await nodes.initialize()
+            if words[0] in _WITHOUT_KEY:
+                return self._client.get_random_node()
+            return nodes.get_node_from_slot(self._client.keyslot(_key(words)))
+        except Exception as error:  # its own exceptions are no RedisErrors
+            self._outdated = True
+            refused_at_connect(error)
+            raise NotExecuted(sentence(error)) from error
+
+    async def _follow(self, moved: MovedError) -> ClusterNode:
+        nodes = self._client.nodes_manager
+        await redis_versions.follow(nodes, moved)
+        return nodes.get_node_from_slot(moved.slot_id)
+
+    def _node_at(self, ask: AskError) -> ClusterNode:
+        node = self._client.get_node(ask.host, ask.port)
+        if node is None:
+            self._outdated = True
+            raise NotExecuted("the keys are being moved to a node that is not known yet")
+        return node
+
+    async def _run(self, node: ClusterNode, command: Command, asking: bool) -> Reply:
+        """Run *command* on *node*; raises what the server answers as it is."""
+        connection = await self._connection(node)
+        try:
+            command.written = True
+            packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
+            if asking:
+                # It is good for the next command on its connection.
+                packed = _ASKING + packed
+            await connection.send_packed_command(packed, check_health=False)
+            if asking:
+                with suppress(ResponseError):  # then the command is redirected again
+                    await connection.read_response(disable_decoding=True)
+            reply = await connection.read_response(disable_decoding=True)
+            if command.then is not None:
+                command.confirmation = await confirm(connection, command.then)
+            if command.witnesses and not asking:
+                await self._see_owner(node, connection, command, reply)
+        except ANSWERS:
+            raise
+        except BaseException as error:
+            self._outdated = True
+            await _disconnect(connection)
+            if not isinstance(error, Exception):
+                raise
+            raise ReplyLost(sentence(error)) from error
+        finally:
+            redis_versions.release(node, connection)
+        return reply
+
+    async def _see_owner(
+        self, node: ClusterNode, connection: Connection, command: Command, reply: Reply
+    ) -> None:
+        """Raise ``ReplyLost`` if the others say that *node* was replaced; asked if it is doubtful.
+
+        It may have been silent, and not know. What it does then is forgotten soon.
+        """
+        if await is_witnessed(partial(confirm, connection), command, reply):
+            return
+        nodes = self._client.nodes_manager
+        try:
+            # What the node itself says about this counts least.
+            await redis_versions.ask_for_nodes(nodes, last=node)
+            owner = nodes.get_node_from_slot(self._client.keyslot(_key(command.words)))
+        except Exception as error:
+            if command.then is not None:
+                return  # the caller learns anyway that nobody has confirmed it
+            raise ReplyLost("neither a replica nor another node vouches for the node") from error
+        if owner.name != node.name:
+            raise ReplyLost("another node has the keys now")
+
+    async def _connection(self, node: ClusterNode) -> Connection:
+        """Return a connection to *node* that stands and is in step."""
+        if self._guard is not None:
+            self._guard((node.host, int(node.port)))
+        connection = node.acquire_connection()
+        try:
+            if redis_versions.should_reconnect(connection) or not await usable(connection):
+                await _disconnect(connection)
+            await connection.connect()  # type: ignore[no-untyped-call]
+        except BaseException as error:
+            self._outdated = True
+            await _disconnect(connection)
+            redis_versions.release(node, connection)
+            if not isinstance(error, Exception):
+                raise
+            refused_at_connect(error)
+            raise NotExecuted(sentence(error)) from error
+        return connection
+
+
+def _key(words: Sequence[Argument]) -> str | bytes:
+    """Return the first key of a command: the third argument of a script, the first of others."""
+    key = words[3] if words[0] in ("EVAL", "EVALSHA") else words[1]
+    return key if isinstance(key, str | bytes) else str(key)
+
+
+async def _disconnect(connection: Connection) -> None:
+    with anyio.CancelScope(shield=True):
+        await connection.disconnect(nowait=True)

@@ -1,0 +1,151 @@
+"""Wake-ups: one subscribed connection per client, whatever the number of waiters.
+
+A wake-up is a hint that looking again is worth while. Losing the connection loses hints, never
+messages: whoever waits also looks from time to time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from functools import partial
+
+import anyio
+
+from .._common.backoff import Backoff
+from ..errors import RSMQError
+from .batching import Transport
+from .driver import Heard, Listener, NotExecuted
+from .retry_budget import RETRIES, rest
+
+logger = logging.getLogger("aiorsmq_ng.notifier")
+
+RECONNECT_BASE_S, RECONNECT_CAP_S = 0.05, 5.0
+
+
+#: What is called when something is heard.
+Wake = Callable[[Heard], None]
+
+
+class Notifier:
+    """Tells receivers when something was published on their channels."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._wake: dict[str, set[Wake]] = {}
+        self._standing: set[str] = set()
+        self._changed = anyio.Event()
+        self._running = False
+        self._warned = False
+
+    def hears(self, channels: Iterable[str]) -> bool:
+        """Return True if the server has confirmed the subscriptions to all of *channels*."""
+        return self._standing.issuperset(channels)
+
+    def watch(self, channels: tuple[str, ...], wake: Wake) -> None:
+        """Call *wake* when a subscription to *channels* stands and whenever something is published.
+
+        Something may have been sent before the subscription stood, so that is worth a look too.
+        """
+        for channel in channels:
+            self._wake.setdefault(channel, set()).add(wake)
+        self._changed.set()
+        if not self._running:
+            self._running = True
+            self._transport.spawn(self._run)
+
+    def forget(self, channels: tuple[str, ...], wake: Wake) -> None:
+        """Stop calling *wake* for *channels*."""
+        for channel in channels:
+            wakes = self._wake.get(channel, set())
+            wakes.discard(wake)
+            if not wakes:
+                self._wake.pop(channel, None)
+        self._changed.set()
+
+    async def arrivals(
+        self, watched: Mapping[str, tuple[str, ...]]
+    ) -> AsyncGenerator[set[str], None]:
+        """Yield the names whose channels were woken, all of them at first, for ever.
+
+        What is woken while nobody asks gathers in the next set.
+        """
+        woken = set(watched)
+        some = anyio.Event()
+        some.set()
+
+        def wake(name: str, _: Heard) -> None:
+            woken.add(name)
+            some.set()
+
+        calls = {name: partial(wake, name) for name in watched}
+        try:
+            for name, channels in watched.items():
+                self.watch(channels, calls[name])
+            while True:
+                await some.wait()
+                some = anyio.Event()
+                arrived, woken = woken, set()
+                yield arrived
+        finally:
+            for name, channels in watched.items():
+                self.forget(channels, calls[name])
+
+    async def _run(self) -> None:
+        backoff = Backoff(RECONNECT_BASE_S, RECONNECT_CAP_S)
+        try:
+            while self._wake:
+                started = anyio.current_time()
+                try:
+                    await self._listen()
+                except* NotExecuted as errors:
+                    logger.info("wake-up connection lost, trying again: %s", errors.exceptions[0])
+                except* RSMQError as errors:
+                    # A user who may not subscribe still receives, by looking from time to time.
+                    level = logging.DEBUG if self._warned else logging.WARNING
+                    self._warned = True
+                    logger.log(level, "no wake-ups, only polling: %s", errors.exceptions[0])
+                # One that breaks as soon as it stands must not be hammered.
+                if anyio.current_time() - started > RECONNECT_CAP_S:
+                    backoff.reset()
+                if self._wake:
+                    # Every client of the process may have lost its connection.
+                    await rest(RETRIES.reserve(backoff.next_s()) or 0.0)
+        finally:
+            self._running = False
+
+    async def _listen(self) -> None:
+        """Listen until the connection is lost or nobody is left to wake."""
+        listener = (await self._transport.driver()).listener()
+        try:
+            async with anyio.create_task_group() as tasks:
+                first = set(self._wake)
+                await listener.subscribe(*first)
+                tasks.start_soon(self._adjust, listener, first, tasks.cancel_scope)
+                while True:
+                    if (heard := await listener.next_heard()) is None:
+                        continue
+                    if heard.text is None:
+                        self._standing.add(heard.channel)
+                    for wake in list(self._wake.get(heard.channel, ())):
+                        wake(heard)
+        finally:
+            self._standing.clear()
+            await listener.aclose()
+
+    async def _adjust(
+        self, listener: Listener, subscribed: set[str], listening: anyio.CancelScope
+    ) -> None:
+        """Subscribe to what came and unsubscribe from what went; end when nothing is left."""
+        while self._wake:
+            wanted = set(self._wake)
+            if missing := wanted - subscribed:
+                await listener.subscribe(*missing)
+            if surplus := subscribed - wanted:
+                self._standing -= surplus
+                await listener.unsubscribe(*surplus)
+            subscribed = wanted
+            if set(self._wake) == wanted:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+        listening.cancel()

@@ -1,0 +1,152 @@
+"""The short way to a reply, on a connection that redis-py opened and pools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from typing import Any, cast
+
+from hiredis import Reader
+from redis import exceptions as driver_errors
+from redis.asyncio.connection import AbstractConnection
+
+from .._protocol.operation import Reply
+
+_MORE = object()
+#: Commands that may be under way on one wire, and bytes of one that goes along with others.
+MOST, LARGEST = 64, 1 << 16
+
+
+class Line:
+    """A connection in use, by redis-py's own stream: one command at a time."""
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        self.connection = connection
+        #: How many callers use it, and whether it must not be used again after them.
+        self.users = 0
+        self.spoilt = False
+
+    def takes(self, _packed: bytes) -> bool:
+        """Tell whether a command may go along with those that are under way."""
+        return False
+
+    def ask(self, packed: bytes) -> Awaitable[Reply]:
+        """Send a command; wait for the reply, or raise the error in its place."""
+        return self._ask(packed)
+
+    async def _ask(self, packed: bytes) -> Reply:
+        await self.connection.send_packed_command(packed, check_health=False)
+        return await self.connection.read_response(disable_decoding=True)
+
+
+class Wire(Line, asyncio.Protocol):
+    """Asks on a connection; commands of the same moment go together, and are answered in turn.
+
+    While a command is under way, what arrives goes to the parser and the reply to whoever waits,
+    past the stream and the coroutines that redis-py has in between. Before and after, the
+    connection is redis-py's: it makes the handshake, and what comes unasked, or the end, is seen
+    where it always is.
+    """
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        super().__init__(connection)
+        self._transport = _transport_of(connection)
+        self._stream = cast(asyncio.StreamReaderProtocol, self._transport.get_protocol())
+        self._parser = Reader(
+            protocolError=driver_errors.InvalidResponse,
+            replyError=connection._parser.parse_error,  # noqa: SLF001
+            notEnoughData=_MORE,
+        )
+        self._replies: deque[asyncio.Future[Reply]] = deque()
+        self._unwritten: list[bytes] = []
+
+    def is_of(self, connection: AbstractConnection) -> bool:
+        """Tell whether it is still the one of *connection*, which may have been opened anew."""
+        return self._transport is _transport_of(connection)
+
+    def takes(self, packed: bytes) -> bool:
+        """Tell whether a command may go along with those that are under way."""
+        return not self.spoilt and self.users < MOST and len(packed) <= LARGEST
+
+    def ask(self, packed: bytes) -> asyncio.Future[Reply]:
+        """Send a command; the future is the reply, or an error in its place.
+
+        The first is written at once; what follows while it is under way is written together, when
+        everybody in this tick of the event loop has asked. Whoever cancels the future must close
+        the connection.
+        """
+        loop = asyncio.get_running_loop()
+        reply: asyncio.Future[Reply] = loop.create_future()
+        if self._transport.is_closing():
+            # It would take the command and never say a word.
+            reply.set_exception(driver_errors.ConnectionError("Connection closed."))
+            return reply
+        if not self._replies:
+            self._transport.set_protocol(self)
+            self._transport.write(packed)
+        else:
+            if not self._unwritten:
+                loop.call_soon(self._write)
+            self._unwritten.append(packed)
+        self._replies.append(reply)
+        return reply
+
+    def data_received(self, data: bytes) -> None:
+        """Answer whoever's reply is complete."""
+        replies, parser = self._replies, self._parser
+        try:
+            parser.feed(data)
+            while replies:
+                reply = parser.gets()
+                if reply is _MORE:
+                    return
+                _answer(replies.popleft(), reply)
+        except driver_errors.InvalidResponse as error:
+            self._fail(error)
+            return
+        self._transport.set_protocol(self._stream)
+        if parser.has_data():
+            # More than was asked for: let the connection count as out of step.
+            self._stream.data_received(data[-1:])
+
+    def eof_received(self) -> bool | None:
+        """Take note that the server says no more."""
+        self._fail(driver_errors.ConnectionError("Connection closed by server."))
+        return self._stream.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take note that the connection is gone."""
+        self._fail(exc or driver_errors.ConnectionError("Connection closed."))
+        self._stream.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Keep the stream's count of what is not written yet."""
+        self._stream.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Keep the stream's count of what is not written yet."""
+        self._stream.resume_writing()
+
+    def _write(self) -> None:
+        unwritten, self._unwritten = self._unwritten, []
+        if not self._transport.is_closing():
+            self._transport.write(b"".join(unwritten))
+
+    def _fail(self, error: Exception) -> None:
+        while self._replies:
+            _answer(self._replies.popleft(), error)
+
+
+def _answer(future: asyncio.Future[Reply], reply: Reply | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(reply, Exception):
+        future.set_exception(reply)
+    else:
+        future.set_result(reply)
+
+
+def _transport_of(connection: AbstractConnection) -> asyncio.Transport:
+    writer: Any = connection._writer  # noqa: SLF001 - redis-py has no public name for it
+    return cast(asyncio.Transport, writer.transport)

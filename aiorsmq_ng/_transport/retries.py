@@ -1,0 +1,198 @@
+"""Attempts: make a call until it is answered, as long as that is safe and its time is not over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from .._common.backoff import Backoff
+from .._common.durability import Durability
+from .._protocol.operation import Argument, Reply
+from ..errors import RSMQError, Unavailable
+from .calls import Call
+from .contact import Contact
+from .driver import Command, Driver, NotExecuted, ReplyLost, ScriptMissing
+from .retry_budget import RETRIES, rest
+
+RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
+#: The part of a call's time after which one attempt is given up for another, if it may be repeated.
+PATIENCE = 1 / 3
+#: The part of an attempt's time in which replicas or the disk must confirm.
+CONFIRM = 0.8
+
+
+class _Limit:
+    """Cancels the current task after some time, at a third of the cost of ``asyncio.timeout``.
+
+    Every call has one.
+    """
+
+    __slots__ = ("_cancelling", "_reached", "_task", "_timer")
+
+    def __init__(self, after_s: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._reached = False
+        self._timer = asyncio.get_running_loop().call_later(after_s, self._reach)
+
+    def was_reached(self) -> bool:
+        """Tell whether a cancellation was this limit's, and nobody else's at the same time."""
+        if not self._reached:
+            return False
+        self._reached = False
+        return self._task.uncancel() <= self._cancelling
+
+    def lift(self) -> None:
+        """Let the task go on for as long as it likes."""
+        self._timer.cancel()
+        if self._reached:
+            # Too late to be noticed: the answer came first.
+            self._task.uncancel()
+
+    def _reach(self) -> None:
+        self._reached = True
+        self._task.cancel()
+
+
+class Attempts:
+    """Makes calls on a driver that is had when needed."""
+
+    def __init__(self, driver: Callable[[], Awaitable[Driver]], *, deadline_s: float) -> None:
+        self._driver = driver
+        self._patience_s = deadline_s * PATIENCE
+        #: What sends wait for.
+        self.durability = Durability()
+        self.contact = Contact()
+
+    async def make(self, call: Call, deadline: float, *, recall: bool = False) -> Reply:
+        """Return the reply to *call*.
+
+        ``NotExecuted`` or a final error: it certainly did not run. ``ReplyLost``: nobody can tell.
+        With *recall* nothing new is done; the reply tells what earlier attempts did.
+        """
+        try:
+            return await self._evaluate(call, deadline, recall)
+        except (NotExecuted, RSMQError) as error:
+            if call.in_doubt:
+                # This attempt did not run; an earlier one may have.
+                raise ReplyLost(str(error)) from error
+            raise
+
+    async def command(self, *words: Argument, deadline: float) -> Reply:
+        """Return the reply to a plain command that may be repeated."""
+        loop = asyncio.get_running_loop()
+        backoff = _backoff()
+        while True:
+            try:
+                return await self.attempt(Command(words), deadline - loop.time())
+            except (NotExecuted, ReplyLost) as error:
+                await _pause(backoff, deadline, error)
+
+    async def attempt(self, command: Command, timeout_s: float) -> Reply:
+        """Make one attempt within *timeout_s*."""
+        if timeout_s <= 0:
+            raise NotExecuted("the call's time was over before it could be made")
+        clock = asyncio.get_running_loop().time
+        began_at = clock()
+        limit = _Limit(timeout_s)
+        try:
+            driver = await self._driver()
+            reply = await driver.execute(command)
+        except asyncio.CancelledError:
+            if not limit.was_reached():
+                raise
+            fault: NotExecuted | ReplyLost = NotExecuted("no connection in time")
+            if command.written:
+                fault = ReplyLost("redis did not answer in time")
+            self.contact.failed(fault, began_at, clock())
+            raise fault from None
+        except (NotExecuted, ReplyLost) as error:
+            self.contact.failed(error, began_at, clock())
+            raise
+        except RSMQError as error:
+            # The driver's error behind it may repeat the command: a password or a body.
+            error.__context__ = None
+            if isinstance(error, Unavailable) and error.transient:
+                self.contact.failed(error, began_at, clock())
+            else:
+                self.contact.answered(clock())
+            raise
+        else:
+            self.contact.answered(clock())
+            return reply
+        finally:
+            limit.lift()
+
+    async def _evaluate(self, call: Call, deadline: float, recall: bool) -> Reply:
+        loop = asyncio.get_running_loop()
+        script = call.first.script
+        # By its digest; its text is sent only to a server that lacks it.
+        how: Sequence[Argument] = ("EVALSHA", script.sha)
+        backoff = None
+        while True:
+            call.began_at = loop.time()
+            left_s = deadline - call.began_at
+            if call.may_repeat:
+                left_s = min(left_s, self._patience_s)
+            then = None
+            if call.first.graded is not None:
+                then = self.durability.question(max(1, int(left_s * CONFIRM * 1000)))
+            words = call.words(recall=recall, asks=then is not None)
+            command = Command((*how, *words), then=then)
+            command.witnesses, command.matters = self.durability.replicas, call.first.took
+            try:
+                reply = await self.attempt(command, left_s)
+                if self._confirmed(call, command):
+                    return reply
+                backoff = backoff or _backoff()
+                if not await self._ask_again(call, backoff, deadline):
+                    return reply
+            except ScriptMissing:
+                how = ("EVAL", script.source)
+                continue
+            except NotExecuted as error:
+                backoff = backoff or _backoff()
+                await _pause(backoff, deadline, error)
+            except ReplyLost as error:
+                call.doubt()
+                if not call.may_repeat:
+                    raise
+                backoff = backoff or _backoff()
+                await _pause(backoff, deadline, error)
+
+    def _confirmed(self, call: Call, command: Command) -> bool:
+        """Take note of how safe the call's effect is; tell whether that is safe enough."""
+        if self.durability.replicas or self.durability.fsync:
+            call.confirmed(self.durability, command.confirmation)
+        return command.then is None or self.durability.met(command.confirmation)
+
+    async def _ask_again(self, call: Call, backoff: Backoff, deadline: float) -> bool:
+        """Wait before a call is repeated that was not confirmed; tell whether there is time.
+
+        The server may have broken off the waiting because it is no longer the primary, and another
+        one may confirm. Without enough time the answer that is known is better than none.
+        """
+        within_s = deadline - self._patience_s - asyncio.get_running_loop().time()
+        pause_s = RETRIES.reserve(backoff.next_s(), within_s) if call.may_repeat else None
+        if pause_s is None:
+            return False
+        call.doubt()
+        await rest(pause_s)
+        return True
+
+
+def _backoff() -> Backoff:
+    return Backoff(RETRY_BASE_S, RETRY_CAP_S, least=0.0)
+
+
+async def _pause(backoff: Backoff, deadline: float, error: Exception) -> None:
+    """Wait until a second try may be made; raise *error* if it is too late for one."""
+    loop = asyncio.get_running_loop()
+    pause_s = RETRIES.reserve(backoff.next_s(), deadline - loop.time())
+    if pause_s is None:
+        raise error
+    await rest(pause_s)
+    if loop.time() >= deadline:
+        raise error
