@@ -12,7 +12,7 @@ from collections.abc import Callable
 from .._protocol.values import Buried
 from ..models import DeadLetter
 
-logger = logging.getLogger("aiorsmq_ng._runtime.dead_letters")
+logger = logging.getLogger("aiorsmq_ng.dead_letters")
 
 #: Called with a message that was moved. It must return at once: the receive waits for it.
 Listener = Callable[[DeadLetter], object]

@@ -14,7 +14,7 @@ from .._protocol.operation import Operation
 from .._transport.batching import Transport
 from ..errors import LeaseLost, Unavailable
 
-logger = logging.getLogger("aiorsmq_ng._runtime.leases")
+logger = logging.getLogger("aiorsmq_ng.leases")
 
 #: A lease is renewed when a third of it is gone, so two renewals may fail before it ends.
 _RENEW_AFTER = 1 / 3

@@ -13,7 +13,7 @@ from ..errors import Unavailable
 
 R = TypeVar("R")
 
-logger = logging.getLogger("aiorsmq_ng._runtime.outages")
+logger = logging.getLogger("aiorsmq_ng.outages")
 
 _BASE_S, _CAP_S = 0.1, 5.0
 #: Another try in less time would only hide why the others failed.

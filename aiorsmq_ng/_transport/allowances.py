@@ -10,7 +10,7 @@ import os
 
 from ..options import Options
 
-logger = logging.getLogger("aiorsmq_ng._transport")
+logger = logging.getLogger("aiorsmq_ng.transport")
 
 PLAIN_PASSWORD, INSECURE_TLS = "RSMQ_PLAIN_PASSWORD", "RSMQ_INSECURE_TLS"
 #: How an error names the ways out.

@@ -34,7 +34,7 @@ from .retries import Attempts
 
 R = TypeVar("R")
 
-logger = logging.getLogger("aiorsmq_ng._transport")
+logger = logging.getLogger("aiorsmq_ng.transport")
 
 #: While two calls of a lane are under way the next batch gathers by itself; more gain nothing.
 CALLS_PER_LANE = 2

@@ -17,7 +17,7 @@ from .driver import NotExecuted, ReplyLost, WrongLayout
 from .lanes import Waiting
 from .retries import Attempts
 
-logger = logging.getLogger("aiorsmq_ng._transport")
+logger = logging.getLogger("aiorsmq_ng.transport")
 
 #: Calls with an unknown outcome that are recalled at the same time, each for another deadline.
 MAX_RECALLS = 64

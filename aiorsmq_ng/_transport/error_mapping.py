@@ -11,7 +11,7 @@ from ..errors import RSMQError, ServerOutOfMemory, Unavailable
 from . import tls
 from .driver import NotExecuted, ScriptMissing, WrongLayout
 
-logger = logging.getLogger("aiorsmq_ng._transport")
+logger = logging.getLogger("aiorsmq_ng.transport")
 
 # What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
 # some of these and takes the code word off their text.

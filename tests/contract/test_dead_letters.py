@@ -12,7 +12,7 @@ from .test_worker import until, work
 
 __all__ = ["work"]
 
-LOGGER = "aiorsmq_ng._runtime.dead_letters"
+LOGGER = "aiorsmq_ng.dead_letters"
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ async def test_server_that_is_busy_with_a_script_is_waited_out_and_told_of(caplo
         async def told():
             return "busy" in caplog.text
 
-        with caplog.at_level(logging.WARNING, "aiorsmq_ng._transport"):
+        with caplog.at_level(logging.WARNING, "aiorsmq_ng.transport"):
             await asyncio.sleep(0.1)
             sending = asyncio.create_task(queue.send("a"))
             await eventually(told, "somebody says that the server is busy")
