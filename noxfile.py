@@ -132,7 +132,7 @@ def seeds(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Play the long storms and the soak (an hour and a half), and write docs/fault-report.md.
+    """Play the long storms and the soak (an hour and a half); write docs/reports/fault-report.md.
 
     Then, unless arguments chose something, the long forms of model, fuzz and simulation.
     """
@@ -182,6 +182,6 @@ def bench_grpc(session: nox.Session) -> None:
 
 @nox.session
 def bench_spark(session: nox.Session) -> None:
-    """Benchmark source and sink of Spark; ``-- --full`` writes the tables of docs/spark.md."""
+    """Benchmark source and sink of Spark; ``-- --full`` writes tables of docs/guides/spark.md."""
     session.install("-e", ".[all,spark]")
     session.run("python", "-m", "benchmarks.spark", *session.posargs)

@@ -249,7 +249,7 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that ``RSMQ.doctor`` noticed. What each ``kind`` means: docs/doctor.md."""
+    """Something that ``RSMQ.doctor`` noticed. What each ``kind`` means: docs/guides/doctor.md."""
 
     #: The queue, or ``None`` for something about the server or the namespace.
     queue: str | None

@@ -1,7 +1,7 @@
 """Measure aiorsmq-ng beside its peers and the limit, on servers of its own.
 
-A complete run (no workloads or contenders chosen) writes docs/performance.json, docs/performance.md
-and its pictures; any other only prints, unless a folder is named.
+A complete run (no workloads or contenders chosen) writes performance.json, performance.md
+and pictures in docs/reports; any other only prints, unless a folder is named.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from . import contenders, figures, plots, report, table, workloads
 from .arena import arena
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+REPORTS = Path(__file__).resolve().parents[1] / "docs" / "reports"
 
 
 def options() -> argparse.Namespace:
@@ -100,7 +100,7 @@ def main() -> None:
     result = json.loads(chosen.kept.read_text()) if chosen.kept else asyncio.run(run(chosen))
     folder = chosen.output
     if folder is None and not (chosen.workloads or chosen.contenders):
-        folder = DOCS
+        folder = REPORTS
     if folder is not None:
         report.write(result, folder)
         plots.draw(result, folder / "pictures")

@@ -266,7 +266,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=2000)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/grpc.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/guides/grpc.md"
+    )
     parser.add_argument("--empty", metavar="ADDRESS", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.empty:
@@ -276,7 +278,7 @@ def main() -> None:
     lines = [*table(results), "", *lone_table(lone), "", where(load)]
     print(*lines, sep="\n")
     if given.write:
-        put("grpc.md", "benchmarks/grpc_broker.py", lines)
+        put("guides/grpc.md", "benchmarks/grpc_broker.py", lines)
 
 
 if __name__ == "__main__":

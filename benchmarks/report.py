@@ -1,4 +1,4 @@
-"""The report, ``docs/performance.md``, made from the result of a run."""
+"""The report, ``docs/reports/performance.md``, made from the result of a run."""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ Usage:
     python -m benchmarks.spark [--messages 200000] [--rounds 1] [--growth 10000 100000] [--write]
     python -m benchmarks.spark --full [--minutes 10]
 
---write keeps the measurements in docs/spark.json and their tables in docs/spark.md. --full is a
-million messages, two rounds, growth from 10 000 to 5 000 000, and --write; what would take longer
-than --minutes allow is left out. ``python -m benchmarks.spark_tables`` writes the tables once more.
+--write keeps the measurements in docs/reports/spark.json, their tables in docs/guides/spark.md.
+--full is a million messages, two rounds, growth from 10 000 to 5 000 000, and --write; what would
+take longer than --minutes allow is left out. ``python -m benchmarks.spark_tables`` writes the
+tables once more.
 """
 
 from __future__ import annotations
@@ -333,7 +334,11 @@ def options() -> argparse.Namespace:
     add("--size", type=int, default=200)
     add("--master", default="local[2]")
     add("--growth", type=int, nargs="*", default=[], help="measure Spark alone, so many each")
-    add("--write", action="store_true", help="write docs/spark.json and tables of docs/spark.md")
+    add(
+        "--write",
+        action="store_true",
+        help="write docs/reports/spark.json and tables of docs/guides/spark.md",
+    )
     add("--full", action="store_true", help="everything that the documentation shows")
     add("--minutes", type=float, default=60.0, help="leave out growth that would take longer")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The tables of docs/spark.md, made from what ``benchmarks.spark`` measured."""
+"""The tables of docs/guides/spark.md, made from what ``benchmarks.spark`` measured."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STEPS = {
 
 def keep(found: dict[str, Any]) -> None:
     """Write down what was measured, beside what was measured before, and the tables of it."""
-    kept = DOCS / "spark.json"
+    kept = DOCS / "reports" / "spark.json"
     known = json.loads(kept.read_text()) if kept.exists() else {}
     known |= found
     kept.write_text(json.dumps(known, indent=1) + "\n")
-    page = DOCS / "spark.md"
+    page = DOCS / "guides" / "spark.md"
     page.write_text(filled(page.read_text(), known))
 
 

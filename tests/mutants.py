@@ -19,7 +19,7 @@ from pathlib import Path
 from .storms import report
 
 ROOT = Path(__file__).parents[1]
-REPORT = ROOT / "docs" / "fault-report.json"
+REPORT = ROOT / "docs" / "reports" / "fault-report.json"
 SCRIPTS = "aiorsmq_ng/_protocol/scripts"
 
 TOPICS = (

@@ -158,7 +158,7 @@ def test_public_definitions_have_docstrings(module):
 
 
 def test_protocol_page_tells_of_every_script_and_side_key():
-    page = (ROOT / "docs" / "protocol.md").read_text()
+    page = (ROOT / "docs" / "reference" / "protocol.md").read_text()
     scripts = [p.stem for p in (PACKAGE / "_protocol" / "scripts").glob("[!_]*.lua")]
     side_keys = re.findall(r":ng:(\w+)", (PACKAGE / "_protocol" / "keys.py").read_text())
 

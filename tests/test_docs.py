@@ -52,7 +52,9 @@ def test_every_link_leads_somewhere(page):
 
 
 def test_glossary_has_one_row_for_each_word():
-    rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([^|]+) \|", (ROOT / "docs/reference/glossary.md").read_text(), re.MULTILINE
+    )
     words = Counter(word.strip() for row in rows for word in row.split(","))
 
     assert len(words) > 50
@@ -68,7 +70,7 @@ def test_architecture_names_every_layer_of_the_contract():
         for line in contract["layers"]
         for name in re.split(r"[|: ]+", line)
     }
-    text = (ROOT / "docs/architecture.md").read_text()
+    text = (ROOT / "docs/explanation/architecture.md").read_text()
     table = text[text.index("| layer | does") :].split("\n\n")[0]
 
     assert layers == {

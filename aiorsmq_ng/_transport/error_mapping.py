@@ -88,7 +88,7 @@ def _denied(error: Exception, word: str, text: str) -> str | None:
         or "can't run this command" in text
         or "no permissions" in text.lower()
     ):
-        return "the user lacks a right for this operation, see the ACL rules in docs/security.md"
+        return "the user lacks a right for this operation, see the ACL rules in guides/security.md"
     if (
         isinstance(error, driver_errors.AuthenticationError)
         or word in _NO_ACCESS

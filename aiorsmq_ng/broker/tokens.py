@@ -130,7 +130,7 @@ class Tokens:
 
     @classmethod
     def read(cls, text: str) -> Tokens:
-        """Read a token file (TOML), or raise ``InvalidValue``. Its form: docs/grpc.md."""
+        """Read a token file (TOML), or raise ``InvalidValue``. Its form: docs/guides/grpc.md."""
         try:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

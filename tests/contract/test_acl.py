@@ -1,4 +1,4 @@
-"""The users of docs/security.md: each can do exactly what its table says."""
+"""The users of docs/guides/security.md: each can do exactly what its table says."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from ..support.roles import ACL_RULES, BURIED, DONE, begin, prepare, serve
 
 SCRIPTS = Path(_protocol.__file__).with_name("scripts")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "security.md").read_text()
 RULES = ACL_RULES
 ROWS = [
     [cell.strip().strip("`") for cell in line.strip("|").split("|")]

@@ -756,7 +756,7 @@ async def test_user_who_may_not_scan_gets_the_rest(rsmq, raw, server_url, queue,
 async def test_rights_that_the_page_lists_are_enough(
     rsmq, raw, server_url, queue, fields, ns, pytestconfig
 ):
-    page = (pytestconfig.rootpath / "docs" / "doctor.md").read_text()
+    page = (pytestconfig.rootpath / "docs" / "guides" / "doctor.md").read_text()
     rights = re.findall(r"\+[a-z]+(?![|a-z])", page.split("The rights that a user needs")[1])
     channels = ("resetchannels", f"&{ns}:*")
     login = ("+ping", "+hello", "+client", "+auth")
@@ -858,7 +858,7 @@ async def test_full_server_can_be_repaired():
 
 
 def test_page_on_the_doctor_tells_of_every_kind(pytestconfig):
-    page = (pytestconfig.rootpath / "docs" / "doctor.md").read_text()
+    page = (pytestconfig.rootpath / "docs" / "guides" / "doctor.md").read_text()
 
     assert [kind for kind in kinds() if f"| `{kind}` |" not in page] == []
 

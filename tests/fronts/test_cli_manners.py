@@ -32,7 +32,9 @@ from aiorsmq_ng.embedded import status, stop
 
 from .ctl import MODULE, Ctl, Outcome, process, python, shell
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+GENERATORS = ROOT / "tools" / "docs"
 EVIL = '=cmd|" /C calc"!A0'
 
 
@@ -92,21 +94,21 @@ def test_no_line_of_the_help_is_cut_short(call: Ctl) -> None:
 
 
 def test_the_page_of_the_documentation_is_that_of_the_help() -> None:
-    """What one reads there is what one has; docs/make_rsmqctl.py writes it anew."""
-    script = runpy.run_path(str(DOCS / "make_rsmqctl.py"))
+    """What one reads there is what one has; tools/docs/make_rsmqctl.py writes it anew."""
+    script = runpy.run_path(str(GENERATORS / "make_rsmqctl.py"))
 
-    assert script["page"]() == (DOCS / "rsmqctl.md").read_text()
+    assert script["page"]() == (REFERENCE / "rsmqctl.md").read_text()
 
 
 def test_the_picture_of_top_is_that_of_the_program() -> None:
     """Words and numbers; how they are drawn is the drawing library's affair."""
-    script = runpy.run_path(str(DOCS / "make_pictures.py"))
+    script = runpy.run_path(str(GENERATORS / "make_pictures.py"))
 
     def words(svg: str) -> list[str]:
         shown = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
         return [word for text in shown if (word := text.replace("&#160;", " ").strip())]
 
-    shown = words((DOCS / "pictures" / "top.svg").read_text())
+    shown = words((REFERENCE / "pictures" / "top.svg").read_text())
     assert words(script["draw"]()) == shown
     assert "thumbnails" in "".join(shown)
 

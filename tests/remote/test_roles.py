@@ -1,4 +1,4 @@
-"""The roles of docs/grpc.md: each token can do exactly what the table says."""
+"""The roles of docs/guides/grpc.md: each token can do exactly what the table says."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ from aiorsmq_ng.broker import Broker, BrokerOptions, Tokens
 
 from ..support.roles import BURIED, DONE, begin, prepare, serve
 
-PAGE = (Path(__file__).parents[2] / "docs" / "grpc.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "grpc.md").read_text()
 ROWS = [
     [cell.strip() for cell in line.strip().strip("|").split("|")]
     for line in PAGE[PAGE.index("  | | producer |") :].split("\n\n")[0].splitlines()

@@ -31,7 +31,7 @@ def test_example_prints_what_it_promises(example, spark, server_url, monkeypatch
 
 
 def test_first_lines_of_the_documentation_print_what_stands_below_them(spark, server_url, capsys):
-    text = (ROOT / "docs" / "spark.md").read_text()
+    text = (ROOT / "docs" / "guides" / "spark.md").read_text()
     code = text.split("```python\n")[1].split("```")[0]
     output = text.split("```text\n")[1].split("```")[0]
     # Of the same length, so that the table looks the same.

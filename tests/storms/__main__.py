@@ -39,7 +39,7 @@ Figures = tuple[dict[str, Any], Verdict | None]
 
 #: Messages published, by 4 publishers to 3 subscriptions with 2 peers each that share them.
 FANOUT = 100_000
-DOCS = Path(__file__).parents[2] / "docs"
+REPORTS = Path(__file__).parents[2] / "docs" / "reports"
 
 
 def storms(server: PrivateServer, proxy: FaultProxy) -> dict[str, list[Fault]]:
@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="length of each storm")
     parser.add_argument("--soak", type=float, default=30, help="minutes of the soak, 0 for none")
     parser.add_argument("--only", action="append", help="play this storm only")
-    parser.add_argument("--out", type=Path, default=DOCS, help="folder of the report")
+    parser.add_argument("--out", type=Path, default=REPORTS, help="folder of the report")
     parser.add_argument(
         "--table", action="append", metavar="TITLE",
         help="play the scenes of this table only; the rest of the report stays as it is",

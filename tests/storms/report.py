@@ -70,7 +70,10 @@ def page(figures: dict[str, Any]) -> Iterable[str]:
     """Yield the lines of the page."""
     yield "# Fault report"
     yield ""
-    yield "Written by `nox -s faults`; what the words mean is told in [guarantees](guarantees.md)."
+    yield (
+        "Written by `nox -s faults`; what the words mean is told in "
+        "[guarantees](../explanation/guarantees.md)."
+    )
     yield f"Run on {figures['machine']}."
     yield ""
     if storms := figures.get("storms"):

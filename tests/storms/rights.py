@@ -41,7 +41,7 @@ PATIENT = Options(connect_timeout=60, deadline=120)
 
 
 async def by_acl(seconds: float) -> Figures:
-    """Senders and workers are the ACL users of docs/security.md."""
+    """Senders and workers are the ACL users of docs/guides/security.md."""
     async with PrivateServer() as server:
         url = server.url
         storm = Storm(

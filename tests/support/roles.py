@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aiorsmq_ng import RSMQ, Delivery, Retry, Worker
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
-#: The users of docs/security.md, and what makes each of them.
+_PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "security.md").read_text()
+#: The users of docs/guides/security.md, and what makes each of them.
 ACL_RULES = {
     match[1]: match[2].split() for match in re.finditer(r"ACL SETUSER (\w+) ([^`]+?)\n```", _PAGE)
 }

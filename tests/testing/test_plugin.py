@@ -241,7 +241,7 @@ def test_namespaces_differ_and_are_in_braces_for_a_cluster():
 
 
 def test_docs_page_runs(run):
-    page = Path(__file__).parent.parent.parent / "docs" / "testing.md"
+    page = Path(__file__).parent.parent.parent / "docs" / "guides" / "testing.md"
     blocks = page.read_text().split("```python\n")[1:]
     project = "\n".join(block.split("```")[0] for block in blocks)
 

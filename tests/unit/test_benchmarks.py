@@ -88,15 +88,15 @@ def test_result_is_kept_whole(tmp_path):
 
 
 def test_the_report_is_that_of_the_kept_result():
-    """``python -m benchmarks --from docs/performance.json`` writes it anew."""
-    kept = json.loads((DOCS / "performance.json").read_text())
+    """``python -m benchmarks --from docs/reports/performance.json`` writes it anew."""
+    kept = json.loads((DOCS / "reports" / "performance.json").read_text())
 
-    assert report.markdown(kept) == (DOCS / "performance.md").read_text()
+    assert report.markdown(kept) == (DOCS / "reports" / "performance.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("page", "script"),
-    [("topics.md", "benchmarks/topics.py"), ("grpc.md", "benchmarks/grpc_broker.py")],
+    [("guides/topics.md", "benchmarks/topics.py"), ("guides/grpc.md", "benchmarks/grpc_broker.py")],
 )
 def test_a_page_has_one_place_for_its_table_and_the_rest_of_it_stays(page, script):
     text = (DOCS / page).read_text()

@@ -1,4 +1,4 @@
-"""Write docs/rsmqctl.md from the help of every command: ``python docs/make_rsmqctl.py``."""
+"""Write docs/reference/rsmqctl.md from the help of every command: ``python tools/docs/make_rsmqctl.py``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 
 from aiorsmq_ng.cli.app import cli
 
-PAGE = Path(__file__).with_name("rsmqctl.md")
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rsmqctl.md"
 
 INTRODUCTION = """\
 # rsmqctl
 
-<!-- Made by docs/make_rsmqctl.py from the help of the commands; change it there. -->
+<!-- Made by tools/docs/make_rsmqctl.py from the help of the commands; change it there. -->
 
 The command line of the extra `cli`: `pip install "aiorsmq-ng[cli]"`. Every command shows its page with
 `--help`; this document holds them all. `python -m aiorsmq_ng` is the same command.

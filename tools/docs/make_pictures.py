@@ -1,4 +1,4 @@
-"""Draw docs/pictures/top.svg, with numbers made up for it: ``python docs/make_pictures.py``."""
+"""Draw ``rsmqctl top`` with example numbers: ``python tools/docs/make_pictures.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiorsmq_ng import QueueAttributes, QueueStats
 from aiorsmq_ng.cli.sampling import Sampler
 from aiorsmq_ng.cli.screen import View, picture
 
-PICTURE = Path(__file__).parent / "pictures" / "top.svg"
+PICTURE = Path(__file__).parents[2] / "docs" / "reference" / "pictures" / "top.svg"
 SIZE = (104, 11)
 
 #: Queue -> ready at a look, leased, delayed, age of the oldest (s), sent and delivered per look,
