@@ -75,7 +75,7 @@ def tests(session: nox.Session) -> None:
     Half of their time they wait, so that one process more than processors is quicker.
     """
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
-    session.run("pytest", "-n", "3", *AGAIN, "--ignore=tests/spark", *session.posargs)
+    session.run("pytest", "-n", "3", *AGAIN, *session.posargs)
 
 
 @nox.session
@@ -96,7 +96,7 @@ def lowest(session: nox.Session) -> None:
     # Over what the tests' own tools ask for; import-linter is the one that does not start then.
     session.install("--no-deps", *_lowest("cli", "grpc"))
     session.run(
-        "pytest", "-n", "3", *AGAIN, "--ignore=tests/spark",
+        "pytest", "-n", "3", *AGAIN,
         "--ignore=tests/test_architecture.py", *session.posargs,
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ def faults(session: nox.Session) -> None:
     Then, unless arguments chose something, the long forms of model, fuzz and simulation.
     """
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test", "faults"))
-    session.run("python", "-m", "tests.storms", *session.posargs)
+    session.run("python", "-m", "tools.storms", *session.posargs)
     if not session.posargs:
         session.run(
             "pytest", "-n", "2", "--timeout", "0", "tests/property",
@@ -149,7 +149,7 @@ def faults(session: nox.Session) -> None:
 def mutants(session: nox.Session) -> None:
     """Take out one mechanism at a time; the tests must go red for each."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
-    session.run("python", "-m", "tests.mutants", *session.posargs)
+    session.run("python", "-m", "tools.mutants", *session.posargs)
 
 
 @nox.session

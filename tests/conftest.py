@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,9 +13,6 @@ from redis.asyncio import Redis
 from aiorsmq_ng import RSMQ, Queue
 
 from .support.servers import running_server
-
-# Half a gigabyte: these tests have a nox session of their own.
-collect_ignore = [] if find_spec("pyspark") else ["spark"]
 
 # How long an example takes says something about the machine, not about us.
 settings.register_profile(

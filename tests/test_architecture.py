@@ -11,8 +11,7 @@ import pytest
 
 import aiorsmq_ng
 from aiorsmq_ng.compat.redismq import ReliableQueue
-
-from .mutants import MUTANTS
+from tools.mutants import MUTANTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "aiorsmq_ng"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ..storms import poison
+from tools.storms import poison
+
 from ..support import poison_worker
 
 

@@ -6,11 +6,11 @@ import os
 import sys
 import uuid
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyspark
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 from redis import Redis
 
 from aiorsmq_ng._common.ids import suffixes
@@ -18,7 +18,19 @@ from aiorsmq_ng._protocol import bulk, messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._transport.blocking import BlockingRunner
 
-ROOT = Path(__file__).parent.parent.parent
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+#: Tests of the scripts that Spark's processes call; they need a server and no Spark.
+WITHOUT_SPARK = {"test_bulk.py", "test_claims.py"}
+# PySpark is half a gigabyte: the other tests have a nox session of their own.
+collect_ignore = (
+    []
+    if find_spec("pyspark")
+    else [p.name for p in HERE.glob("test_*.py") if p.name not in WITHOUT_SPARK]
+)
 #: A JVM that starts quickly and stays small.
 SETTINGS = {
     # Two cores, and a second try for a task that fails.
@@ -42,7 +54,7 @@ SETTINGS = {
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give tests that start Java more time than others."""
-    ours = [item for item in items if Path(__file__).parent in item.path.parents]
+    ours = [i for i in items if HERE in i.path.parents and i.path.name not in WITHOUT_SPARK]
     for item in ours:
         if not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(600))
@@ -72,6 +84,8 @@ def quick_home(folder: Path) -> str:
     In its own one they find pyspark in an archive, and compile it anew every time; Spark waits ten
     seconds for them and no more. In this one they find what is installed.
     """
+    import pyspark
+
     home = folder / "spark-home"
     if not home.exists():
         home.mkdir()
@@ -83,6 +97,8 @@ def quick_home(folder: Path) -> str:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, server_url: str) -> Iterator[SparkSession]:
     """The session that the quick tests share; what names no server uses that of the tests."""
+    from pyspark.sql import SparkSession
+
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.update(environment() | {"RSMQ_URL": server_url})
     os.environ["SPARK_HOME"] = quick_home(tmp_path_factory.mktemp("home"))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from . import broker_streams, slow_readers
-from .broker import SUBSCRIPTIONS, storm
-from .gomq import GomqStorm
+from tools.storms import broker_streams, slow_readers
+from tools.storms.broker import SUBSCRIPTIONS, storm
+from tools.storms.gomq import GomqStorm
 
 
 async def test_in_calm_weather_every_subscription_gets_every_message_once():

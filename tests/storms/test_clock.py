@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from . import clock
+from tools.storms import clock
 
 
 async def require(figures_of, seconds):

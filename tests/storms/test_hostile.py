@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from . import hostile
+from tools.storms import hostile
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiorsmq_ng.broker import Broker, BrokerOptions
-
-from . import leaving
+from tools.storms import leaving
 
 
 @pytest.mark.parametrize("way", leaving.WAYS)

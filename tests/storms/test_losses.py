@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import losses
+from tools.storms import losses
 
 
 async def test_what_was_confirmed_at_a_level_is_kept_at_that_level():

@@ -7,9 +7,8 @@ import json
 import pytest
 
 from aiorsmq_ng.testing import Verdict, Violation
-
-from . import __main__ as program
-from . import report
+from tools.storms import __main__ as program
+from tools.storms import report
 
 
 @pytest.fixture

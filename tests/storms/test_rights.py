@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from . import rights
+from tools.storms import rights
 
 
 @pytest.mark.timeout(300)

@@ -1,6 +1,6 @@
 """Storms of faults over a queue at work: nothing lost, nothing doubled, nothing stranded.
 
-Each is a few seconds long here; ``python -m tests.storms`` has the long ones.
+Each is a few seconds long here; ``python -m tools.storms`` has the long ones.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from aiorsmq_ng.testing import Census, FaultProxy, PrivateServer, Verdict
-
-from . import faults
-from .scene import Fault, Load, Scene
+from tools.storms import faults
+from tools.storms.scene import Fault, Load, Scene
 
 SECONDS = 3.0
 #: Sends that a storm is to see, however slow the machine is.

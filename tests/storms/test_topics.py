@@ -1,11 +1,11 @@
-"""Topics in short storms; ``python -m tests.storms.topics`` and ``nox -s faults`` run long ones."""
+"""Topics in short storms; ``python -m tools.storms.topics`` and ``nox -s faults`` run long ones."""
 
 from __future__ import annotations
 
 import pytest
 
-from .peers import by_peers
-from .topics import storm
+from tools.storms.peers import by_peers
+from tools.storms.topics import storm
 
 FEW = {"c0": "shared", "each": "each"}
 

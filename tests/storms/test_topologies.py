@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from aiorsmq_ng.testing import Verdict
-
-from . import topologies
+from tools.storms import topologies
 
 
 def require_all_known(verdict: Verdict | None) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tools.storms import herd, volume
+
 from ..interop import drivers
-from . import herd, volume
 
 
 async def test_all_clients_of_a_process_come_back_after_an_outage():

@@ -1,0 +1,1037 @@
+"""Take one mechanism out at a time and see the tests go red: ``python -m tools.mutants``.
+
+Each mutant is the whole tree, copied, with one piece of text replaced. A mutant whose tests stay
+green means that nothing watches the mechanism.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from .storms import report
+
+ROOT = Path(__file__).parents[1]
+REPORT = ROOT / "docs" / "reports" / "fault-report.json"
+SCRIPTS = "aiorsmq_ng/_protocol/scripts"
+
+TOPICS = (
+    "tests/contract/test_topics.py",
+    "tests/contract/test_topic_peers.py",
+    "tests/faults/test_topics.py",
+)
+KEPT = ("tests/contract/test_topic_kept.py",)
+HOSTILE = ("tests/broker/test_hostile.py",)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mechanism, how it is taken out, and the tests that must notice."""
+
+    mechanism: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = (
+    Mutant(
+        "waiters: a message calls one waiter, not all",
+        f"{SCRIPTS}/_rouse.lua",
+        "#between(zset, '-inf', now, coming, idle)",
+        "idle",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: one more looks a moment later, should the called one not come",
+        f"{SCRIPTS}/_rouse.lua",
+        "cover(now + 1, now + MOMENT_MS, now + MOMENT_MS)",
+        "",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: one whose connection is gone is skipped",
+        f"{SCRIPTS}/_rouse.lua",
+        "local gone = heard == 0 and",
+        "local gone = false and",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: what a receive leaves is for others",
+        f"{SCRIPTS}/receive.lua",
+        "if #notes > 0 then rouse(zset) end",
+        "",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a call that finds nobody is passed on",
+        "aiorsmq_ng/_runtime/long_poll.py",
+        "self._transport.begin(calls[channel]",
+        "list(calls[channel]",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a call that overtakes the reply is for the one who waits for that",
+        "aiorsmq_ng/_runtime/long_poll.py",
+        "            if not self._looks:\n                if loop",
+        "            if True:\n                if loop",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a promise that nobody waits for any more is passed on in time",
+        "aiorsmq_ng/_runtime/long_poll.py",
+        "if min(self._promised, self._asked) <= asyncio",
+        "if False and asyncio",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a loop that ends passes its promise on",
+        "aiorsmq_ng/_runtime/long_poll.py",
+        "            self._leave()\n",
+        "",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: one that looks often leaves the patient ones their names",
+        f"{SCRIPTS}/_promise.lua",
+        "math.max(cap_ms, (tonumber(last[2]) or 0) - now)",
+        "cap_ms",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "waiters: a promise of its own covers nothing",
+        f"{SCRIPTS}/_promise.lua",
+        "return found[1] ~= waiter and found[1] or found[2]",
+        "return found[1]",
+        ("tests/contract/test_waiters.py",),
+    ),
+    Mutant(
+        "create: an existing queue is found before the first write",
+        f"{SCRIPTS}/create_queue.lua",
+        "if listed and present[1]",
+        "if false and present[1]",
+        ("tests/faults/test_full_server.py",),
+    ),
+    Mutant(
+        "health: a server that does not answer is noticed",
+        "aiorsmq_ng/_transport/contact.py",
+        "if not self.away and now - self._since >= AWAY_S:",
+        "if False:",
+        ("tests/contract/test_worker_health.py",),
+    ),
+    Mutant(
+        "start: a refusal is not waited for",
+        "aiorsmq_ng/_runtime/outages.py",
+        "if not error.transient:",
+        "if False:",
+        ("tests/contract/test_worker_health.py",),
+    ),
+    Mutant(
+        "handlers: a class that no body can be is refused",
+        "aiorsmq_ng/codec.py",
+        "if stranger is not None:",
+        "if False:",
+        ("tests/contract/test_worker_start.py",),
+    ),
+    Mutant(
+        "worker: looks before it creates",
+        "aiorsmq_ng/worker/reaching.py",
+        "if not await queue.exists():",
+        "if True:",
+        ("tests/security/test_acl.py", "tests/broker_client/test_roles.py"),
+    ),
+    Mutant(
+        "worker: needs no right to look at dead letters",
+        "aiorsmq_ng/worker/reaching.py",
+        "if error.transient:",
+        "if True:",
+        ("tests/broker_client/test_roles.py",),
+    ),
+    Mutant(
+        "worker: a wait for queues behind a broker has a limit",
+        "aiorsmq_ng/worker/reaching.py",
+        "limit_s or math.inf",
+        "math.inf",
+        ("tests/contract/test_worker_health.py",),
+    ),
+    Mutant(
+        "open: one try ends when the whole wait does",
+        "aiorsmq_ng/client.py",
+        "min(try_s, ends_at - anyio.current_time())",
+        "try_s",
+        ("tests/contract/test_worker_health.py",),
+    ),
+    Mutant(
+        "open: what does not answer but is in use is kept",
+        "aiorsmq_ng/_transport/batching.py",
+        "if not in_use:",
+        "if True:",
+        ("tests/contract/test_worker_health.py",),
+    ),
+    Mutant(
+        "bodies: keys of a body are not told",
+        "aiorsmq_ng/worker/bodies.py",
+        "isinstance(p, int) or p in known",
+        "True",
+        ("tests/unit/test_codec.py",),
+    ),
+    Mutant(
+        "fence: rc and fr are compared",
+        f"{SCRIPTS}/_fence.lua",
+        "(stored[2 * i - 1] == rc and stored[2 * i] == fr)",
+        "true",
+        ("tests/contract/test_deliveries.py", "tests/testing/test_simulation.py"),
+    ),
+    Mutant(
+        "clock: read inside the script, not before",
+        f"{SCRIPTS}/_clock.lua",
+        "local now = seconds * 1000 + math.floor(micros / 1000)",
+        "local now = seconds * 1000 + math.floor(micros / 1000) - 1500",
+        ("tests/contract/test_messages.py",),
+    ),
+    Mutant(
+        "sequence: a send that ran is not run again",
+        f"{SCRIPTS}/send.lua",
+        "if last == call_number and s then",
+        "if false then",
+        ("tests/contract/test_repeated_calls.py", "tests/storms"),
+    ),
+    Mutant(
+        "sequence: late attempts of earlier calls do nothing",
+        f"{SCRIPTS}/_once.lua",
+        "if last > call_number or (attempt > 0 and attempt <= tonumber(seen)) then return '' end",
+        "if last > call_number then return nil end",
+        ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "attempt token: a receive that ran answers as before",
+        f"{SCRIPTS}/receive.lua",
+        "local before = recall()",
+        "local before = nil",
+        ("tests/contract/test_repeated_calls.py", "tests/faults/test_lost_replies.py"),
+    ),
+    Mutant(
+        "attempt token: what somebody else received since is left out",
+        f"{SCRIPTS}/_retake.lua",
+        "stored[2] == rc and stored[3] == fr",
+        "stored[2]",
+        ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "recall: a receive given up by its caller is given back",
+        "aiorsmq_ng/_transport/conductor.py",
+        "if call.ticket and call.first.undo and self._recalls < MAX_RECALLS:",
+        "if False:",
+        ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
+    ),
+    Mutant(
+        "parked series: an open call's series is not used for others",
+        "aiorsmq_ng/_transport/conductor.py",
+        "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",
+        "        self._settled(call)\n"
+        "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",
+        ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
+    ),
+    Mutant(
+        "late attempts: an extend that was overtaken hides nothing",
+        f"{SCRIPTS}/visibility.lua",
+        "if known then",
+        "if false then",
+        ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "closing leaves the memory of a call that is still open",
+        "aiorsmq_ng/_transport/conductor.py",
+        "        if call.memory is not None:\n            self._doubtful.add(call.memory)",
+        "        pass",
+        ("tests/unit/test_transport.py",),
+    ),
+    Mutant(
+        "doubt: a refusal after a lost reply is not taken for the outcome",
+        "aiorsmq_ng/_transport/retries.py",
+        "if call.in_doubt:\n",
+        "if False:\n",
+        ("tests/unit/test_transport.py",),
+    ),
+    Mutant(
+        "pop is never repeated",
+        "aiorsmq_ng/_transport/calls.py",
+        "return self.ticket is not None or self.first.repeatable",
+        "return True",
+        ("tests/unit/test_transport.py", "tests/faults/test_outages.py"),
+    ),
+    Mutant(
+        "dedup key: a second copy is refused",
+        f"{SCRIPTS}/_marker.lua",
+        "if type(found) ~= 'string' then return false end",
+        "return false",
+        ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "dedup key: a marker counts in the queue that it was made for",
+        f"{SCRIPTS}/_marker.lua",
+        "return of == incarnation and id",
+        "return id",
+        ("tests/contract/test_dedup.py",),
+    ),
+    Mutant(
+        "doctor: queues of rbmq are left alone",
+        f"{SCRIPTS}/doctor_queue.lua",
+        "if type_of(zset .. tail, redis.pcall) == 'hash' then",
+        "if false then",
+        ("tests/contract/test_doctor.py",),
+    ),
+    Mutant(
+        "side key: entries of messages that other clients deleted go",
+        f"{SCRIPTS}/_prune.lua",
+        "if not places[i] then",
+        "if false then",
+        ("tests/contract/test_recover.py",),
+    ),
+    Mutant(
+        "embedded: a folder that is another one now is refused",
+        "aiorsmq_ng/embedded/server.py",
+        "return _identity(os.stat(self._entry)) == self._identity",
+        "return os.path.exists(self._entry)",
+        ("tests/embedded/test_lifetime.py",),
+    ),
+    Mutant(
+        "embedded: the caretaker leaves a server with users alone",
+        "aiorsmq_ng/embedded/caretaker.py",
+        "if not _lock(self._users):",
+        "if _lock(self._users) and False:",
+        ("tests/embedded/test_lifetime.py",),
+    ),
+    Mutant(
+        "full server: consumers go on (allow-oom)",
+        f"{SCRIPTS}/_spend.lua",
+        "local function spend() redis.call('HDEL', hash, '') end",
+        "local function spend() end",
+        ("tests/faults/test_connections.py",),
+    ),
+    Mutant(
+        "dirty connection: an unread reply is noticed",
+        "aiorsmq_ng/_transport/redis_driver.py",
+        "if not connection.is_connected or await redis_versions.has_unread(connection):",
+        "if not connection.is_connected:",
+        ("tests/faults/test_connections.py", "tests/faults/test_outages.py"),
+    ),
+    Mutant(
+        "lease: counted from before the request",
+        "aiorsmq_ng/_transport/calls.py",
+        "return operation.dated(result, self.began_at)",
+        "return operation.dated(result, asyncio.get_running_loop().time())",
+        ("tests/unit/test_transport.py",),
+    ),
+    Mutant(
+        "durability: below the level is an error",
+        "aiorsmq_ng/_transport/calls.py",
+        "if not self._asked.met(self._confirmation):",
+        "if False:",
+        ("tests/faults/test_durability.py",),
+    ),
+    Mutant(
+        "durability: a repetition writes, so that WAIT speaks of it",
+        "aiorsmq_ng/_transport/calls.py",
+        "attempt = -self.attempt if asks and self.attempt > 1 else self.attempt",
+        "attempt = self.attempt",
+        ("tests/faults/test_durability.py",),
+    ),
+    Mutant(
+        "failover: a master that was replaced delivers nothing",
+        "aiorsmq_ng/_transport/redis_driver.py",
+        "if self._has_sentinels and await",
+        "if False and await",
+        ("tests/faults/test_superseded.py",),
+    ),
+    Mutant(
+        "failover: a node that was replaced delivers nothing",
+        "aiorsmq_ng/_transport/cluster.py",
+        "if command.witnesses and not asking:",
+        "if False:",
+        ("tests/unit/test_cluster_driver.py",),
+    ),
+    Mutant(
+        "eviction: allkeys-* is refused",
+        "aiorsmq_ng/_transport/server_check.py",
+        'if policy.startswith("allkeys-"):',
+        "if False:",
+        ("tests/faults/test_durability.py",),
+    ),
+    Mutant(
+        "poison: the limit of deliveries is inside receive",
+        f"{SCRIPTS}/_lease.lua",
+        "if rc - (past and past.excused or 0) <= dead.limit then return false end",
+        "if true then return false end",
+        ("tests/contract/test_worker.py",),
+    ),
+    Mutant(
+        "cancellation: what was taken for a cancelled caller is given back",
+        "aiorsmq_ng/_transport/conductor.py",
+        "self._crew.undo(waiting.operation, result)",
+        "pass",
+        ("tests/unit/test_transport.py", "tests/faults/test_cancellation.py"),
+    ),
+    Mutant(
+        "topics: a publish with an old version stores nothing",
+        f"{SCRIPTS}/publish.lua",
+        "if not version_is(version) then",
+        "if false then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a version is never used twice",
+        f"{SCRIPTS}/_topic_changed.lua",
+        "string.format('%.0f-%s', seconds * 1000000 + micros, nonce)",
+        "(redis.call('HINCRBY', topic, 'count', 1))",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a publish that ran is not run again",
+        f"{SCRIPTS}/publish.lua",
+        "if last == call_number and s then",
+        "if false then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: an attempt whose repetition was refused comes late",
+        f"{SCRIPTS}/publish.lua",
+        "  redis.call('SET', memory, ARGV[1] .. ' void', 'PX', 3600000)\n",
+        "",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: late attempts of earlier calls do nothing",
+        f"{SCRIPTS}/publish.lua",
+        "if known and ARGV[2] == '1' and",
+        "if false and",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: all queues are looked at before the first write",
+        f"{SCRIPTS}/publish.lua",
+        "local present = redis.call('ZCARD', zset)",
+        "local present = 0",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a body must fit into every subscription",
+        f"{SCRIPTS}/publish.lua",
+        "(least < 0 or target.maxsize < least)",
+        "true",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a deleted queue ends its subscription",
+        f"{SCRIPTS}/publish.lua",
+        "if target then add(target) else lost[#lost + 1] = ARGV[at] end",
+        "if target then add(target) end",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: the first subscription gets what waited",
+        f"{SCRIPTS}/topic_join.lua",
+        "if ARGV[10] == '1' and not",
+        "if false and not",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: what is kept goes to a consumer once",
+        f"{SCRIPTS}/_kept.lua",
+        "if redis.call('HSETNX', kept[2], 'to:' .. consumer, 1) == 0 then return end",
+        "redis.call('HSETNX', kept[2], 'to:' .. consumer, 1)",
+        KEPT,
+    ),
+    Mutant(
+        "topics: what is kept is that of the last first subscription",
+        f"{SCRIPTS}/_kept.lua",
+        "redis.call('UNLINK', kept[1], kept[2])",
+        "",
+        KEPT,
+    ),
+    Mutant(
+        "topics: what is kept has an end",
+        f"{SCRIPTS}/_kept.lua",
+        "redis.call('PEXPIRE', kept[1], ttl)",
+        "",
+        KEPT,
+    ),
+    Mutant(
+        "topics: what is kept stays for the next",
+        f"{SCRIPTS}/_absorb.lua",
+        "if not stay then drop(from, page) end",
+        "drop(from, page)",
+        KEPT,
+    ),
+    Mutant(
+        "topics: two first subscribers do not split what waited",
+        f"{SCRIPTS}/topic_join.lua",
+        "and now - at < 10000 then return -1 end",
+        "and false then return -1 end",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: what the keeper left is not deleted",
+        "aiorsmq_ng/_protocol/topic_state.py",
+        "peers = self.copies(me.consumer)[1:]",
+        "peers = self.copies(me.consumer)",
+        TOPICS,
+    ),
+    Mutant(
+        "suspects: leased alone",
+        f"{SCRIPTS}/_lease.lua",
+        "if past and past.strikes > 0 then return",
+        "if false then return",
+        ("tests/contract/test_suspects.py", "tests/faults/test_poison.py"),
+    ),
+    Mutant(
+        "suspects: handled while the worker holds nothing else",
+        "aiorsmq_ng/worker/worker.py",
+        "if batch[0].suspect:",
+        "if False:",
+        ("tests/contract/test_suspects.py",),
+    ),
+    Mutant(
+        "suspects: a return in order is noted",
+        f"{SCRIPTS}/visibility.lua",
+        "if how ~= '' then over[#over + 1] = n end",
+        "",
+        ("tests/contract/test_suspects.py",),
+    ),
+    Mutant(
+        "suspects: what is known of deliveries is carried to the keeper",
+        f"{SCRIPTS}/_absorb.lua",
+        "keep_pasts(to[3], notes)",
+        "",
+        ("tests/contract/test_topic_peers.py",),
+    ),
+    Mutant(
+        "suspects: what is known of deliveries is renamed with a queue",
+        f"{SCRIPTS}/_absorb.lua",
+        "for i = 1, 3 do",
+        "for i = 1, 2 do",
+        ("tests/contract/test_topic_peers.py",),
+    ),
+    Mutant(
+        "suspects: a claim keeps what is known of deliveries",
+        f"{SCRIPTS}/claim.lua",
+        "local i, past = places[n], pasts[n]",
+        "local i, past = places[n], past_of('', 0, 0)",
+        ("tests/spark/test_claims.py",),
+    ),
+    Mutant(
+        "suspects: a claim that is released keeps what is known of deliveries",
+        f"{SCRIPTS}/claim_release.lua",
+        "returned(notes[i],",
+        "returned(nil,",
+        ("tests/spark/test_claims.py",),
+    ),
+    Mutant(
+        "topics: a queue that is renamed leaves its dedup keys where they are",
+        f"{SCRIPTS}/_own_fields.lua",
+        ", 'ng:incarnation'",
+        "",
+        ("tests/contract/test_topic_peers.py",),
+    ),
+    Mutant(
+        "suspects: put back a few times only because of others that take long",
+        "aiorsmq_ng/worker/worker.py",
+        "if times > _POSTPONED:",
+        "if False:",
+        ("tests/contract/test_suspects.py",),
+    ),
+    Mutant(
+        "suspects: deliveries given back unseen do not count",
+        f"{SCRIPTS}/_lease.lua",
+        "if rc - (past and past.excused or 0) <= dead.limit then",
+        "if rc <= dead.limit then",
+        ("tests/contract/test_suspects.py",),
+    ),
+    Mutant(
+        "dead letters: a repeated receive tells again what it put aside",
+        f"{SCRIPTS}/receive.lua",
+        "note_buried(notes, 1, dead)",
+        "",
+        ("tests/contract/test_repeated_calls.py",),
+    ),
+    Mutant(
+        "topics: what any other silent peer left is deleted",
+        "aiorsmq_ng/_protocol/topic_state.py",
+        "[m for m in peers if m.queue != me.queue and self.silent(m)][:_AT_ONCE]",
+        "[]",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a keeper that unsubscribes is followed by another",
+        "aiorsmq_ng/_protocol/topic_state.py",
+        'successor=after.queue if after and ends else ""',
+        'successor=""',
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a peer that adopts is the keeper",
+        f"{SCRIPTS}/topic_adopt.lua",
+        "settings .. '1' .. rest",
+        "settings .. keeper .. rest",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a keeper adopts what it lacks",
+        f"{SCRIPTS}/topic_adopt.lua",
+        "(sent or 0) < tonumber(since) and wanted or own",
+        "own",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a keeper adopts only what it lacks",
+        f"{SCRIPTS}/topic_adopt.lua",
+        "(sent or 0) < tonumber(since) and wanted or own",
+        "wanted",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: ids that run ahead count as older than a new subscription",
+        f"{SCRIPTS}/topic_join.lua",
+        "math.max(seconds * 1000000 + micros, tonumber(redis.call('HGET', topic, 'last') or 0))",
+        "seconds * 1000000 + micros",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a subscriber that dies on the way leaves a trace",
+        f"{SCRIPTS}/topic_join.lua",
+        "'q:' .. queue, 'left ' .. record, 'first',",
+        "'first',",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a newcomer takes the place of a keeper that is away with all",
+        f"{SCRIPTS}/topic_join.lua",
+        "if not since and allowed and gap > tonumber(allowed) then",
+        "if false then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a time in which nobody is heard of takes nobody off",
+        f"{SCRIPTS}/_signs.lua",
+        "math.min(gap, silence / 3)",
+        "gap",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: siblings look for silent ones in turn",
+        f"{SCRIPTS}/_signs.lua",
+        "math.floor(before * 10 / silence) < math.floor(clock * 10 / silence), gap",
+        "true, gap",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: silent peers that shared are forgotten",
+        f"{SCRIPTS}/_signs.lua",
+        "> 2 * silence then",
+        "< 0 then",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a peer that speaks up is not taken off",
+        f"{SCRIPTS}/_ended.lua",
+        "return sign == '' or redis.call('HGET', heard, queue) == sign",
+        "return true",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a peer that was taken for dead may come back",
+        f"{SCRIPTS}/_ended.lua",
+        "  redis.call('ZADD', gone, string.format('%.0f', now), queue)\n",
+        "",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a peer that was stopped comes back",
+        "aiorsmq_ng/subscription.py",
+        "            if not await self._beat():\n                raise",
+        "            raise",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: peers stay alive on a full server",
+        f"{SCRIPTS}/topic_beat.lua",
+        "redis.call('HDEL', heard, '')\n",
+        "",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: a publish is resumed among new subscriptions",
+        "aiorsmq_ng/topic.py",
+        "        except TopicChanged:\n            # It has not run",
+        "        except ZeroDivisionError:\n            # It has not run",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: waiting keeps a peer alive",
+        "aiorsmq_ng/subscription.py",
+        "min(max(0.0, until - loop.time()), self._silence_s * _WAIT)",
+        "max(0.0, until - loop.time())",
+        TOPICS,
+    ),
+    Mutant(
+        "topics: no consumer leads to the dead-letter queue of another",
+        "aiorsmq_ng/_protocol/topic_names.py",
+        "if raw.endswith(DEAD_SUFFIX.encode()):",
+        "if False:",
+        ("tests/unit/test_topic_names.py",),
+    ),
+    Mutant(
+        "topics: all queues of a topic lie in one namespace",
+        "aiorsmq_ng/_protocol/shards.py",
+        "stem = name.partition(TOPIC_MARK)[0] or name",
+        "stem = name",
+        ("tests/unit/test_topic_names.py",),
+    ),
+    Mutant(
+        "rsmqctl: a line break stays in its cell of CSV",
+        "aiorsmq_ng/cli/output.py",
+        "csv.writer(line, lineterminator=_CSV_END)",
+        'csv.writer(line, lineterminator="")',
+        ("tests/cli/test_hostile.py",),
+    ),
+    Mutant(
+        "rsmqctl: completion offers nothing that a shell would run",
+        "aiorsmq_ng/cli/options.py",
+        "if _is_plain(rsmq, name)",
+        "if name",
+        ("tests/cli/test_hostile.py",),
+    ),
+    Mutant(
+        "passwords: only a word allows one to leave in clear text",
+        "aiorsmq_ng/_transport/allowances.py",
+        'if os.environ.get(variable) != "1":',
+        "if False:",
+        ("tests/unit/test_urls.py",),
+    ),
+    Mutant(
+        "contexts: a call from another loop is refused before it is written",
+        "aiorsmq_ng/_transport/batching.py",
+        "if running_loop() is not self._home.here:",
+        "if False:",
+        ("tests/faults/test_contexts.py",),
+    ),
+    Mutant(
+        "contexts: a forked child is refused, and touches nothing",
+        "aiorsmq_ng/_transport/loop_guard.py",
+        "home.here = _FOREIGN",
+        "pass",
+        ("tests/faults/test_contexts.py",),
+    ),
+    Mutant(
+        "contexts: a forked child of a process that used gRPC does not touch it",
+        "aiorsmq_ng/rpc/forks.py",
+        "if _users[0] != os.getpid():",
+        "if False:",
+        ("tests/faults/test_contexts.py",),
+    ),
+    Mutant(
+        "contexts: a forked child does not collect its parent's clients",
+        "aiorsmq_ng/_transport/loop_guard.py",
+        "_inherited.append(home)",
+        "pass",
+        ("tests/faults/test_contexts.py",),
+    ),
+    Mutant(
+        "worker: the clock is looked at before a handler is called",
+        "aiorsmq_ng/worker/jobs.py",
+        """        self._batch[:] = fresh(self._batch)
+        if self._batch:
+            self._begun""",
+        """        if self._batch:
+            self._begun""",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
+        "consumer: the clock is looked at before a message is handed out",
+        "aiorsmq_ng/consumer.py",
+        "if fresh([delivery]):",
+        "if not delivery.lease_lost:",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
+        "worker: a handler that ended in a stall is left to the fence",
+        "aiorsmq_ng/worker/jobs.py",
+        "elif not handling.cancelled():",
+        "elif False:",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
+        "stock: a reply that comes after the end is given back",
+        "aiorsmq_ng/consumer.py",
+        """        if self._closed:
+            # AnyIO""",
+        """        if False:
+            # AnyIO""",
+        ("tests/unit/test_leases.py", "tests/storms/test_leaving.py"),
+    ),
+    Mutant(
+        "worker: a second cancellation does not cut its end short",
+        "aiorsmq_ng/worker/ending.py",
+        "while not task.done():",
+        "if not task.done():",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
+        "worker: ends before its client",
+        "aiorsmq_ng/worker/worker.py",
+        "leavers.add(self._client_closes)",
+        "pass",
+        ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
+        "consumer: rests after a step that was cancelled",
+        "aiorsmq_ng/consumer.py",
+        "if self._takers == 1 and not self.ended:",
+        "if False:",
+        ("tests/contract/test_edges.py",),
+    ),
+    Mutant(
+        "consumer: the next step ends its rest",
+        "aiorsmq_ng/consumer.py",
+        "            self._rest.cancel()\n",
+        "",
+        ("tests/contract/test_edges.py",),
+    ),
+    Mutant(
+        "leases: what its holder has let go of is not renewed again",
+        "aiorsmq_ng/_runtime/leases.py",
+        """for good; return the renewal that is under way, if one is.\"\"\"
+        self._suspended.discard(lease)""",
+        """for good; return the renewal that is under way, if one is.\"\"\"
+        """,
+        ("tests/unit/test_leases.py",),
+    ),
+    Mutant(
+        "consumer: collected in any thread, ended by the event loop",
+        "aiorsmq_ng/_transport/loop_guard.py",
+        "self._loop.call_soon_threadsafe(function)",
+        "function()",
+        ("tests/storms/test_leaving.py",),
+    ),
+    Mutant(
+        "broker: nothing is received of a call that is refused",
+        "aiorsmq_ng/broker/door.py",
+        "return grpc.stream_stream_rpc_method_handler(refuse)",
+        "return grpc.unary_unary_rpc_method_handler(refuse)",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: windows do not grow for calls that are not let in",
+        "aiorsmq_ng/broker/server.py",
+        '("grpc.http2.bdp_probe", 0)',
+        '("grpc.http2.bdp_probe", 1)',
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: a request is counted before it is read",
+        "aiorsmq_ng/broker/room.py",
+        "        limits = self._limits\n        await self.expect(visit)",
+        "        limits = self._limits",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: one caller leaves something to the others",
+        "aiorsmq_ng/broker/budget.py",
+        "return -(-left // 2) if self._divided else left",
+        "return left",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: what a wait brings is given back where replies are not read",
+        "aiorsmq_ng/broker/messages.py",
+        "if not VISIT.get().more(_size(taken)):",
+        "if not (VISIT.get().more(_size(taken)) or True):",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: a stream takes nothing more where replies are not read",
+        "aiorsmq_ng/broker/streams.py",
+        "fits = self._visit.more(size)",
+        "fits = self._visit.more(size) or True",
+        HOSTILE,
+    ),
+    Mutant(
+        "broker: patterns of queues do not open a subscription",
+        "aiorsmq_ng/broker/tokens.py",
+        "        if owner is None:",
+        "        if owner is None or _fits(queue, self.queues):",
+        ("tests/broker/test_rights.py",),
+    ),
+    Mutant(
+        "broker: a subscription is its consumer's",
+        "aiorsmq_ng/broker/tokens.py",
+        "return self.sees_topic(topic) and _fits(consumer, self.consumers)",
+        "return self.sees_topic(topic)",
+        ("tests/broker/test_rights.py",),
+    ),
+    Mutant(
+        "broker: a receipt is checked against the rights of today",
+        "aiorsmq_ng/broker/settling.py",
+        "shared.check_proof(proof)  # the right may have been taken since",
+        "pass",
+        ("tests/broker/test_rights.py",),
+    ),
+    Mutant(
+        "broker: a reject is checked against the rights of today",
+        "aiorsmq_ng/broker/settling.py",
+        "shared.check_target(proof.dead_letter)  # and this one",
+        "pass",
+        ("tests/broker/test_rights.py",),
+    ),
+    Mutant(
+        "broker: a receipt says whose a cut name is",
+        "aiorsmq_ng/broker/base.py",
+        "            owner,\n        )",
+        "            None,\n        )",
+        ("tests/broker/test_rights.py",),
+    ),
+    Mutant(
+        "broker: queues that calls wait for are counted",
+        "aiorsmq_ng/broker/base.py",
+        "        wait_for(len(request.sources))\n",
+        "",
+        ("tests/broker/test_hostile.py",),
+    ),
+    Mutant(
+        "broker: what waits for the next reply of GOMQ is counted",
+        "aiorsmq_ng/broker/budget.py",
+        "        if self._size:\n            self._pool.add(who, size)",
+        "        if False:\n            self._pool.add(who, size)",
+        ("tests/broker/test_gomq.py",),
+    ),
+    Mutant(
+        "broker: names of consumers are checked before anything is kept",
+        "aiorsmq_ng/broker/base.py",
+        '        check_part("consumer", consumer)\n',
+        "",
+        ("tests/broker/test_gomq.py",),
+    ),
+    Mutant(
+        "broker: of a subscription of GOMQ that fails no peer is kept",
+        "aiorsmq_ng/broker/peers.py",
+        "            subscription = await self._join(consumer, name, key)\n",
+        "            self._peer(consumer, name)\n"
+        "            subscription = await self._join(consumer, name, key)\n",
+        ("tests/broker/test_gomq.py",),
+    ),
+    Mutant(
+        "broker: a caller forgets its own requests only",
+        "aiorsmq_ng/broker/requests.py",
+        "memory = self._memories.setdefault(\n            identity,",
+        "memory = self._memories.setdefault(\n            identity[:0],",
+        ("tests/broker/test_requests.py",),
+    ),
+    Mutant(
+        "broker: a request id is bound to its content",
+        "aiorsmq_ng/broker/requests.py",
+        "if made.content != content:",
+        "if False:",
+        ("tests/broker/test_requests.py",),
+    ),
+    Mutant(
+        "broker: a token does not go to a proxy",
+        "aiorsmq_ng/_broker_client/channel.py",
+        '("grpc.enable_http_proxy", int(address.tls is not None))',
+        '("grpc.enable_http_proxy", 1)',
+        ("tests/broker_client/test_access.py",),
+    ),
+    Mutant(
+        "progress: a cancellation waits for the batch under way",
+        "aiorsmq_ng/_runtime/redrive.py",
+        "await asyncio.wait([batch])",
+        "raise",
+        ("tests/contract/test_worker.py",),
+    ),
+    Mutant(
+        "rsmqctl: a topic that is not there is not made up",
+        "aiorsmq_ng/cli/topics.py",
+        "if not any(known) and name not in await rsmq.list_topics():",
+        "if False:",
+        ("tests/cli/test_told.py",),
+    ),
+    Mutant(
+        "rsmqctl: a signal cuts nothing off an output without a buffer",
+        "aiorsmq_ng/cli/__init__.py",
+        "if isinstance(raw, io.RawIOBase):",
+        "if False:",
+        ("tests/cli/test_interrupted.py",),
+    ),
+    Mutant(
+        "rsmqctl: what was received and not printed is given back",
+        "aiorsmq_ng/cli/looking.py",
+        "await message.release(unseen=True)",
+        "pass",
+        ("tests/cli/test_interrupted.py",),
+    ),
+    Mutant(
+        "rsmqctl: a producer sends files without the right to look",
+        "aiorsmq_ng/cli/transfer.py",
+        "if error.transient:\n                raise",
+        "if True:\n                raise",
+        ("tests/cli/test_rights.py",),
+    ),
+)
+
+
+def run(mutant: Mutant, folder: Path) -> str:
+    """Return the test that noticed; raise if none did, or if the text is not there any more."""
+    tree = folder / "tree"
+    names = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    for name in names:
+        if (ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+    path = tree / mutant.path
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.mechanism}: {mutant.path} does not hold its text once")
+    path.write_text(text.replace(mutant.old, mutant.new))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", *mutant.tests],
+        cwd=tree, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tree)},
+        check=False,
+    )  # fmt: skip
+    red = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR tests"))]
+    if done.returncode != 1 or not red:
+        raise SystemExit(f"{mutant.mechanism}: taken out, and the tests say\n{done.stdout[-2000:]}")
+    return red[0].split("::")[0].split("/", 1)[1] + " " + red[0].split("::")[1].split(" - ")[0]
+
+
+def main() -> None:
+    """Take out every mechanism, or those named, and keep the list for the report."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only mechanisms with one of these words")
+    options = parser.parse_args()
+    chosen = [
+        m for m in MUTANTS if not options.words or any(w in m.mechanism for w in options.words)
+    ]
+    rows = []
+    for mutant in chosen:
+        with tempfile.TemporaryDirectory() as folder:
+            noticed = run(mutant, Path(folder))
+        print(f"red: {mutant.mechanism}: {noticed}", flush=True)
+        rows.append({"mechanism": mutant.mechanism, "noticed first by": f"`{noticed}`"})
+    if not options.words and REPORT.exists():
+        figures = {**json.loads(REPORT.read_text()), "mutants": rows}
+        REPORT.write_text(json.dumps(figures) + "\n")
+        REPORT.with_suffix(".md").write_text("\n".join(report.page(figures)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Storms: faults in the middle of work, with every message accounted for afterwards."""
