@@ -61,6 +61,14 @@ def protos(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Write the generated pages: rsmqctl, index of decisions."""
+    session.install("-e", ".[all]", "pytest")
+    for script in sorted(Path("tools/docs").glob("make_*.py")):
+        session.run("python", str(script))
+
+
+@nox.session
 def types(session: nox.Session) -> None:
     """Mypy strict and pyright, on the package and on its public surface."""
     session.install("-e", ".[all]", "nox", *GROUPS(PROJECT, "typing", "test"))

@@ -1,6 +1,7 @@
 """What the pages say can be read as it was meant, and agrees with what it is about."""
 
 import re
+import runpy
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -76,3 +77,10 @@ def test_architecture_names_every_layer_of_the_contract():
     assert layers == {
         n for row in table.split("\n")[2:] for n in re.findall(r"`(\w+)`", row.split("|")[1])
     }
+
+
+def test_every_decision_has_status_and_date_and_is_in_the_index():
+    """If it fails: ``python tools/docs/make_decisions.py``."""
+    script = runpy.run_path(str(ROOT / "tools/docs/make_decisions.py"))
+
+    assert script["page"]() == (ROOT / "docs/decisions/README.md").read_text()
