@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .consumer import Consumer
     from .delivery import Delivery
     from .errors import (
+        ClaimLost,
         DurabilityUnmet,
         InvalidValue,
         LeaseLost,
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
         QueueCorrupt,
         QueueExists,
         QueueNotFound,
+        RowsDiffer,
         RSMQError,
         SendToken,
         SendUnknown,
         ServerOutOfMemory,
+        SnapshotGone,
         Unavailable,
         WrongContext,
     )
@@ -57,6 +60,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "RSMQ",
+    "ClaimLost",
     "Codec",
     "Compressed",
     "Consumer",
@@ -82,12 +86,14 @@ __all__ = [
     "QueueStats",
     "RSMQError",
     "Retry",
+    "RowsDiffer",
     "ScannedMessage",
     "SendToken",
     "SendUnknown",
     "Sent",
     "ServerFacts",
     "ServerOutOfMemory",
+    "SnapshotGone",
     "Subscription",
     "SubscriptionInfo",
     "Topic",
@@ -105,9 +111,10 @@ _HOMES = {
     "consumer": ("Consumer",),
     "delivery": ("Delivery",),
     "errors": (
-        "DurabilityUnmet", "InvalidValue", "LeaseLost", "MessageTooLong", "NoAttributeSupplied",
-        "QueueCorrupt", "QueueExists", "QueueNotFound", "RSMQError", "SendToken", "SendUnknown",
-        "ServerOutOfMemory", "Unavailable", "WrongContext",
+        "ClaimLost", "DurabilityUnmet", "InvalidValue", "LeaseLost", "MessageTooLong",
+        "NoAttributeSupplied", "QueueCorrupt", "QueueExists", "QueueNotFound", "RSMQError",
+        "RowsDiffer", "SendToken", "SendUnknown", "ServerOutOfMemory", "SnapshotGone",
+        "Unavailable", "WrongContext",
     ),
     "models": (
         "ConsumerInfo", "DeadLetter", "DoctorReport", "Finding", "Message", "PeerInfo",

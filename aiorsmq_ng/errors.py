@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 __all__ = [
+    "ClaimLost",
     "DurabilityUnmet",
     "InvalidValue",
     "LeaseLost",
@@ -19,8 +20,10 @@ __all__ = [
     "QueueExists",
     "QueueNotFound",
     "RSMQError",
+    "RowsDiffer",
     "SendUnknown",
     "ServerOutOfMemory",
+    "SnapshotGone",
     "Unavailable",
 ]
 
@@ -215,3 +218,40 @@ class DurabilityUnmet(RSMQError):
         self.wanted = wanted
         self.reached = reached
         self.ids = tuple(ids)
+
+
+class ClaimLost(RSMQError):
+    """Raised by a Spark query that may not go on with the messages it claimed.
+
+    ``cause`` is ``fenced`` (another run of the query took its place), ``ledgerGone`` or
+    ``claimGone``.
+    """
+
+    code = "claimLost"
+
+    _CAUSES: ClassVar[dict[str, str]] = {
+        "fenced": "another run took its place",
+        "ledgerGone": "its ledger is gone: it expired, was released, or redis lost it",
+        "claimGone": "a claim of it is gone: it was acknowledged or released, or redis lost it",
+    }
+
+    def __init__(self, queue: str, ledger: str, cause: str) -> None:
+        super().__init__(f"reader {ledger!r} of queue {queue!r}: {self._CAUSES.get(cause, cause)}")
+        self.queue = queue
+        self.ledger = ledger
+        self.cause = cause
+
+
+class RowsDiffer(RSMQError):
+    """Raised when a partition that Spark runs again has other rows than before; nothing was sent.
+
+    Sort or cache the DataFrame, or write with ``delivery=staged``.
+    """
+
+    code = "rowsDiffer"
+
+
+class SnapshotGone(RSMQError):
+    """Raised when a DataFrame is used after the snapshot that it reads has expired; load again."""
+
+    code = "snapshotGone"

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .._protocol import claims
+from .._protocol.spark import claims
 from ..errors import InvalidValue
 from . import options as choices
-from .claimant import Offset, acknowledge, give_back, retire
+from .stream_claims import Offset, acknowledge, give_back, retire
 
 
 def finalize(checkpoint: str | Path, **options: Any) -> int:
@@ -57,7 +57,7 @@ def release(queue: str, ledger: str, **options: Any) -> int:
     parsed = choices.parse(choices.StreamReadOptions, {"queue": queue, **_texts(options)})
     runner = parsed.runner(own=True)
     try:
-        named = runner.run(claims.stands_for(parsed.keys, ledger))
+        named = runner.run(claims.find_group_ledger(parsed.keys, ledger))
         return retire(runner, parsed.keys, named or ledger)
     finally:
         runner.close()

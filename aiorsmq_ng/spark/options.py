@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .._protocol import limits
-from .._protocol.bulk import MAX_ROWS
-from .._protocol.claims import MAX_CHUNK, MAX_FETCH
 from .._protocol.keys import Namespace, QueueKeys
+from .._protocol.spark.bulk import MAX_ROWS
+from .._protocol.spark.claims import MAX_CHUNK, MAX_FETCH
 from ..errors import InvalidValue
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from . import options as choices
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .batch import SnapshotReader
-    from .sink import BatchSink, StreamSink
-    from .stream import ClaimReader
+    from .batch_reader import SnapshotReader
+    from .stream_reader import ClaimReader
+    from .writers import BatchSink, StreamSink
 
 
 class RSMQDataSource(DataSource):
@@ -32,32 +32,32 @@ class RSMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return all columns, for readers that name none."""
-        from .rows import full_schema  # noqa: PLC0415 - Spark imports this module to look around
+        from .arrow import full_schema  # noqa: PLC0415 - Spark imports this module to look around
 
         return full_schema(str(self.options.get("bodyType", "string")).lower())
 
     def reader(self, schema: StructType) -> SnapshotReader:
         """Return a reader of a snapshot."""
-        from .batch import SnapshotReader  # noqa: PLC0415
+        from .batch_reader import SnapshotReader  # noqa: PLC0415
 
         return SnapshotReader(choices.parse(choices.ReadOptions, self.options), schema)
 
     def streamReader(self, schema: StructType) -> ClaimReader:  # noqa: N802
         """Return a reader that consumes."""
-        from .stream import ClaimReader  # noqa: PLC0415
+        from .stream_reader import ClaimReader  # noqa: PLC0415
 
         return ClaimReader(choices.parse(choices.StreamReadOptions, self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """Return a writer of a batch."""
-        from .sink import BatchSink  # noqa: PLC0415
+        from .writers import BatchSink  # noqa: PLC0415
 
         options = choices.parse(choices.WriteOptions, self.options)
         return BatchSink(options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:  # noqa: N802
         """Return a writer of a stream."""
-        from .sink import StreamSink  # noqa: PLC0415
+        from .writers import StreamSink  # noqa: PLC0415
 
         options = choices.parse(choices.WriteOptions, self.options)
         return StreamSink(options, schema, overwrite)

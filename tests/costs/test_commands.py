@@ -11,7 +11,8 @@ import pytest
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, Worker
-from aiorsmq_ng._protocol import claims, scripts
+from aiorsmq_ng._protocol import scripts
+from aiorsmq_ng._protocol.spark import claims
 from aiorsmq_ng.testing import Faults, PrivateServer, simulate
 
 CALM = Faults(refused=0, lost_request=0, lost_reply=0, slow_reply=0, late_request=0, lost_wake_up=0)

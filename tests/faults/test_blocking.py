@@ -9,8 +9,9 @@ from redis import Redis
 
 from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
 from aiorsmq_ng._common.ids import suffixes
-from aiorsmq_ng._protocol import bulk, messages, queues
+from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.spark import bulk
 from aiorsmq_ng._transport.blocking import BlockingRunner, shared_runner
 from aiorsmq_ng.testing import FaultProxy, SentinelGroup
 

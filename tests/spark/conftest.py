@@ -14,8 +14,9 @@ import pytest
 from redis import Redis
 
 from aiorsmq_ng._common.ids import suffixes
-from aiorsmq_ng._protocol import bulk, messages, queues
+from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.spark import bulk
 from aiorsmq_ng._transport.blocking import BlockingRunner
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from aiorsmq_ng._transport.blocking import BlockingRunner
 from aiorsmq_ng.spark import RSMQDataSource, jobs
 from aiorsmq_ng.spark.options import StreamReadOptions, WriteOptions, parse
-from aiorsmq_ng.spark.sink import BatchSink, StreamSink
-from aiorsmq_ng.spark.stream import ClaimReader
+from aiorsmq_ng.spark.stream_reader import ClaimReader
+from aiorsmq_ng.spark.writers import BatchSink, StreamSink
 
 GIVEN = json.loads(os.environ["DRIVER"])
 FOLDER = Path(GIVEN["folder"])

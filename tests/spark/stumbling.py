@@ -4,7 +4,7 @@ from pathlib import Path
 
 from aiorsmq_ng.spark import RSMQDataSource
 from aiorsmq_ng.spark.options import WriteOptions, parse
-from aiorsmq_ng.spark.sink import BatchSink
+from aiorsmq_ng.spark.writers import BatchSink
 
 
 class StumblingSink(BatchSink):

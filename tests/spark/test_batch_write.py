@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aiorsmq_ng.spark.options import WriteOptions, parse
-from aiorsmq_ng.spark.sink import BatchSink
+from aiorsmq_ng.spark.writers import BatchSink
 
 from .stumbling import StumblingSource
 
@@ -134,7 +134,7 @@ class Attempts:
 
     def __init__(self, monkeypatch, options):
         context = SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: 7))
-        monkeypatch.setattr("aiorsmq_ng.spark.sink.TaskContext", context)
+        monkeypatch.setattr("aiorsmq_ng.spark.writers.TaskContext", context)
         schema = StructType([StructField("body", StringType())])
         self.sink = BatchSink(parse(WriteOptions, options), schema, overwrite=False)
         self.half, self.over = threading.Event(), threading.Event()

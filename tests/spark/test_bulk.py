@@ -7,10 +7,11 @@ import pytest
 from redis import Redis
 
 from aiorsmq_ng._common.ids import suffixes
-from aiorsmq_ng._protocol import bulk, messages, queues
+from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.spark import bulk
 from aiorsmq_ng._transport.blocking import BlockingRunner
-from aiorsmq_ng.errors import MessageTooLong, QueueNotFound
+from aiorsmq_ng.errors import MessageTooLong, QueueNotFound, RowsDiffer, SnapshotGone
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_send_goes_on_where_an_attempt_ended(run, keys):
 def test_send_of_other_rows_by_a_retry_is_refused(run, keys):
     run(send(keys, rows(b"a", b"b"), digest=b"one"))
 
-    with pytest.raises(bulk.RowsDiffer, match="delivery=staged"):
+    with pytest.raises(RowsDiffer, match="delivery=staged"):
         run(send(keys, rows(b"b", b"a"), digest=b"two"))
 
 
@@ -270,7 +271,7 @@ def test_snapshot_that_expired_is_said_to_be_gone(run, keys, redis):
     id, sizes = note(run, keys)
     redis.delete(keys.snapshot(id, 0))
 
-    with pytest.raises(bulk.SnapshotGone, match=r"load\(\) it again"):
+    with pytest.raises(SnapshotGone, match=r"load\(\) it again"):
         noted(run, keys, id, sizes)
 
 

@@ -7,11 +7,12 @@ import pytest
 from redis import Redis
 
 from aiorsmq_ng._common.ids import suffixes
-from aiorsmq_ng._protocol import bulk, claims, inspection, messages, queues
-from aiorsmq_ng._protocol.claims import ClaimLost, Ledger
+from aiorsmq_ng._protocol import inspection, messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.spark import bulk, claims
+from aiorsmq_ng._protocol.spark.claims import Ledger
 from aiorsmq_ng._transport.blocking import BlockingRunner
-from aiorsmq_ng.errors import QueueNotFound
+from aiorsmq_ng.errors import ClaimLost, QueueNotFound
 
 LEASE_MS, TTL_S = 60_000, 600
 
@@ -322,11 +323,11 @@ def test_ledger_of_a_reader_that_waits_does_not_expire(desk, ledger):
 def test_named_reader_gives_way_to_a_new_one(desk):
     old, new = (Ledger(desk.keys, f"etl.{n}", "lease", group="etl") for n in (1, 2))
 
-    assert desk.run(claims.stand_for(old, expected="", ttl_s=TTL_S)) is None
-    assert desk.run(claims.stand_for(new, expected="", ttl_s=TTL_S)) == "etl.1"
-    assert desk.run(claims.stand_for(new, expected="etl.1", ttl_s=TTL_S)) is None
+    assert desk.run(claims.set_group_ledger(old, expected="", ttl_s=TTL_S)) is None
+    assert desk.run(claims.set_group_ledger(new, expected="", ttl_s=TTL_S)) == "etl.1"
+    assert desk.run(claims.set_group_ledger(new, expected="etl.1", ttl_s=TTL_S)) is None
 
-    assert desk.run(claims.stands_for(desk.keys, "etl")) == "etl.2"
+    assert desk.run(claims.find_group_ledger(desk.keys, "etl")) == "etl.2"
     with pytest.raises(ClaimLost, match="another run"):
         desk.run(claims.take_over(desk.keys, "etl.1", "etl"))
     assert desk.run(claims.take_over(desk.keys, "etl.2", "etl")).fence == 2

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from aiorsmq_ng._protocol import claims
+from aiorsmq_ng._protocol.spark import claims
 from aiorsmq_ng.spark import release
-from aiorsmq_ng.spark.claimant import Claimant
 from aiorsmq_ng.spark.options import StreamReadOptions, parse
+from aiorsmq_ng.spark.stream_claims import StreamClaims
 
 from ..interop.conftest import FOREIGN, node_driver, pyrsmq_driver  # noqa: F401 - fixtures
 from ..interop.drivers import Refused
@@ -56,7 +56,7 @@ def clients(request, bench):
 @pytest.fixture
 def claimant(bench):
     given = {**bench.options, "claimAhead": "false", "ackOn": "commit"}
-    made = Claimant(parse(StreamReadOptions, given))
+    made = StreamClaims(parse(StreamReadOptions, given))
     yield made
     made.close()
 
@@ -102,7 +102,7 @@ def test_message_that_others_received_after_all_is_theirs(client, bench, claiman
 
 def test_messages_that_are_given_back_are_received_by_others(client, bench):
     ids = [client.send(number) for number in range(3)]
-    reader = Claimant(parse(StreamReadOptions, {**bench.options, "ledger": "etl"}))
+    reader = StreamClaims(parse(StreamReadOptions, {**bench.options, "ledger": "etl"}))
     reader.latest(reader.origin, 100)
     assert client.receive() is None
 

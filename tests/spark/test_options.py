@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from aiorsmq_ng import InvalidValue
+from aiorsmq_ng.spark.arrow import check_schema, full_schema
 from aiorsmq_ng.spark.options import ReadOptions, StreamReadOptions, WriteOptions, parse
-from aiorsmq_ng.spark.rows import check_schema, full_schema
-from aiorsmq_ng.spark.sink import BatchSink
+from aiorsmq_ng.spark.writers import BatchSink
 
 from .conftest import ROOT, environment
 

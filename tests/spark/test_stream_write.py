@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aiorsmq_ng import InvalidValue
-from aiorsmq_ng._protocol import bulk
+from aiorsmq_ng._protocol.spark import bulk
 from aiorsmq_ng.spark.options import WriteOptions, parse
-from aiorsmq_ng.spark.sink import Outcome, StreamSink
+from aiorsmq_ng.spark.writers import Outcome, StreamSink
 
 SCHEMA = StructType([StructField("body", StringType())])
 

@@ -108,6 +108,9 @@ def _instances():
         errors.SendUnknown("the reply was lost"),
         errors.DurabilityUnmet("replicated:2", "replicated:1"),
         errors.Unavailable("redis cannot be reached"),
+        errors.ClaimLost("jobs", "etl", "fenced"),
+        errors.RowsDiffer("other rows than before"),
+        errors.SnapshotGone("the snapshot expired"),
     ]
 
 

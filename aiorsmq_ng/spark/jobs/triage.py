@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..._protocol import bulk, messages
+from ..._protocol import messages
+from ..._protocol.spark import bulk
 from ..options import ReadOptions, parse
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .._protocol import claims
-from .._protocol.claims import ClaimLost, Ledger
 from .._protocol.keys import QueueKeys
-from ..errors import InvalidValue, RSMQError
+from .._protocol.spark import claims
+from .._protocol.spark.claims import Ledger
+from ..errors import ClaimLost, InvalidValue, RSMQError
 from .background import Background, Job
 from .keeper import Keeper
 from .options import StreamReadOptions
@@ -53,7 +53,7 @@ class Offset:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ClaimSlice:
     """A part of a claim."""
 
     ledger: Ledger
@@ -62,7 +62,7 @@ class Piece:
     stop: int
 
 
-class Claimant:
+class StreamClaims:
     """Holds the claims of one query. One per query, in the process that Spark keeps for it."""
 
     def __init__(self, options: StreamReadOptions) -> None:
@@ -116,13 +116,13 @@ class Claimant:
             self._ahead = number + 1, self._background.start(work)
         return replace(start, ledger=ledger.id, claim=number, count=count)
 
-    def plan(self, start: Offset, end: Offset) -> list[Piece]:
+    def plan(self, start: Offset, end: Offset) -> list[ClaimSlice]:
         """Divide what was claimed after *start* up to *end*; the same again after a restart."""
         self._check(start)
         self._check(end)
         ledger = self._attach(end.ledger)
         first = start.claim + 1 if start.ledger == ledger.id else 1
-        pieces: list[Piece] = []
+        slices: list[ClaimSlice] = []
         for number in range(first, end.claim + 1):
             if number not in self._held:
                 self._revive(number)
@@ -130,10 +130,8 @@ class Claimant:
             size = self._options.max_records_per_partition
             parts = max(1, min(count, max(self._options.min_partitions, -(-count // size))))
             bounds = [count * n // parts for n in range(parts + 1)]
-            pieces += (
-                Piece(ledger, number, low, high) for low, high in pairwise(bounds) if high > low
-            )
-        return pieces
+            slices += (ClaimSlice(ledger, number, *pair) for pair in pairwise(bounds) if count)
+        return slices
 
     def commit(self, end: Offset) -> None:
         """Acknowledge everything up to *end*."""
@@ -234,7 +232,7 @@ class Claimant:
                 if before:
                     retire(self._runner, self._keys, before)
                 before = self._runner.run(
-                    claims.stand_for(ledger, expected=before, ttl_s=self._ttl_s)
+                    claims.set_group_ledger(ledger, expected=before, ttl_s=self._ttl_s)
                 )
         return ledger
 

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from aiorsmq_ng import InvalidValue, RSMQError
-from aiorsmq_ng._protocol import claims, messages
-from aiorsmq_ng._protocol.claims import ClaimLost
+from aiorsmq_ng import ClaimLost, InvalidValue, RSMQError
+from aiorsmq_ng._protocol import messages
+from aiorsmq_ng._protocol.spark import claims
 from aiorsmq_ng.spark import finalize
-from aiorsmq_ng.spark.claimant import Claimant
 from aiorsmq_ng.spark.options import StreamReadOptions, parse
+from aiorsmq_ng.spark.stream_claims import StreamClaims
 
 from .support import eventually
 
@@ -22,7 +22,7 @@ def start(bench):
 
     def make(**options):
         given = {**bench.options, "claimAhead": "false", **options}
-        claimant = Claimant(parse(StreamReadOptions, given))
+        claimant = StreamClaims(parse(StreamReadOptions, given))
         running.append(claimant)
         return claimant
 

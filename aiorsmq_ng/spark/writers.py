@@ -33,11 +33,12 @@ from pyspark.sql.types import (
 
 from .._common import entropy
 from .._common.ids import SUFFIX_LENGTH, suffix, suffixes
-from .._protocol import bulk, limits, queues
+from .._protocol import limits, queues
 from .._protocol.keys import QueueKeys
+from .._protocol.spark import bulk
 from ..errors import InvalidValue
+from .arrow import ENCODERS
 from .options import WriteOptions
-from .rows import ENCODERS
 
 if TYPE_CHECKING:
     from .._transport.blocking import BlockingRunner

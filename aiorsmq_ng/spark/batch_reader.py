@@ -12,16 +12,16 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from .._protocol import bulk
+from .._protocol.spark import bulk
+from .arrow import BatchBuilder, Ids, between, check_schema, numbers, times
 from .options import ReadOptions
-from .rows import BatchBuilder, Ids, between, check_schema, numbers, times
 
 #: More tasks than this are not made unless asked for.
 MAX_PARTITIONS = 64
 
 
 @dataclass
-class Ranks(InputPartition):
+class SnapshotPartition(InputPartition):
     """The messages that a snapshot has at some ranks, for one task."""
 
     parts: list[bulk.SnapshotRange]
@@ -53,11 +53,13 @@ class SnapshotReader(DataSourceReader):
         by_size = min(MAX_PARTITIONS, -(-noted // options.max_records_per_partition))
         parts = max(1, min(options.num_partitions or by_size, noted))
         bounds = [noted * n // parts for n in range(parts + 1)]
-        return [Ranks(list(_cut(snapshot, state.sizes, *pair))) for pair in pairwise(bounds)]
+        return [
+            SnapshotPartition(list(_cut(snapshot, state.sizes, *pair))) for pair in pairwise(bounds)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the messages of one partition that are still there."""
-        if not isinstance(partition, Ranks):
+        if not isinstance(partition, SnapshotPartition):
             raise TypeError(f"not a partition of ours: {partition!r}")
         options = self._options
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)

@@ -10,12 +10,12 @@ All of these may be repeated: a claim goes on where it stands, the rest comes to
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from ..errors import RSMQError
-from .keys import QueueKeys
-from .operation import Operation, Reply
-from .scripts import load
+from ...errors import ClaimLost, RSMQError
+from ..keys import QueueKeys
+from ..operation import Operation, Reply
+from ..scripts import load
 
 Mode = Literal["lease", "move"]
 
@@ -23,27 +23,6 @@ Mode = Literal["lease", "move"]
 MAX_CHUNK = 1000
 #: Messages that one call may read: what a script can pass on at once.
 MAX_FETCH = 7000
-
-
-class ClaimLost(RSMQError):
-    """Raised when a reader may not go on with its claims.
-
-    ``cause`` is the script's code word: ``fenced``, ``ledgerGone`` or ``claimGone``.
-    """
-
-    code = "claimLost"
-
-    _CAUSES: ClassVar[dict[str, str]] = {
-        "fenced": "another run took its place",
-        "ledgerGone": "its ledger is gone: it expired, was released, or redis lost it",
-        "claimGone": "a claim of it is gone: it was acknowledged or released, or redis lost it",
-    }
-
-    def __init__(self, queue: str, ledger: str, cause: str) -> None:
-        super().__init__(f"reader {ledger!r} of queue {queue!r}: {self._CAUSES.get(cause, cause)}")
-        self.queue = queue
-        self.ledger = ledger
-        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +211,7 @@ def take_over(keys: QueueKeys, id: str, group: str = "") -> Operation[Ledger]:
     )
 
 
-def stand_for(ledger: Ledger, *, expected: str, ttl_s: int) -> Operation[str | None]:
+def set_group_ledger(ledger: Ledger, *, expected: str, ttl_s: int) -> Operation[str | None]:
     """Make *ledger* the one of its group; ``None``, or the id of the one that is in the way."""
     return Operation(
         script=load("claim_group"),
@@ -244,7 +223,7 @@ def stand_for(ledger: Ledger, *, expected: str, ttl_s: int) -> Operation[str | N
     )
 
 
-def stands_for(keys: QueueKeys, group: str) -> Operation[str]:
+def find_group_ledger(keys: QueueKeys, group: str) -> Operation[str]:
     """Tell which ledger stands for a named reader; empty if there is none."""
     return Operation(
         script=load("claim_group"),

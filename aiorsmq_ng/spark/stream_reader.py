@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from .._common.ids import ID_LENGTH
-from .._protocol import claims
+from .._protocol.spark import claims
 from ..errors import RSMQError
-from .claimant import Claimant, Offset, Piece
+from .arrow import BatchBuilder, Ids, check_schema, numbers, repeated, times
 from .options import StreamReadOptions
-from .rows import BatchBuilder, Ids, check_schema, numbers, repeated, times
+from .stream_claims import ClaimSlice, Offset, StreamClaims
 
 #: More than any queue holds.
 _ALL = 2**40
@@ -37,7 +37,7 @@ _BACKLOG_S = 1.0
 class ClaimRange(InputPartition):
     """A part of a claim, for one task."""
 
-    piece: Piece
+    slice: ClaimSlice
 
 
 class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -51,7 +51,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_schema(schema)
         self._options = options
         self._schema = schema
-        self._claimant: Claimant | None = None
+        self._claimant: StreamClaims | None = None
         self._backlog: tuple[float, dict[str, int]] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -91,13 +91,13 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read the messages of one partition."""
         if not isinstance(partition, ClaimRange):
             raise TypeError(f"not a partition of ours: {partition!r}")
-        options, piece = self._options, partition.piece
+        options, slice = self._options, partition.slice
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
         runner = options.runner()
-        for start in range(piece.start, piece.stop, options.fetch_size):
-            stop = min(piece.stop, start + options.fetch_size)
+        for start in range(slice.start, slice.stop, options.fetch_size):
+            stop = min(slice.stop, start + options.fetch_size)
             page = runner.run(
-                claims.read(piece.ledger, piece.claim, start, stop, bodies=builder.wants_bodies)
+                claims.read(slice.ledger, slice.claim, start, stop, bodies=builder.wants_bodies)
             )
             if page.taken and options.fail_on_data_loss:
                 raise RSMQError(
@@ -120,9 +120,9 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._claimant.close()
 
     @property
-    def _on_driver(self) -> Claimant:
+    def _on_driver(self) -> StreamClaims:
         if self._claimant is None:
-            self._claimant = Claimant(self._options)
+            self._claimant = StreamClaims(self._options)
             # Spark ends this process by a signal; so it comes to stop().
             with suppress(ValueError):
                 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from .._common.ids import SUFFIX_LENGTH
-from ..errors import MessageTooLong, RSMQError
-from .keys import QueueKeys
-from .operation import Argument, Operation, Reply
-from .scripts import load
+from ..._common.ids import SUFFIX_LENGTH
+from ...errors import MessageTooLong, RowsDiffer, RSMQError, SnapshotGone
+from ..keys import QueueKeys
+from ..operation import Argument, Operation, Reply
+from ..scripts import load
 
 #: Rows that one call may carry, so that other clients go on.
 MAX_ROWS = 2000
@@ -19,18 +19,6 @@ SNAPSHOT_STEP = 200_000
 
 Visibility = Literal["all", "visible", "hidden"]
 Oversize = Literal["fail", "drop"]
-
-
-class RowsDiffer(RSMQError):
-    """Raised when a partition that runs again has other rows than before; nothing was sent."""
-
-    code = "rowsDiffer"
-
-
-class SnapshotGone(RSMQError):
-    """Raised when the snapshot that a reader works on is gone."""
-
-    code = "snapshotGone"
 
 
 @dataclass(slots=True)
