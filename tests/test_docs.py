@@ -84,3 +84,32 @@ def test_every_decision_has_status_and_date_and_is_in_the_index():
     script = runpy.run_path(str(ROOT / "tools/docs/make_decisions.py"))
 
     assert script["page"]() == (ROOT / "docs/decisions/README.md").read_text()
+
+
+def test_every_page_is_in_the_index():
+    index = ROOT / "docs/README.md"
+    linked = {(index.parent / target).resolve() for target in LINK.findall(index.read_text())}
+    pages = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page != index]
+
+    assert [
+        str(page.relative_to(ROOT))
+        for page in pages
+        if page not in linked and page.parent / "README.md" not in linked
+    ] == []
+
+
+def test_every_test_that_a_page_names_exists():
+    """A page names tests as *file* `test`, the file from ``tests/``."""
+    missing = []
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":
+            continue
+        file = ""
+        for word in re.findall(r"[\w/]*test_\w+(?:\.py)?", page.read_text()):
+            if word.endswith(".py"):
+                file = word.removeprefix("tests/")
+                if not (ROOT / "tests" / file).exists():
+                    missing.append(word)
+            elif file and word not in (ROOT / "tests" / file).read_text():
+                missing.append(f"{file} {word}")
+    assert missing == []
