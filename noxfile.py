@@ -133,7 +133,7 @@ def seeds(session: nox.Session) -> None:
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
     count = session.posargs[0] if session.posargs else "2000"
     session.run(
-        "pytest", "tests/testing/test_simulation.py", "-k", "every_world",
+        "pytest", "tests/lab/test_simulation.py", "-k", "every_world",
         env={"RSMQ_TEST_SEEDS": count},
     )  # fmt: skip
 
@@ -149,7 +149,7 @@ def faults(session: nox.Session) -> None:
     if not session.posargs:
         session.run(
             "pytest", "-n", "2", "--timeout", "0", "tests/property",
-            "tests/testing/test_simulation.py", env=NIGHT,
+            "tests/lab/test_simulation.py", env=NIGHT,
         )  # fmt: skip
 
 

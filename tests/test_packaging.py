@@ -40,6 +40,15 @@ def test_wheel_holds_the_package_and_what_spark_looks_for_only(wheel):
     assert {t for t in top if not t.endswith(".dist-info")} == {"aiorsmq_ng", "pyspark_rsmq.py"}
 
 
+def test_wheel_holds_what_tests_of_users_need_and_not_our_laboratory(wheel):
+    shipped = {name for name in wheel.namelist() if name.startswith("aiorsmq_ng/testing/")}
+
+    assert {name.rpartition("/")[2] for name in shipped} == {
+        *("__init__.py", "clients.py", "clock.py", "intercepts.py", "loops.py", "plugin.py"),
+        *("proxy.py", "resp.py", "servers.py"),
+    }
+
+
 def test_core_depends_on_little(wheel):
     (metadata,) = [n for n in wheel.namelist() if n.endswith("METADATA")]
     lines = wheel.read(metadata).decode().splitlines()

@@ -188,7 +188,7 @@ MUTANTS = (
         f"{SCRIPTS}/_fence.lua",
         "(stored[2 * i - 1] == rc and stored[2 * i] == fr)",
         "true",
-        ("tests/contract/test_deliveries.py", "tests/testing/test_simulation.py"),
+        ("tests/contract/test_deliveries.py", "tests/lab/test_simulation.py"),
     ),
     Mutant(
         "clock: read inside the script, not before",

@@ -1,47 +1,49 @@
 """Help for the tests of programs that use queues: clients that clean up, time that passes, faults.
 
-The fixtures for pytest are in ``aiorsmq_ng.testing.plugin``, which pytest finds by itself.
+The fixtures for pytest are in ``aiorsmq_ng.testing.plugin``, which pytest finds by itself. A name
+is imported when it is first used, because pytest imports this package in every run.
 """
 
-from .clients import temporary_client, unique_namespace
-from .clock import TimeMachine
-from .history import Event, History
-from .inventory import Census, Inventory, Stock
-from .oracles import Verdict, Violation, check
-from .proxy import FaultProxy, ProxiedConnection
-from .recorder import RecordedQueue
-from .scenarios import Jobs
-from .servers import PrivateServer
-from .simulation import Faults, Outcome, SimulatedClient, World, simulate
-from .topologies import Cluster, ClusterNode, Replication, SentinelGroup
-from .traps import Trap, operation
+from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .clients import temporary_client, unique_namespace
+    from .clock import TimeMachine
+    from .intercepts import Intercept, operation
+    from .proxy import FaultProxy, ProxiedConnection
+    from .servers import PrivateServer
+
+_HOME = {
+    "FaultProxy": "proxy",
+    "Intercept": "intercepts",
+    "PrivateServer": "servers",
+    "ProxiedConnection": "proxy",
+    "TimeMachine": "clock",
+    "operation": "intercepts",
+    "temporary_client": "clients",
+    "unique_namespace": "clients",
+}
 __all__ = [
-    "Census",
-    "Cluster",
-    "ClusterNode",
-    "Event",
     "FaultProxy",
-    "Faults",
-    "History",
-    "Inventory",
-    "Jobs",
-    "Outcome",
+    "Intercept",
     "PrivateServer",
     "ProxiedConnection",
-    "RecordedQueue",
-    "Replication",
-    "SentinelGroup",
-    "SimulatedClient",
-    "Stock",
     "TimeMachine",
-    "Trap",
-    "Verdict",
-    "Violation",
-    "World",
-    "check",
     "operation",
-    "simulate",
     "temporary_client",
     "unique_namespace",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,16 +7,18 @@ with its class, module, package or the whole run, so there is a fixture for each
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest_asyncio
 
-from ..client import RSMQ
-from .clients import temporary_client
+if TYPE_CHECKING:
+    from ..client import RSMQ
 
 
 def _client_on(scope: Literal["function", "class", "module", "package", "session"]) -> Any:
     async def client(rsmq_url: str, rsmq_ns: str) -> AsyncIterator[RSMQ]:
+        from .clients import temporary_client
+
         async with temporary_client(rsmq_url, ns=rsmq_ns) as rsmq:
             yield rsmq
 

@@ -1,7 +1,8 @@
 """A pytest plugin: a client in a namespace of its own for every test, and a clock to turn.
 
-pytest loads this module wherever the package is installed, so it brings nothing along but the
-package itself: extras are imported, and servers started, when a test first asks for a fixture.
+pytest imports this module in every run of an environment that has the package installed. It
+therefore imports nothing else: the client, redis-py and extras are imported, and servers started,
+when a test first uses a fixture.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ..client import RSMQ
-from ..embedded import EmbeddedServer
-from . import TimeMachine, temporary_client, unique_namespace
+if TYPE_CHECKING:
+    from ..client import RSMQ
+    from .clock import TimeMachine
 
 _DEFAULT_URL = "memory://"
 _LOOPS = "aiorsmq_ng.testing.loops"
@@ -38,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def rsmq_url(pytestconfig: pytest.Config) -> Iterator[str]:
-    """Tell the URL of the server to test on.
+    """Return the URL of the server to test on.
 
     From --rsmq-url, RSMQ_TEST_URL or the setting rsmq_url, in this order; memory:// if none is
     given. The word "embedded" starts a server for this run.
@@ -50,6 +52,8 @@ def rsmq_url(pytestconfig: pytest.Config) -> Iterator[str]:
         or _DEFAULT_URL
     )
     if url == "embedded":
+        from ..embedded import EmbeddedServer
+
         with EmbeddedServer.ephemeral() as server:
             yield server.url
     else:
@@ -59,6 +63,8 @@ def rsmq_url(pytestconfig: pytest.Config) -> Iterator[str]:
 @pytest.fixture
 def rsmq_ns(rsmq_url: str) -> str:
     """Return a namespace that only this test uses."""
+    from .clients import unique_namespace
+
     return unique_namespace(rsmq_url)
 
 
@@ -75,11 +81,15 @@ def rsmq_client(request: pytest.FixtureRequest) -> RSMQ:
 @pytest.fixture
 def rsmq_clock(rsmq_client: RSMQ) -> TimeMachine:
     """Make time pass for the queues of rsmq_client: await rsmq_clock.pass_time(60)."""
+    from .clock import TimeMachine
+
     return TimeMachine(rsmq_client)
 
 
 @pytest.fixture
 async def _rsmq_client_of_anyio(rsmq_url: str, rsmq_ns: str) -> AsyncIterator[RSMQ]:
+    from .clients import temporary_client
+
     async with temporary_client(rsmq_url, ns=rsmq_ns) as rsmq:
         yield rsmq
 

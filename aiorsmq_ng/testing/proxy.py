@@ -15,8 +15,8 @@ from typing import Literal, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from ..errors import InvalidValue
-from .traps import Matching, Trap
-from .wire import Splitter
+from .intercepts import Intercept, Matching
+from .resp import Splitter
 
 _READ_SIZE = 65536
 #: At a limited rate, bytes go out in portions of so many seconds.
@@ -76,15 +76,15 @@ class ProxiedConnection:
         with suppress(OSError):
             while data := await reader.read(_READ_SIZE):
                 for request in splitter.feed(data):
-                    trap = self._proxy.trap_for(request)
-                    if trap is None:
+                    intercept = self._proxy.intercept_for(request)
+                    if intercept is None:
                         await self._pass_request(request, server)
-                    elif trap.kind == "drop":
-                        await trap.spring(partial(self._execute_only, request, server))
+                    elif intercept.kind == "drop":
+                        await intercept.spring(partial(self._execute_only, request, server))
                         return
                     else:
                         self._held = True
-                        await trap.spring(partial(self._execute_late, request, server))
+                        await intercept.spring(partial(self._execute_late, request, server))
                         self._held = False
 
     async def _pass_request(self, request: bytes, server: asyncio.StreamWriter) -> None:
@@ -160,7 +160,7 @@ class FaultProxy:
         self._listener: asyncio.Server | None = None
         self._folder: Path | None = None
         self._port = 0
-        self._traps: list[Trap] = []
+        self._intercepts: list[Intercept] = []
         self._connections: dict[asyncio.Task[None], ProxiedConnection] = {}
         #: How many connections were accepted so far.
         self.accepted = 0
@@ -213,7 +213,7 @@ class FaultProxy:
         self.latency, self.bandwidth, self.split, self.reset_after = 0.0, 0.0, False, None
         self.is_half_open = False
         self.opening.set()
-        self._traps.clear()
+        self._intercepts.clear()
         await self._accept()
 
     async def refuse(self) -> None:
@@ -243,26 +243,26 @@ class FaultProxy:
         """
         self.opening.clear()
 
-    def drop_reply(self, matching: Matching, nth: int = 1) -> Trap:
+    def drop_reply(self, matching: Matching, nth: int = 1) -> Intercept:
         """Lose the reply of the *nth* request from now on that matches.
 
         The server executes it; then its connection is cut. Replies to earlier requests arrive.
         """
-        return self._set(Trap(matching, nth, "drop"))
+        return self._set(Intercept(matching, nth, "drop"))
 
-    def hold_request(self, matching: Matching, nth: int = 1) -> Trap:
+    def hold_request(self, matching: Matching, nth: int = 1) -> Intercept:
         """Keep back the *nth* request from now on that matches, until ``release`` is called.
 
         It reaches the server then, even if its client has closed the connection meanwhile.
         """
-        return self._set(Trap(matching, nth, "hold"))
+        return self._set(Intercept(matching, nth, "hold"))
 
-    def trap_for(self, request: bytes) -> Trap | None:
-        """Return the trap that catches *request*, if one does; it is used up then."""
-        for trap in self._traps:
-            if trap.catches(request):
-                self._traps.remove(trap)
-                return trap
+    def intercept_for(self, request: bytes) -> Intercept | None:
+        """Return the intercept that catches *request*, if one does; it is used up then."""
+        for intercept in self._intercepts:
+            if intercept.catches(request):
+                self._intercepts.remove(intercept)
+                return intercept
         return None
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -326,9 +326,9 @@ class FaultProxy:
             _reset(writer)
             del self._connections[task]
 
-    def _set(self, trap: Trap) -> Trap:
-        self._traps.append(trap)
-        return trap
+    def _set(self, intercept: Intercept) -> Intercept:
+        self._intercepts.append(intercept)
+        return intercept
 
 
 def _pieces(data: bytes, size: int) -> Iterator[bytes]:

@@ -13,7 +13,8 @@ from aiorsmq_ng._protocol.doctor import FieldsCursor
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng.doctor import examination, kinds
 from aiorsmq_ng.doctor import server as doctor_server
-from aiorsmq_ng.testing import Cluster, PrivateServer
+from aiorsmq_ng.testing import PrivateServer
+from tools.lab import Cluster
 
 ABSENT = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
 HOUR_MS = 3_600_000

@@ -13,7 +13,8 @@ from redis.asyncio import Redis
 from aiorsmq_ng import RSMQ, Options, Worker
 from aiorsmq_ng._protocol import scripts
 from aiorsmq_ng._protocol.spark import claims
-from aiorsmq_ng.testing import Faults, PrivateServer, simulate
+from aiorsmq_ng.testing import PrivateServer
+from tools.lab import Faults, simulate
 
 CALM = Faults(refused=0, lost_request=0, lost_reply=0, slow_reply=0, late_request=0, lost_wake_up=0)
 #: Commands that call a script.

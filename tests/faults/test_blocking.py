@@ -13,7 +13,8 @@ from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.spark import bulk
 from aiorsmq_ng._transport.blocking import BlockingRunner, shared_runner
-from aiorsmq_ng.testing import FaultProxy, SentinelGroup
+from aiorsmq_ng.testing import FaultProxy
+from tools.lab import SentinelGroup
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, DurabilityUnmet, Options
-from aiorsmq_ng.testing import Cluster
+from tools.lab import Cluster
 
 NS = "{rsmq}"
 

@@ -16,7 +16,8 @@ from aiorsmq_ng import (
     Unavailable,
 )
 from aiorsmq_ng._common.durability import Durability
-from aiorsmq_ng.testing import FaultProxy, Replication, operation
+from aiorsmq_ng.testing import FaultProxy, operation
+from tools.lab import Replication
 
 
 def options(durability, deadline=5.0):

@@ -9,8 +9,8 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, Unavailable
 from aiorsmq_ng.testing import PrivateServer
+from aiorsmq_ng.testing.resp import Splitter
 from aiorsmq_ng.testing.servers import eventually
-from aiorsmq_ng.testing.wire import Splitter
 
 #: What servers say, and whether their place may have gone to another one.
 STATES = {

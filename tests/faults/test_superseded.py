@@ -6,8 +6,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from aiorsmq_ng import RSMQ, DurabilityUnmet, Options, Unavailable
-from aiorsmq_ng.testing import SentinelGroup
 from aiorsmq_ng.testing.servers import eventually
+from tools.lab import SentinelGroup
 
 OPTIONS = Options(durability="replicated:1", deadline=15.0)
 VERBS = ("receive", "receive-several", "pop")

@@ -18,7 +18,8 @@ from aiorsmq_ng import (
 from aiorsmq_ng._protocol import topics
 from aiorsmq_ng._protocol.messages import Dedup
 from aiorsmq_ng._protocol.topics import Plan, TopicChanged
-from aiorsmq_ng.testing import Cluster, FaultProxy
+from aiorsmq_ng.testing import FaultProxy
+from tools.lab import Cluster
 
 from ..contract.test_repeated_calls import Line
 from ..contract.test_topics import texts

@@ -231,11 +231,10 @@ def test_scripts_are_constants():
     ]
     files = {path.stem for path in SCRIPTS.glob("*.lua") if not path.name.startswith("_")}
 
-    # The simulation and the drivers of a broker and a cluster only recognize script calls.
+    # The drivers of a broker and a cluster only recognize script calls.
     assert set(makers) == {
         "_protocol/scripts/__init__.py",
         "_broker_client/driver.py",
-        "testing/simulation.py",
         "_transport/retries.py",
         "_transport/blocking.py",
         "_transport/cluster.py",

@@ -11,8 +11,8 @@ from hiredis import Reader
 from redis.crc import key_slot
 
 from aiorsmq_ng import RSMQ, Options, Unavailable
-from aiorsmq_ng.testing import Cluster, SentinelGroup
 from aiorsmq_ng.testing.servers import eventually
+from tools.lab import Cluster, SentinelGroup
 
 from ..support.tls import Authority, tls_proxy
 from ..topologies.test_topologies import exercise

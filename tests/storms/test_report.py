@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from aiorsmq_ng.testing import Verdict, Violation
+from tools.lab import Verdict, Violation
 from tools.storms import __main__ as program
 from tools.storms import report
 

@@ -10,7 +10,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from aiorsmq_ng.testing import Census, FaultProxy, PrivateServer, Verdict
+from aiorsmq_ng.testing import FaultProxy, PrivateServer
+from tools.lab import ResourceSnapshot, Verdict
 from tools.storms import faults
 from tools.storms.scene import Fault, Load, Scene
 
@@ -85,7 +86,7 @@ async def test_killed_server_that_syncs_every_write_loses_nothing(storm):
 
 async def test_cancelled_calls_destroy_nothing_and_leak_nothing(storm):
     async def counted(scene: Scene) -> None:
-        scene.before = await Census.take(scene.rsmq)  # type: ignore[attr-defined]
+        scene.before = await ResourceSnapshot.take(scene.rsmq)  # type: ignore[attr-defined]
         await faults.cancel()(scene)
 
     scene, verdict = await storm(lambda *_: counted)
@@ -93,7 +94,7 @@ async def test_cancelled_calls_destroy_nothing_and_leak_nothing(storm):
     verdict.require()
     assert scene.faults["cancel"] > 50
     assert (verdict.lost, verdict.copies, verdict.overlaps, verdict.drift) == (0, 0, 0, 0)
-    after = await Census.take(scene.rsmq)
+    after = await ResourceSnapshot.take(scene.rsmq)
     assert after.connections <= 2 * scene.options.max_connections
 
 

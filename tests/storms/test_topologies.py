@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiorsmq_ng.testing import Verdict
+from tools.lab import Verdict
 from tools.storms import topologies
 
 

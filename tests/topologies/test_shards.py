@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound, Retry, Worker
-from aiorsmq_ng.testing import Cluster, TimeMachine
+from aiorsmq_ng.testing import TimeMachine
+from tools.lab import Cluster
 
 from ..security.test_tls import every_operation
 

@@ -6,8 +6,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
-from aiorsmq_ng.testing import Cluster, PrivateServer, SentinelGroup
+from aiorsmq_ng.testing import PrivateServer
 from aiorsmq_ng.testing.servers import free_ports
+from tools.lab import Cluster, SentinelGroup
 
 
 async def exercise(rsmq):

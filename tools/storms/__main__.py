@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from aiorsmq_ng.embedded import find_binary
-from aiorsmq_ng.testing import FaultProxy, PrivateServer, Verdict
+from aiorsmq_ng.testing import FaultProxy, PrivateServer
 from tests.interop import drivers
 
+from ..lab import Verdict
 from . import (
     clock,
     fanout,

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from aiorsmq_ng import RSMQ, Delivery, LeaseLost, Options, Worker
-from aiorsmq_ng.testing import FaultProxy, PrivateServer, Verdict, Violation
+from aiorsmq_ng.testing import FaultProxy, PrivateServer
 
+from ..lab import Verdict, Violation
 from .scene import Fault, Load, Scene
 
 Figures = tuple[dict[str, Any], Verdict | None]

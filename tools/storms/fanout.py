@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiorsmq_ng.testing import Verdict, Violation
-
+from ..lab import Verdict, Violation
 from . import broker, broker_streams, gomq, slow_readers, topics
 
 Figures = tuple[dict[str, Any], Verdict | None]

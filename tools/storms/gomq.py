@@ -17,8 +17,9 @@ from aiorsmq_ng import RSMQ
 from aiorsmq_ng.broker import Broker, BrokerOptions
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
-from aiorsmq_ng.testing import PrivateServer, Verdict, Violation
+from aiorsmq_ng.testing import PrivateServer
 
+from ..lab import Verdict, Violation
 from .broker import Storm
 
 Figures = tuple[dict[str, Any], Verdict | None]

@@ -13,8 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aiorsmq_ng import RSMQ, Options, Queue, RSMQError
-from aiorsmq_ng.testing import FaultProxy, PrivateServer, Verdict
+from aiorsmq_ng.testing import FaultProxy, PrivateServer
 
+from ..lab import Verdict
 from . import herd_peer
 from .herd_peer import wait_for_messages
 

@@ -24,10 +24,11 @@ import grpc.aio
 from aiorsmq_ng import RSMQ
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
-from aiorsmq_ng.testing import PrivateServer, Verdict
+from aiorsmq_ng.testing import PrivateServer
 from aiorsmq_ng.testing.servers import free_ports
 from tests.support.http2 import RawClient, raw_client
 
+from ..lab import Verdict
 from .broker import _rss_mb
 
 TOKENS = {name: f"the-token-of-the-{name}-client" for name in ("honest", "hostile")}

@@ -12,7 +12,9 @@ from typing import Any
 import anyio
 
 from aiorsmq_ng import RSMQ, Consumer, Delivery, Queue, Unavailable, Worker
-from aiorsmq_ng.testing import PrivateServer, Verdict, Violation
+from aiorsmq_ng.testing import PrivateServer
+
+from ..lab import Verdict, Violation
 
 Figures = tuple[dict[str, Any], Verdict | None]
 

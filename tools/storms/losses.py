@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiorsmq_ng import RSMQ, Options, Queue, RSMQError
-from aiorsmq_ng.testing import FaultProxy, Inventory, PrivateServer, Verdict, Violation
+from aiorsmq_ng.testing import FaultProxy, PrivateServer
 from aiorsmq_ng.testing.servers import Persistence
+
+from ..lab import Inventory, Verdict, Violation
 
 Figures = tuple[dict[str, Any], Verdict | None]
 #: A url to send to, and what happens then; it returns the url under which the messages are.

@@ -16,8 +16,9 @@ from typing import Any
 
 from aiorsmq_ng import RSMQ, LeaseLost, QueueNotFound, Subscription
 from aiorsmq_ng.broker import Broker, BrokerOptions
-from aiorsmq_ng.testing import PrivateServer, Verdict, Violation
+from aiorsmq_ng.testing import PrivateServer
 
+from ..lab import Verdict, Violation
 from .topic_peer import PATIENT
 
 #: How long a peer may be silent, in seconds.

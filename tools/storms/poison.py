@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiorsmq_ng import RSMQ
-from aiorsmq_ng.testing import PrivateServer, Verdict, Violation
+from aiorsmq_ng.testing import PrivateServer
 from tests.support import poison_worker
+
+from ..lab import Verdict, Violation
 
 Figures = tuple[dict[str, Any], Verdict | None]
 

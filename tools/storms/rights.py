@@ -18,8 +18,10 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, ServerOutOfMemory
 from aiorsmq_ng.broker import Broker, BrokerOptions, Tokens
-from aiorsmq_ng.testing import PrivateServer, Verdict, Violation
+from aiorsmq_ng.testing import PrivateServer
 from tests.support.roles import ACL_RULES
+
+from ..lab import Verdict, Violation
 
 Figures = tuple[dict[str, Any], Verdict | None]
 

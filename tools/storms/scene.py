@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from aiorsmq_ng import RSMQ, Delivery, Options, Queue, RSMQError
-from aiorsmq_ng.testing import History, Inventory, RecordedQueue, Verdict, check
+
+from ..lab import History, Inventory, RecordedQueue, Verdict, check
 
 #: A fault makes trouble until it is cancelled, and says so: ``scene.mark("kill")``.
 Fault = Callable[["Scene"], Awaitable[None]]

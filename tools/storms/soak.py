@@ -18,7 +18,9 @@ from typing import Any
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Delivery, LeaseLost, Options, Queue, RSMQError, SendUnknown
-from aiorsmq_ng.testing import Census, FaultProxy, Inventory, PrivateServer
+from aiorsmq_ng.testing import FaultProxy, PrivateServer
+
+from ..lab import Inventory, ResourceSnapshot
 
 VT = 120.0
 
@@ -200,7 +202,7 @@ class Soak:
             self.seconds.append((now, self.ledger.confirmed, self.ledger.received))
             if second % 60 == 55:  # well after the last fault
                 gc.collect()
-                census = await Census.take(self.rsmq)
+                census = await ResourceSnapshot.take(self.rsmq)
                 used = int((await self.server.info("memory"))["used_memory"])
                 self.census.append(
                     (

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from aiorsmq_ng import DurabilityUnmet, Queue, RSMQError, SendUnknown
-from aiorsmq_ng.testing import Verdict
 
+from ..lab import Verdict
 from .scene import Scene
 
 

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any, Literal
 
 from aiorsmq_ng import RSMQ, Options
-from aiorsmq_ng.testing import Cluster, FaultProxy, PrivateServer, SentinelGroup, Verdict, Violation
+from aiorsmq_ng.testing import FaultProxy, PrivateServer
 from aiorsmq_ng.testing.servers import READY_S, eventually
-from aiorsmq_ng.testing.topologies import SentinelServer
 
+from ..lab import Cluster, SentinelGroup, Verdict, Violation
+from ..lab.topologies import SentinelServer
 from .scene import Load, Scene
 from .steadfast import SteadfastScene
 

@@ -10,9 +10,11 @@ from statistics import quantiles
 from typing import Any
 
 from aiorsmq_ng import RSMQ, Queue
-from aiorsmq_ng.testing import History, Inventory, PrivateServer, Verdict, check
+from aiorsmq_ng.testing import PrivateServer
 from tests.interop import drivers
 from tests.interop.peers import Foreign, Ours, Peer
+
+from ..lab import History, Inventory, Verdict, check
 
 Figures = tuple[dict[str, Any], Verdict | None]
 

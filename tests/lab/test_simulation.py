@@ -16,7 +16,7 @@ import pytest
 from aiorsmq_ng import LeaseLost, Options, SendUnknown, Unavailable
 from aiorsmq_ng._transport.call_numbers import Ticket
 from aiorsmq_ng._transport.calls import Call
-from aiorsmq_ng.testing import Faults, History, Jobs, RecordedQueue, simulate
+from tools.lab import Faults, History, Jobs, RecordedQueue, simulate
 
 #: How many worlds to look at; more for a long run.
 SEEDS = int(os.environ.get("RSMQ_TEST_SEEDS", "60"))
@@ -65,7 +65,7 @@ def test_same_seed_gives_the_same_trace_and_another_one_does_not():
 
 
 def test_seed_gives_the_same_trace_in_another_process():
-    code = "from aiorsmq_ng.testing import *; print(simulate(Jobs(), 7).digest)"
+    code = "from tools.lab import *; print(simulate(Jobs(), 7).digest)"
     there = subprocess.run(
         [sys.executable, "-c", code],
         # Sets of strings have another order there.

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from .._protocol.keys import QueueKeys
-from .._transport.driver import Command, Driver
-from ..client import RSMQ
-from ..queue import Queue
+from aiorsmq_ng._protocol.keys import QueueKeys
+from aiorsmq_ng._transport.driver import Command, Driver
+from aiorsmq_ng.client import RSMQ
+from aiorsmq_ng.queue import Queue
 
 _ATTRIBUTES = frozenset(
     ("vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified", "ng:incarnation")
@@ -21,7 +21,7 @@ _MARKS = (":rc", ":fr", ":meta")
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class StoredQueue:
     """One queue as it is stored."""
 
     #: Ids in the sorted set, with the epoch milliseconds at which they are visible.
@@ -58,8 +58,8 @@ class Stock:
 class Inventory:
     """A queue and its dead letters as they are stored."""
 
-    queue: Stock = Stock()
-    dead: Stock = Stock()
+    queue: StoredQueue = StoredQueue()
+    dead: StoredQueue = StoredQueue()
 
     @classmethod
     async def read(cls, queue: Queue) -> Self:
@@ -67,13 +67,13 @@ class Inventory:
         origin = queue.origin
         driver = await origin.transport.driver()
         return cls(
-            await Stock.read(driver, origin.keys),
-            await Stock.read(driver, origin.keys.namespace.queue(queue.dead_letter)),
+            await StoredQueue.read(driver, origin.keys),
+            await StoredQueue.read(driver, origin.keys.namespace.queue(queue.dead_letter)),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class ResourceSnapshot:
     """Resources in use at one moment. Take one before and one after, both at rest."""
 
     #: Tasks of the event loop.
@@ -91,7 +91,7 @@ class Census:
         fields = info if isinstance(info, dict) else _fields(info.decode().splitlines())
         return cls(len(asyncio.all_tasks()), _rss(), int(fields["connected_clients"]))
 
-    def growth(self, before: Census, *, memory: float = 0.05) -> list[str]:
+    def growth(self, before: ResourceSnapshot, *, memory: float = 0.05) -> list[str]:
         """Say what has grown since *before*; memory may by so large a part."""
         grown = [
             f"{name}: {was}, now {now}"

@@ -8,9 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from ..embedded import find_binary
-from ..errors import InvalidValue, Unavailable
-from .servers import HOST, READY_S, Persistence, PrivateServer, eventually, free_ports
+from aiorsmq_ng.embedded import find_binary
+from aiorsmq_ng.errors import InvalidValue, Unavailable
+from aiorsmq_ng.testing.servers import (
+    HOST,
+    READY_S,
+    Persistence,
+    PrivateServer,
+    eventually,
+    free_ports,
+)
 
 SLOTS = 16384
 _MIGRATE_MS = 5000

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from .._protocol.limits import Seconds
-from ..delivery import Delivery
-from ..errors import DurabilityUnmet, LeaseLost, RSMQError, Unavailable
-from ..models import Message
-from ..queue import Queue
+from aiorsmq_ng._protocol.limits import Seconds
+from aiorsmq_ng.delivery import Delivery
+from aiorsmq_ng.errors import DurabilityUnmet, LeaseLost, RSMQError, Unavailable
+from aiorsmq_ng.models import Message
+from aiorsmq_ng.queue import Queue
+
 from .history import History, How
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from .._common import entropy
+from aiorsmq_ng._common import entropy
 
 T = TypeVar("T")
 

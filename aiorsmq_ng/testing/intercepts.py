@@ -1,4 +1,4 @@
-"""Traps of the proxy: single requests that something shall happen to."""
+"""Intercepts of the proxy: single requests whose reply is dropped, or which are held back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def operation(name: str) -> Callable[[bytes], bool]:
     return lambda request: script.sha in request or script.source in request
 
 
-class Trap:
+class Intercept:
     """Waits for the n-th request that matches, and tells when it came."""
 
     def __init__(self, matching: Matching, nth: int, kind: Literal["drop", "hold"]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Self, TextIO
 
-from ..errors import RSMQError
+from aiorsmq_ng.errors import RSMQError
 
 Kind = Literal[
     "sending", "acked", "unknown", "failed",

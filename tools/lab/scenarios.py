@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..delivery import Delivery
-from ..options import Options
-from ..queue import Queue
-from ..retry import Retry
+from aiorsmq_ng.delivery import Delivery
+from aiorsmq_ng.options import Options
+from aiorsmq_ng.queue import Queue
+from aiorsmq_ng.retry import Retry
+
+from .checker import Verdict, Violation, check
 from .inventory import Inventory
-from .oracles import Verdict, Violation, check
 from .recorder import RecordedQueue
 from .simulation import SimulatedClient, World
 

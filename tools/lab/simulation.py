@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from .._protocol.operation import Reply
-from .._protocol.scripts import load, names
-from .._transport.driver import Command, Driver, Heard, Listener, NotExecuted, ReplyLost
-from ..client import RSMQ
-from ..errors import Unavailable
-from ..options import Options
+from aiorsmq_ng._protocol.operation import Reply
+from aiorsmq_ng._protocol.scripts import load, names
+from aiorsmq_ng._transport.driver import Command, Driver, Heard, Listener, NotExecuted, ReplyLost
+from aiorsmq_ng.client import RSMQ
+from aiorsmq_ng.errors import Unavailable
+from aiorsmq_ng.options import Options
+
+from .checker import Verdict
 from .history import History
-from .oracles import Verdict
-from .virtual import VirtualLoop, run_virtually
+from .virtual_loop import VirtualLoop, run_virtually
 
 T = TypeVar("T")
 

@@ -7,17 +7,15 @@ from importlib.resources import files
 import pytest
 
 from aiorsmq_ng import RSMQ
-from aiorsmq_ng.testing import (
-    Census,
-    FaultProxy,
+from aiorsmq_ng.testing import FaultProxy, operation, temporary_client
+from tools.lab import (
     History,
     Inventory,
     RecordedQueue,
-    Stock,
+    ResourceSnapshot,
+    StoredQueue,
     check,
     inventory,
-    operation,
-    temporary_client,
 )
 
 from ..support.deadlines import hurrying
@@ -63,7 +61,7 @@ def settled(history, clock, key, rc=1, how="ack", took=0.1):
 
 
 def stock(*keys, sent=0, received=0, marks=()):
-    return Stock(
+    return StoredQueue(
         {f"id-{k}": 0.0 for k in keys},
         {f"id-{k}": k.encode() for k in keys},
         frozenset(marks),
@@ -113,7 +111,7 @@ def test_acked_message_that_is_nowhere_is_lost(history):
 
 def test_body_that_no_id_leads_to_is_lost(history):
     sent(history, "a")
-    state = Inventory(Stock({}, {"id-a": b"a"}, totalsent=1))
+    state = Inventory(StoredQueue({}, {"id-a": b"a"}, totalsent=1))
 
     assert broken(history, state) == ["O1", "O3"]
 
@@ -281,9 +279,9 @@ def test_message_that_is_delivered_after_its_ack_is_found(history, clock):
 @pytest.mark.parametrize(
     "left",
     [
-        Stock({"id-x": 0.0}, {}),
-        Stock({}, {}, frozenset({"id-x:rc"})),
-        Stock({}, {}, frozenset({"id-x:fr"})),
+        StoredQueue({"id-x": 0.0}, {}),
+        StoredQueue({}, {}, frozenset({"id-x:rc"})),
+        StoredQueue({}, {}, frozenset({"id-x:fr"})),
     ],
     ids=["id without body", "leaked rc", "leaked fr"],
 )
@@ -512,15 +510,17 @@ async def test_cancelled_calls_are_of_unknown_outcome(rsmq):
 
 async def test_census_tells_what_has_grown(server_url, ns):
     async with RSMQ(server_url, ns=ns) as rsmq:
-        before = await Census.take(rsmq)
-        assert (await Census.take(rsmq)).growth(before) == []
+        before = await ResourceSnapshot.take(rsmq)
+        assert (await ResourceSnapshot.take(rsmq)).growth(before) == []
 
         other = await RSMQ(server_url, ns=ns).open()
-        tasks, connections = (await Census.take(rsmq)).growth(before)
+        tasks, connections = (await ResourceSnapshot.take(rsmq)).growth(before)
         assert tasks.startswith("tasks: ")
         assert connections.startswith("connections: ")
         await other.aclose()
 
-    assert Census(1, 100, 1).growth(Census(1, 96, 1)) == []
-    assert Census(1, 106, 1).growth(Census(1, 100, 1)) == ["memory: 100 bytes, now 106"]
-    assert Census(1, None, 1).growth(Census(1, 100, 1)) == []
+    assert ResourceSnapshot(1, 100, 1).growth(ResourceSnapshot(1, 96, 1)) == []
+    assert ResourceSnapshot(1, 106, 1).growth(ResourceSnapshot(1, 100, 1)) == [
+        "memory: 100 bytes, now 106"
+    ]
+    assert ResourceSnapshot(1, None, 1).growth(ResourceSnapshot(1, 100, 1)) == []
