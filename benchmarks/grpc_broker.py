@@ -267,7 +267,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=2000)
     parser.add_argument(
-        "--write", action="store_true", help="put the table into docs/guides/grpc.md"
+        "--write", action="store_true", help="put the table into docs/reports/grpc.md"
     )
     parser.add_argument("--empty", metavar="ADDRESS", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -278,7 +278,7 @@ def main() -> None:
     lines = [*table(results), "", *lone_table(lone), "", where(load)]
     print(*lines, sep="\n")
     if given.write:
-        put("guides/grpc.md", "benchmarks/grpc_broker.py", lines)
+        put("reports/grpc.md", "benchmarks/grpc_broker.py", lines)
 
 
 if __name__ == "__main__":

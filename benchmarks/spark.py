@@ -8,7 +8,7 @@ Usage:
     python -m benchmarks.spark [--messages 200000] [--rounds 1] [--growth 10000 100000] [--write]
     python -m benchmarks.spark --full [--minutes 10]
 
---write keeps the measurements in docs/reports/spark.json, their tables in docs/guides/spark.md.
+--write keeps the measurements in docs/reports/spark.json, their tables in docs/reports/spark.md.
 --full is a million messages, two rounds, growth from 10 000 to 5 000 000, and --write; what would
 take longer than --minutes allow is left out. ``python -m benchmarks.spark_tables`` writes the
 tables once more.
@@ -337,7 +337,7 @@ def options() -> argparse.Namespace:
     add(
         "--write",
         action="store_true",
-        help="write docs/reports/spark.json and tables of docs/guides/spark.md",
+        help="write docs/reports/spark.json and tables of docs/reports/spark.md",
     )
     add("--full", action="store_true", help="everything that the documentation shows")
     add("--minutes", type=float, default=60.0, help="leave out growth that would take longer")

@@ -1,4 +1,4 @@
-"""The tables of docs/guides/spark.md, made from what ``benchmarks.spark`` measured."""
+"""The tables of docs/reports/spark.md, made from what ``benchmarks.spark`` measured."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keep(found: dict[str, Any]) -> None:
     known = json.loads(kept.read_text()) if kept.exists() else {}
     known |= found
     kept.write_text(json.dumps(known, indent=1) + "\n")
-    page = DOCS / "guides" / "spark.md"
+    page = DOCS / "reports" / "spark.md"
     page.write_text(filled(page.read_text(), known))
 
 

@@ -97,14 +97,14 @@ async def main(rounds: int, *, write: bool) -> None:
     lines += ["", f"Medians of {rounds} rounds. {where(load)}"]
     print("microseconds per copy, wall (server)", *lines, sep="\n")
     if write:
-        put("guides/topics.md", "benchmarks/topics.py", lines)
+        put("reports/topics.md", "benchmarks/topics.py", lines)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument(
-        "--write", action="store_true", help="put the table into docs/guides/topics.md"
+        "--write", action="store_true", help="put the table into docs/reports/topics.md"
     )
     given = parser.parse_args()
     asyncio.run(main(given.rounds, write=given.write))

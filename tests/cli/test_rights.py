@@ -1,4 +1,4 @@
-"""The commands of every day, run by the ACL users of the guides security.md and topics.md."""
+"""The commands of every day, run by the ACL users of the pages security.md and topics.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiorsmq_ng.embedded import EmbeddedServer
 from ..support.roles import ACL_RULES
 from .ctl import Ctl, Outcome
 
-_TOPICS = (Path(__file__).parents[2] / "docs" / "guides" / "topics.md").read_text()
+_TOPICS = (Path(__file__).parents[2] / "docs" / "reference" / "topics.md").read_text()
 USERS = ACL_RULES | {
     match[1]: match[2].split() for match in re.finditer(r"ACL SETUSER (\w+) ([^`]+?)\n```", _TOPICS)
 }

@@ -1,4 +1,4 @@
-"""The users of docs/guides/topics.md can do what the page says, and nothing beside the topic."""
+"""The users of docs/reference/topics.md can do what the page says, and nothing beside the topic."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from aiorsmq_ng.embedded import EmbeddedServer
 
 from ..contract.test_topics import texts
 
-PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "topics.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "topics.md").read_text()
 RULES = {
     match[1]: match[2].split() for match in re.finditer(r"ACL SETUSER (\w+) ([^`]+?)\n```", PAGE)
 }

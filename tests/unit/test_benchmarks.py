@@ -96,7 +96,10 @@ def test_the_report_is_that_of_the_kept_result():
 
 @pytest.mark.parametrize(
     ("page", "script"),
-    [("guides/topics.md", "benchmarks/topics.py"), ("guides/grpc.md", "benchmarks/grpc_broker.py")],
+    [
+        ("reports/topics.md", "benchmarks/topics.py"),
+        ("reports/grpc.md", "benchmarks/grpc_broker.py"),
+    ],
 )
 def test_a_page_has_one_place_for_its_table_and_the_rest_of_it_stays(page, script):
     text = (DOCS / page).read_text()

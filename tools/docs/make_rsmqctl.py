@@ -79,19 +79,7 @@ stdout that is slow gets whole lines, and as many as the note says; a second Ctr
 Both work page by page, so the size of a queue does not matter. `message send --file` is simpler: every line
 is a body as it stands.
 
-One run of `nox -s bench_transfer`, a million messages of 100 bytes beside `send_many` on the same server. The
-machine has two cores and had much other work, a load of 14 at the beginning and of 24 at the end, so look at
-the processor time, that of the client and that of the server, rather than at the seconds. With
-`python benchmarks/transfer.py --messages 1000000 --size 100` you get the table for yours.
-
-| way | seconds | messages/s | of `send_many` (mean) | processor: own + server | memory at most |
-|---|---|---|---|---|---|
-| `send_many`, 1000 per call, first | 35.3 | 28 352 | | 1.8 + 10.2 s | |
-| `message export`, bar on a terminal | 40.7 | 24 574 | 1.30 | 6.7 + 8.2 s | 43 MB |
-| `message export`, in a pipe | 69.9 | 14 312 | 0.76 | 5.4 + 7.8 s | 40 MB |
-| `message import`, bar on a terminal | 93.2 | 10 730 | 0.57 | 8.5 + 12.6 s | 49 MB |
-| `message import`, in a pipe | 62.7 | 15 941 | 0.84 | 5.1 + 12.4 s | 44 MB |
-| `send_many`, 1000 per call, last | 70.6 | 14 159 | | 1.7 + 13.5 s | |
+How fast that is: [report](../reports/transfer.md).
 
 ## Commands
 """
