@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from .consumer import Consumer
     from .delivery import Delivery
     from .errors import (
+        AccessDenied,
         ClaimLost,
+        ClientClosed,
         DurabilityUnmet,
         InvalidValue,
         LeaseLost,
         MessageTooLong,
         NoAttributeSupplied,
+        NotSupported,
         QueueCorrupt,
         QueueExists,
         QueueNotFound,
@@ -28,9 +31,11 @@ if TYPE_CHECKING:
         RSMQError,
         SendToken,
         SendUnknown,
+        ServerError,
         ServerOutOfMemory,
         SnapshotGone,
         Unavailable,
+        UsageError,
         WrongContext,
     )
     from .models import (
@@ -60,7 +65,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "RSMQ",
+    "AccessDenied",
     "ClaimLost",
+    "ClientClosed",
     "Codec",
     "Compressed",
     "Consumer",
@@ -75,6 +82,7 @@ __all__ = [
     "Message",
     "MessageTooLong",
     "NoAttributeSupplied",
+    "NotSupported",
     "Options",
     "PeerInfo",
     "PendingMessage",
@@ -91,6 +99,7 @@ __all__ = [
     "SendToken",
     "SendUnknown",
     "Sent",
+    "ServerError",
     "ServerFacts",
     "ServerOutOfMemory",
     "SnapshotGone",
@@ -99,6 +108,7 @@ __all__ = [
     "Topic",
     "TopicInfo",
     "Unavailable",
+    "UsageError",
     "Worker",
     "WorkerHealth",
     "WrongContext",
@@ -111,10 +121,10 @@ _HOMES = {
     "consumer": ("Consumer",),
     "delivery": ("Delivery",),
     "errors": (
-        "ClaimLost", "DurabilityUnmet", "InvalidValue", "LeaseLost", "MessageTooLong",
-        "NoAttributeSupplied", "QueueCorrupt", "QueueExists", "QueueNotFound", "RSMQError",
-        "RowsDiffer", "SendToken", "SendUnknown", "ServerOutOfMemory", "SnapshotGone",
-        "Unavailable", "WrongContext",
+        "AccessDenied", "ClaimLost", "ClientClosed", "DurabilityUnmet", "InvalidValue", "LeaseLost",
+        "MessageTooLong", "NoAttributeSupplied", "NotSupported", "QueueCorrupt", "QueueExists",
+        "QueueNotFound", "RSMQError", "RowsDiffer", "SendToken", "SendUnknown", "ServerError",
+        "ServerOutOfMemory", "SnapshotGone", "Unavailable", "UsageError", "WrongContext",
     ),
     "models": (
         "ConsumerInfo", "DeadLetter", "DoctorReport", "Finding", "Message", "PeerInfo",

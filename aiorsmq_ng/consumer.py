@@ -14,7 +14,7 @@ from ._runtime.context import QueueContext
 from ._runtime.outages import outlast
 from ._transport.batching import GIVE_BACK_S
 from .delivery import Delivery, fresh, give_back
-from .errors import Unavailable
+from .errors import ClientClosed
 
 #: Lease up to so many messages, waiting for the first.
 Receive = Callable[[int], Awaitable[list[Delivery]]]
@@ -268,7 +268,7 @@ class Stock:
         return give_back(held)
 
     def _client_closes(self) -> None:
-        self._failure = Unavailable("the client was closed")
+        self._failure = ClientClosed("the client was closed")
         self.close()
 
     def _store(self, deliveries: list[Delivery]) -> None:

@@ -17,7 +17,7 @@ from ._protocol.messages import How
 from ._protocol.operation import Operation
 from ._protocol.values import Leased, Receipt, Received
 from ._runtime.context import QueueContext
-from .errors import InvalidValue, RSMQError, Unavailable
+from .errors import ClientClosed, InvalidValue, RSMQError, WrongContext
 from .models import DeadLetter, Message
 
 logger = logging.getLogger("aiorsmq_ng.delivery")
@@ -327,7 +327,7 @@ def give_back(deliveries: Iterable[Delivery]) -> list[asyncio.Future[Any]]:
     """Start to release messages; a client that has ended renews no leases, so they end, too."""
     going = []
     for delivery in deliveries:
-        with suppress(Unavailable):
+        with suppress(ClientClosed, WrongContext):
             going.append(delivery.give_back())
     return going
 

@@ -1,4 +1,8 @@
-"""Every error this library raises: one tree, each class named after the fact it states.
+"""Every error this library raises, in three families under ``RSMQError``.
+
+- ``ServerError``: the server answered, and the answer is no. Another call, or another right, helps.
+- ``UsageError``: the program used the library in a way that cannot work. The program must change.
+- ``Unavailable``: the server could not be reached, or its reply was lost. Trying again may help.
 
 ``code`` is RSMQ's own word where RSMQ has one, so that services which share queues with other
 RSMQ clients can compare errors by the same word.
@@ -10,21 +14,28 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 __all__ = [
+    "AccessDenied",
     "ClaimLost",
+    "ClientClosed",
     "DurabilityUnmet",
     "InvalidValue",
     "LeaseLost",
     "MessageTooLong",
     "NoAttributeSupplied",
+    "NotSupported",
     "QueueCorrupt",
     "QueueExists",
     "QueueNotFound",
     "RSMQError",
     "RowsDiffer",
+    "SendToken",
     "SendUnknown",
+    "ServerError",
     "ServerOutOfMemory",
     "SnapshotGone",
     "Unavailable",
+    "UsageError",
+    "WrongContext",
 ]
 
 
@@ -45,7 +56,25 @@ def _rebuild(kind: type[RSMQError], args: tuple[Any, ...], state: dict[str, Any]
     return error
 
 
-class QueueExists(RSMQError):
+class ServerError(RSMQError):
+    """Base of the errors that the server answered with: it could be reached, and it said no.
+
+    Raised by itself for an answer that this library does not know.
+    """
+
+    code = "serverError"
+
+
+class UsageError(RSMQError):
+    """Base of the errors in how the library is used; nothing was written.
+
+    The same call fails in the same way until the program, its settings or its server change.
+    """
+
+    code = "usageError"
+
+
+class QueueExists(ServerError):
     """Raised by ``create_queue`` for a queue that is there already."""
 
     code = "queueExists"
@@ -58,7 +87,7 @@ class QueueExists(RSMQError):
         self.ns = ns
 
 
-class QueueNotFound(RSMQError):
+class QueueNotFound(ServerError):
     """Raised by operations on a queue that does not exist (or is only half there).
 
     Deleting a message is the exception, as in RSMQ: there is simply nothing to delete.
@@ -74,7 +103,7 @@ class QueueNotFound(RSMQError):
         self.ns = ns
 
 
-class MessageTooLong(RSMQError):
+class MessageTooLong(ServerError):
     """Raised when a body has more bytes than the queue's ``maxsize`` allows; nothing was sent."""
 
     code = "messageTooLong"
@@ -88,7 +117,7 @@ class MessageTooLong(RSMQError):
         self.maxsize = maxsize
 
 
-class InvalidValue(RSMQError, ValueError):
+class InvalidValue(UsageError, ValueError):
     """Raised for a name, id, body or number that RSMQ does not allow; nothing was sent.
 
     ``code`` says what kind of fault it is: ``invalidValue``, ``invalidFormat``,
@@ -105,7 +134,7 @@ class InvalidValue(RSMQError, ValueError):
         self.code = code
 
 
-class NoAttributeSupplied(RSMQError, ValueError):
+class NoAttributeSupplied(UsageError, ValueError):
     """Raised by ``set_attributes`` when it was given nothing to set."""
 
     code = "noAttributeSupplied"
@@ -117,30 +146,30 @@ class NoAttributeSupplied(RSMQError, ValueError):
         self.queue = queue
 
 
-class LeaseLost(RSMQError):
+class LeaseLost(ServerError):
     """Raised when a receipt is no longer the newest one; the operation changed nothing.
 
-    ``gone`` tells the two causes apart: the message does not exist any more (true), or somebody
-    has received it since (false).
+    ``gone`` names the cause: the message does not exist any more (true), or another consumer has
+    received it since (false).
     """
 
     code = "leaseLost"
 
     def __init__(self, queue: str, id: str, *, gone: bool) -> None:
-        cause = "it is no longer in the queue" if gone else "somebody has received it since"
+        cause = "it is no longer in the queue" if gone else "another consumer has received it since"
         super().__init__(f"lease on message {id} of queue {queue!r} is lost: {cause}")
         self.queue = queue
         self.id = id
         self.gone = gone
 
 
-class ServerOutOfMemory(RSMQError):
+class ServerOutOfMemory(ServerError):
     """Raised when Redis is out of memory and refuses to store more; nothing was stored."""
 
     code = "serverOutOfMemory"
 
 
-class QueueCorrupt(RSMQError):
+class QueueCorrupt(ServerError):
     """Raised when the keys of a queue do not have RSMQ's layout (wrong type, bad number)."""
 
     code = "queueCorrupt"
@@ -151,12 +180,54 @@ class QueueCorrupt(RSMQError):
         self.detail = detail
 
 
+class AccessDenied(ServerError):
+    """Raised when the server refuses the client's user, password or token, or one of its rights.
+
+    Nothing was written. Trying again does not help until the right is granted.
+    """
+
+    code = "accessDenied"
+
+
+class NotSupported(UsageError):
+    """Raised for what the server at this address cannot do; nothing was written.
+
+    Examples: an operation that a broker does not offer, a command that an old server does not know,
+    a cluster without a namespace in braces, a server whose settings would delete queues.
+    """
+
+    code = "notSupported"
+
+
+class ClientClosed(UsageError):
+    """Raised for a call on a client that is closed, or was closed before the call was made.
+
+    The call certainly did not run. A call that was under way when the client was closed raises
+    ``Unavailable`` or ``SendUnknown`` with ``executed=None`` instead.
+    """
+
+    code = "clientClosed"
+
+    def __init__(self, message: str = "the client is closed; open a new one") -> None:
+        super().__init__(message)
+
+
+class WrongContext(UsageError):
+    """Raised for a call from another event loop, thread or process than the client's own.
+
+    Nothing was written. A client belongs to the event loop of its first call: create one per loop,
+    and after a fork.
+    """
+
+    code = "wrongContext"
+
+
 class Unavailable(RSMQError):
-    """Raised when Redis could not be reached, or refused the client, within the deadline.
+    """Raised when the server could not be reached within the deadline, or its reply was lost.
 
     ``executed`` is ``False`` when the operation certainly did not run, ``None`` when its reply
-    was lost and nobody can tell. ``transient`` is true for an outage that may end by itself, false
-    for a refusal (wrong password, closed client) that will not.
+    was lost and the outcome is not known. ``transient`` is true for an outage that may end by
+    itself, false for one that will not, such as a certificate that is not trusted.
     """
 
     code = "unavailable"
@@ -167,16 +238,6 @@ class Unavailable(RSMQError):
         super().__init__(message)
         self.executed = executed
         self.transient = transient
-
-
-class WrongContext(Unavailable):
-    """Raised for a call from another event loop, thread or process than the client's own.
-
-    Nothing was written. A client belongs to the event loop of its first call: create one per loop,
-    and after a fork.
-    """
-
-    code = "wrongContext"
 
 
 class SendToken:
@@ -201,7 +262,7 @@ class SendUnknown(Unavailable):
         super().__init__(message, executed=executed, transient=transient)
 
 
-class DurabilityUnmet(RSMQError):
+class DurabilityUnmet(ServerError):
     """Raised when a message was stored, but not as safely as was asked for.
 
     ``reached`` is the level that was reached, ``ids`` are the messages, which stay stored.
@@ -220,7 +281,7 @@ class DurabilityUnmet(RSMQError):
         self.ids = tuple(ids)
 
 
-class ClaimLost(RSMQError):
+class ClaimLost(ServerError):
     """Raised by a Spark query that may not go on with the messages it claimed.
 
     ``cause`` is ``fenced`` (another run of the query took its place), ``ledgerGone`` or
@@ -242,16 +303,13 @@ class ClaimLost(RSMQError):
         self.cause = cause
 
 
-class RowsDiffer(RSMQError):
-    """Raised when a partition that Spark runs again has other rows than before; nothing was sent.
-
-    Sort or cache the DataFrame, or write with ``delivery=staged``.
-    """
+class RowsDiffer(ServerError):
+    """Raised when a partition of Spark runs again with other rows; nothing was sent."""
 
     code = "rowsDiffer"
 
 
-class SnapshotGone(RSMQError):
-    """Raised when a DataFrame is used after the snapshot that it reads has expired; load again."""
+class SnapshotGone(ServerError):
+    """Raised when the snapshot that a DataFrame reads from is gone."""
 
     code = "snapshotGone"

@@ -151,8 +151,8 @@ MUTANTS = (
     Mutant(
         "worker: needs no right to look at dead letters",
         "aiorsmq_ng/worker/reaching.py",
-        "if error.transient:",
-        "if True:",
+        "except AccessDenied as error:",
+        "except Unavailable as error:",
         ("tests/broker_client/test_roles.py",),
     ),
     Mutant(
@@ -979,8 +979,8 @@ MUTANTS = (
     Mutant(
         "rsmqctl: a producer sends files without the right to look",
         "aiorsmq_ng/cli/transfer.py",
-        "if error.transient:\n                raise",
-        "if True:\n                raise",
+        "except aiorsmq_ng.AccessDenied:",
+        "except aiorsmq_ng.Unavailable:",
         ("tests/cli/test_rights.py",),
     ),
 )

@@ -8,7 +8,7 @@ from .._protocol.operation import Reply
 from .._protocol.scripts import load
 from .._transport.driver import Command, NotExecuted, ReplyLost
 from .._transport.urls import Address
-from ..errors import RSMQError, Unavailable
+from ..errors import NotSupported, RSMQError
 from ..options import Options
 from . import admin, receive, send, settle, topics
 from .channel import Link
@@ -108,8 +108,8 @@ class BrokerDriver:
         raise _not_here(str(command.words[0]))
 
 
-def _not_here(what: str) -> Unavailable:
-    return Unavailable(f"{what} cannot be done through a broker; connect to its Redis instead")
+def _not_here(what: str) -> NotSupported:
+    return NotSupported(f"{what} cannot be done through a broker; connect to its Redis instead")
 
 
 def open_driver(address: Address, namespace: str, options: Options) -> BrokerDriver:

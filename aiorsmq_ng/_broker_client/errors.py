@@ -10,16 +10,19 @@ from grpc import StatusCode
 
 from .._transport.driver import NotExecuted, ReplyLost
 from ..errors import (
+    AccessDenied,
     DurabilityUnmet,
     InvalidValue,
     LeaseLost,
     MessageTooLong,
     NoAttributeSupplied,
+    NotSupported,
     QueueCorrupt,
     QueueExists,
     QueueNotFound,
     RSMQError,
     SendUnknown,
+    ServerError,
     ServerOutOfMemory,
     Unavailable,
 )
@@ -34,7 +37,7 @@ _KINDS: Mapping[str, type[RSMQError]] = {
 } | dict.fromkeys(InvalidValue.CODES, InvalidValue)  # fmt: skip
 
 #: The broker turned the call away at its door, and may take it soon.
-_TRY_LATER = frozenset({"stopping", "tooManyCalls", "tooSlow"})
+_TRY_LATER = frozenset({"stopping", "clientClosed", "tooManyCalls", "tooSlow"})
 #: gRPC's words for a call that never left this machine. They are no contract: an error in other
 #: words counts as one whose request may have arrived.
 _NEVER_SENT = (
@@ -93,11 +96,15 @@ class Failure(NamedTuple):
             case code if code in _TRY_LATER:
                 return NoBroker(self.text)
             case "unauthenticated":
-                return Unavailable(
+                return AccessDenied(
                     f"the broker refused the client: {self.text}; check token= or RSMQ_TOKEN"
                 )
             case "forbidden":
-                return Unavailable(f"the broker refused {self.method}: {self.text}")
+                return AccessDenied(f"the broker refused {self.method}: {self.text}")
+            case "accessDenied":
+                return AccessDenied(f"the broker says: {self.text}")
+            case "notSupported":
+                return NotSupported(f"the broker says: {self.text}")
             case "requestForgotten":
                 return Unavailable(f"the broker does not remember: {self.text}", executed=None)
             case "sendUnknown":
@@ -120,9 +127,9 @@ class Failure(NamedTuple):
         words = self.text.lower()
         match self.status:
             case StatusCode.UNAUTHENTICATED | StatusCode.PERMISSION_DENIED:
-                return Unavailable(f"access was refused on the way to the broker: {self.text}")
+                return AccessDenied(f"access was refused on the way to the broker: {self.text}")
             case StatusCode.UNIMPLEMENTED:
-                return Unavailable(
+                return NotSupported(
                     f"there is no call {self.method} at this address: the broker is older than "
                     "this client, or it is no broker"
                 )
@@ -150,7 +157,7 @@ def _unreachable(text: str) -> Exception:
 
 def rebuild(code: str, text: str, details: dict[str, Any]) -> RSMQError:
     """Return the library's error that the broker met, with its text and its fields."""
-    kind = _KINDS.get(code, RSMQError)
+    kind = _KINDS.get(code, ServerError)
     error: RSMQError = kind.__new__(kind, text)
     fields = {n: tuple(v) if isinstance(v, list) else v for n, v in details.items()}
     error.__dict__.update(fields)

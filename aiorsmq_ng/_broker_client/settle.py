@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from .._protocol.operation import Argument, Reply
 from .._transport.driver import ReplyLost
-from ..errors import LeaseLost, RSMQError, Unavailable
+from ..errors import ClientClosed, LeaseLost, RSMQError, Unavailable
 from ..rpc import v1_pb2 as pb
 from .errors import Answered, rebuild
 from .receipts import Key, key_of
@@ -185,7 +185,7 @@ def _outcome(one: Wanted, key: Key, how: Any, error: Any) -> Reply:
     if how == pb.OUTCOME_BAD_RECEIPT:
         return ReceiptRefused(key[0], one.id)
     code, text = (error.code, error.message) if error else ("internal", "the broker gave no reason")
-    if code in (Unavailable.code, "internal"):
+    if code in (Unavailable.code, ClientClosed.code, "internal"):
         # Nobody can tell whether it ran; all of these may be repeated.
         raise ReplyLost(f"the broker says: {text}")
     return rebuild(code, text, {"queue": key[0]})

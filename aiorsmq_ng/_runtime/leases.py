@@ -12,7 +12,7 @@ import anyio
 
 from .._protocol.operation import Operation
 from .._transport.batching import Transport
-from ..errors import LeaseLost, Unavailable
+from ..errors import ClientClosed, LeaseLost
 
 logger = logging.getLogger("aiorsmq_ng.leases")
 
@@ -134,7 +134,7 @@ class LeaseKeeper:
                 with anyio.move_on_after(self._looks_at - loop.time()):
                     await self._changed.wait()
                 self._note_stall(loop.time() - self._looks_at)
-        except Unavailable:
+        except ClientClosed:
             pass  # the client is being closed; leases end by themselves
         finally:
             self._running = False

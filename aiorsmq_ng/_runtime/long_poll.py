@@ -26,7 +26,7 @@ from .._protocol.values import Received
 from .._transport.batching import Transport
 from .._transport.driver import Heard
 from .._transport.notifier import Notifier
-from ..errors import Unavailable
+from ..errors import ClientClosed
 from ..options import Options
 
 #: Waiters that a look is made for. If all of them were served, twice as many follow at once: most
@@ -126,7 +126,7 @@ class Receiver:
 
     def _enrol(self, waiter: _Waiter, look_after_s: float) -> None:
         if self._closed:
-            raise Unavailable("the client is closed; open a new one")
+            raise ClientClosed
         now = asyncio.get_running_loop().time()
         if self._stopped.is_set():
             self._transport.spawn(self._run)
@@ -149,7 +149,7 @@ class Receiver:
         finally:
             for waiter in self._waiters:
                 if not waiter.future.done():
-                    waiter.future.set_exception(Unavailable("the client was closed"))
+                    waiter.future.set_exception(ClientClosed("the client was closed"))
             self._waiters.clear()
             self._notifier.forget(self._channels, self._wake)
             self._take_name()

@@ -18,7 +18,7 @@ import anyio
 from .._protocol import queues
 from .._protocol.keys import QueueKeys
 from .._transport.batching import Transport
-from ..errors import Unavailable
+from ..errors import ClientClosed, WrongContext
 from .leases import LeaseKeeper
 
 
@@ -82,5 +82,5 @@ class Presence:
     def _say(self, keys: QueueKeys) -> None:
         holding = [x.id for x in self._keeper.kept() if x.queue == keys.queue]
         said = queues.announce(keys, self.name, self._consumers[keys], holding)
-        with suppress(Unavailable):  # a closed client has nothing more to say
+        with suppress(ClientClosed, WrongContext):  # a closed client has nothing more to say
             self._transport.submit(said)

@@ -24,7 +24,7 @@ from anyio.abc import TaskGroup
 
 from .._common.durability import Durability
 from .._protocol.operation import Operation
-from ..errors import SendToken, Unavailable
+from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
 from .conductor import Conductor, gave_up
 from .contact import Contact
 from .driver import Driver, NotExecuted, ReplyLost
@@ -96,7 +96,7 @@ class Transport:
         """Make ready to run operations; nothing is connected yet."""
         self.check()
         if self._closed:
-            raise Unavailable("the client is closed; open a new one")
+            raise ClientClosed
         if self._host is None:
             self._loop = self._home.settle()
             self._connecting = anyio.Lock()
@@ -114,7 +114,7 @@ class Transport:
         if self._tasks is None:
             await self.start()
         if self._closed:
-            raise Unavailable("the client is closed; open a new one")
+            raise ClientClosed
         future = self._submit(operation)
         try:
             return await future
@@ -138,7 +138,7 @@ class Transport:
         *closing* also while the client is being closed, as long as calls under way are waited for.
         """
         if self._tasks is None or (self._closed and not closing):
-            raise Unavailable("the client is closed; open a new one")
+            raise ClientClosed
         future = self._submit(operation, after)
         future.add_done_callback(_note_failure)
         return future
@@ -148,7 +148,7 @@ class Transport:
     ) -> asyncio.Future[R]:
         """Do as ``submit``, but cancelling the future gives up nothing except the result."""
         if self._tasks is None or self._closed:
-            raise Unavailable("the client is closed; open a new one")
+            raise ClientClosed
         return self._submit(operation, after, firm=True)
 
     def undo(self, operation: Operation[R], result: R) -> None:
@@ -193,7 +193,7 @@ class Transport:
     def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
         """Run a background task that ends with the transport."""
         if self._tasks is None or self._closed:
-            raise Unavailable("the client is closed; open a new one")
+            raise ClientClosed
         self._tasks.start_soon(function, *args)
 
     def check(self) -> None:
@@ -221,7 +221,7 @@ class Transport:
                     self._attempts.durability = await self._check(self._driver)
                 self._checked = True
         if self._driver is None:
-            raise Unavailable("the client is closed; open a new one")
+            raise ClientClosed
         return self._driver
 
     async def ping(self, timeout_s: float, *, told_s: float | None = None) -> None:
@@ -251,7 +251,7 @@ class Transport:
             return
         self._closed_by_caller = True
         for close in list(self.closers):
-            with suppress(Unavailable):
+            with suppress(ClientClosed, WrongContext):
                 close()
         self._closed = True
         if self._host is not None and self._quiet is not None and not self._host.done():
@@ -387,5 +387,5 @@ def _note_failure(future: asyncio.Future[Any]) -> None:
         logger.debug("an operation in the background failed: %s", error)
 
 
-def _never_made() -> Unavailable:
-    return Unavailable("the client was closed before the call was made")
+def _never_made() -> ClientClosed:
+    return ClientClosed("the client was closed before the call was made")

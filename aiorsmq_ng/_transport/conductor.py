@@ -10,7 +10,7 @@ from copy import copy
 from typing import Any, Protocol
 
 from .._protocol.operation import Operation, Reply
-from ..errors import InvalidValue, RSMQError, SendToken, SendUnknown, Unavailable
+from ..errors import ClientClosed, InvalidValue, RSMQError, SendToken, SendUnknown, Unavailable
 from .call_numbers import TicketBook
 from .calls import Call, CallToken
 from .driver import NotExecuted, ReplyLost, WrongLayout
@@ -33,7 +33,7 @@ class Crew(Protocol):
     """What the conductor needs done in the background."""
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
-        """Run a task that ends with the client; ``Unavailable`` if that is closed."""
+        """Run a task that ends with the client; ``ClientClosed`` if that is closed."""
 
     def undo(self, operation: Operation[Any], result: Any) -> None:
         """Undo what *operation* did for a caller who is gone."""
@@ -122,7 +122,7 @@ class Conductor:
         for place, waiting in enumerate(call.callers):
             waiting.fail(self._unknown(call, place, text))
         if call.ticket and call.first.undo and self._recalls < MAX_RECALLS:
-            with suppress(Unavailable):  # the client is being closed
+            with suppress(ClientClosed):  # the client is being closed
                 self._crew.spawn(self._recall, call)
                 self._recalls += 1
 

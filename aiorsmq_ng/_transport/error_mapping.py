@@ -7,7 +7,14 @@ from typing import NoReturn
 
 from redis import exceptions as driver_errors
 
-from ..errors import RSMQError, ServerOutOfMemory, Unavailable
+from ..errors import (
+    AccessDenied,
+    NotSupported,
+    RSMQError,
+    ServerError,
+    ServerOutOfMemory,
+    Unavailable,
+)
 from . import tls
 from .driver import NotExecuted, ScriptMissing, WrongLayout
 
@@ -37,6 +44,8 @@ ANSWERS = (
     driver_errors.AuthorizationError,
 )
 _NO_ACCESS = ("NOAUTH", "WRONGPASS")
+# What a server says that is too old for a command, or that does not offer it.
+_UNKNOWN_COMMAND = ("unknown command", "unknown subcommand", "unknown redis command")
 
 
 def explain(error: Exception) -> NoReturn:
@@ -53,25 +62,27 @@ def explain(error: Exception) -> NoReturn:
             "consume messages or raise its maxmemory"
         ) from None
     if (advice := _denied(error, word, text)) is not None:
-        raise Unavailable(f"redis refused access: {text}; {advice}") from None
+        raise AccessDenied(f"redis refused access: {text}; {advice}") from None
     if isinstance(error, _TRY_LATER) or any(word in text for word in _TRY_LATER_WORDS):
         if word == "BUSY":
             logger.warning("the server is busy with a script that does not end; waiting for it")
         raise NotExecuted(text) from error
     if word in ("MOVED", "ASK") or isinstance(error, driver_errors.MovedError):
-        raise Unavailable(
+        raise NotSupported(
             "the server is part of a cluster; connect with redis+cluster:// "
             "and a namespace in braces such as '{rsmq}'"
         ) from None
     if any(words in text for words in _ACROSS_SLOTS):
-        raise Unavailable(
+        raise NotSupported(
             "a cluster keeps the keys of a queue on one node only if the namespace is in braces, "
             "such as ns='{rsmq}'"
         ) from None
     if "user_script" in text or "Lua" in text:
         raise WrongLayout("scriptFailed") from error
     # An unknown command is answered with its arguments, which may hold bodies.
-    raise Unavailable(f"redis refused the command: {text.split(', with args', 1)[0]}") from None
+    said = text.split(", with args", 1)[0]
+    kind = NotSupported if any(words in text.lower() for words in _UNKNOWN_COMMAND) else ServerError
+    raise kind(f"redis refused the command: {said}") from None
 
 
 def has_stepped_down(error: Exception) -> bool:

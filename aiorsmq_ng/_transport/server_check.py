@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from .._common.durability import Durability
 from .._protocol.operation import Reply
-from ..errors import DurabilityUnmet, RSMQError, Unavailable
+from ..errors import DurabilityUnmet, NotSupported, RSMQError
 from ..options import Options
 from .driver import Command, Driver, NotExecuted, ReplyLost
 
@@ -14,7 +14,7 @@ from .driver import Command, Driver, NotExecuted, ReplyLost
 async def check_server(driver: Driver, options: Options) -> Durability:
     """Refuse a server that would break promises; return what sends wait for on this one.
 
-    A user who may not ask (ACL) is trusted to have asked before. Raises ``Unavailable`` for a
+    A user who may not ask (ACL) is trusted to have asked before. Raises ``NotSupported`` for a
     server that evicts queues, ``DurabilityUnmet`` for one that cannot keep the level.
     """
     # Who is refused already when connecting learns of it here; what follows may be refused.
@@ -22,7 +22,7 @@ async def check_server(driver: Driver, options: Options) -> Durability:
     if not options.allow_eviction:
         policy = (await _info(driver, "memory")).get("maxmemory_policy", "")
         if policy.startswith("allkeys-"):
-            raise Unavailable(
+            raise NotSupported(
                 f"the server's maxmemory-policy is {policy}: it deletes whole queues when its "
                 "memory is full; set noeviction, or pass Options(allow_eviction=True)"
             )

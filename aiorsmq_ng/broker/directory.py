@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from aiorsmq_ng import RSMQ, RSMQError, Unavailable
+from aiorsmq_ng import RSMQ, AccessDenied, ClientClosed, RSMQError, Unavailable
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
@@ -101,7 +101,7 @@ class Directory:
         """Return who is subscribed to a topic. One that is damaged concerns nobody else."""
         try:
             described = await self._rsmq.topic(name).describe()
-        except Unavailable:
+        except (Unavailable, AccessDenied, ClientClosed):
             raise
         except Exception as error:
             if name not in self._damaged:

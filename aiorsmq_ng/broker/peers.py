@@ -13,6 +13,8 @@ import anyio
 import anyio.to_thread
 
 from aiorsmq_ng import (
+    AccessDenied,
+    ClientClosed,
     Delivery,
     LeaseLost,
     Queue,
@@ -328,7 +330,7 @@ class Peers:
         for key in keys - set(peer.subscriptions):
             try:
                 subscription = await self._join(peer.consumer, peer.name, key)
-            except Unavailable:
+            except (Unavailable, AccessDenied, ClientClosed):
                 raise
             except Exception as error:
                 logger.warning("cannot subscribe a peer to topic %r: %r", key, error)

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from aiorsmq_ng import InvalidValue, RSMQError, SendUnknown, Unavailable
+from aiorsmq_ng import (
+    AccessDenied,
+    ClientClosed,
+    InvalidValue,
+    NotSupported,
+    RSMQError,
+    SendUnknown,
+    Unavailable,
+)
 
 from .budget import VISIT, Pool
 from .status import BrokerError
@@ -193,8 +201,7 @@ class _Memory:
             except RSMQError as error:
                 made.error = _bare(error)
                 made.size = _error_size(error, made.holds)
-                if isinstance(error, Unavailable) and error.executed is False:
-                    # It certainly did not run: a repetition may.
+                if _may_run_later(error):
                     self._remove(name)
                 self._keep(name)
             except Exception as error:
@@ -264,3 +271,10 @@ def _check(request: Any) -> None:
 
 def _forgotten(why: str) -> BrokerError:
     return BrokerError("requestForgotten", f"the call cannot be repeated: {why}")
+
+
+def _may_run_later(error: RSMQError) -> bool:
+    """Return True if the call certainly did not run, and a repetition may succeed."""
+    if isinstance(error, Unavailable):
+        return error.executed is False
+    return isinstance(error, AccessDenied | ClientClosed | NotSupported)

@@ -6,7 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from aiorsmq_ng import Delivery, LeaseLost, RSMQError, Unavailable
+from aiorsmq_ng import (
+    AccessDenied,
+    ClientClosed,
+    Delivery,
+    LeaseLost,
+    NotSupported,
+    RSMQError,
+    Unavailable,
+)
 
 from ..rpc import v1_pb2 as pb
 from .base import Shared, seconds
@@ -15,6 +23,8 @@ from .receipts import BadReceipt, Proof
 from .tokens import CALLER, Refused
 
 Verb = Callable[[Delivery], Awaitable[None]]
+#: Errors that concern the whole call, not one receipt.
+_OF_ALL = (Unavailable, AccessDenied, NotSupported, ClientClosed)
 
 
 class SettleCalls:
@@ -74,8 +84,8 @@ class SettleCalls:
             *(self._settle_one(receipt, verb, lasts_s, dead_letter) for receipt in receipts)
         )
         errors = [error for _, error in done]
-        if isinstance(errors[0], Unavailable) and all(isinstance(e, Unavailable) for e in errors):
-            raise errors[0]
+        if (first := errors[0]) is not None and all(isinstance(e, _OF_ALL) for e in errors):
+            raise first
         response = pb.SettleResponse(outcomes=[outcome for outcome, _ in done])
         for index, error in enumerate(errors):
             if error is not None:

@@ -16,6 +16,8 @@ Code = grpc.StatusCode
 #: Status for every ``code`` of the library's errors, and for those of the broker's own.
 STATUS = {
     "rsmqError": Code.INTERNAL,
+    "serverError": Code.INTERNAL,
+    "usageError": Code.INVALID_ARGUMENT,
     "queueExists": Code.ALREADY_EXISTS,
     "queueNotFound": Code.NOT_FOUND,
     "messageTooLong": Code.INVALID_ARGUMENT,
@@ -31,7 +33,16 @@ STATUS = {
     # Not UNAVAILABLE, which clients repeat by themselves.
     "sendUnknown": Code.UNKNOWN,
     "durabilityUnmet": Code.FAILED_PRECONDITION,
+    # Redis refused the broker's user.
+    "accessDenied": Code.PERMISSION_DENIED,
+    "notSupported": Code.UNIMPLEMENTED,
+    # The broker is stopping.
+    "clientClosed": Code.UNAVAILABLE,
     "wrongContext": Code.INTERNAL,
+    # Raised by Spark only.
+    "claimLost": Code.FAILED_PRECONDITION,
+    "rowsDiffer": Code.FAILED_PRECONDITION,
+    "snapshotGone": Code.FAILED_PRECONDITION,
     # The broker's own.
     "unauthenticated": Code.UNAUTHENTICATED,
     "forbidden": Code.PERMISSION_DENIED,

@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 import anyio
 
-from aiorsmq_ng import Delivery, InvalidValue, Queue, Subscription, Unavailable
+from aiorsmq_ng import (
+    AccessDenied,
+    ClientClosed,
+    Delivery,
+    InvalidValue,
+    Queue,
+    Subscription,
+    Unavailable,
+)
 
 from ..rpc import v1_pb2 as pb
 from .base import Shared, seconds, silence
@@ -205,7 +213,7 @@ class Stream:
         """Say that the peer is alive, also while it works on what it has."""
         while True:
             await anyio.sleep(self._silence_s / 4)
-            with suppress(Unavailable):
+            with suppress(Unavailable, AccessDenied, ClientClosed):
                 await subscription.keep_alive()
 
     async def _write(self, context: Any) -> None:

@@ -39,6 +39,8 @@ COMMANDS = {
 #: Exit status for every ``code`` of the library's errors.
 EXIT_STATUS = {
     "rsmqError": FAILED,
+    "serverError": FAILED,
+    "usageError": FAILED,
     "queueExists": FAILED,
     "queueNotFound": FAILED,
     "messageTooLong": FAILED,
@@ -53,7 +55,13 @@ EXIT_STATUS = {
     "unavailable": UNREACHABLE,
     "sendUnknown": UNREACHABLE,
     "durabilityUnmet": FAILED,
+    "accessDenied": UNREACHABLE,
+    "notSupported": FAILED,
+    "clientClosed": FAILED,
     "wrongContext": FAILED,
+    "claimLost": FAILED,
+    "rowsDiffer": FAILED,
+    "snapshotGone": FAILED,
 }
 
 

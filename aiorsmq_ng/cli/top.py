@@ -148,5 +148,5 @@ async def _look(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View) -> None:
     try:
         await sampler.look(rsmq)
         view.trouble = ""
-    except aiorsmq_ng.Unavailable as error:
+    except (aiorsmq_ng.Unavailable, aiorsmq_ng.AccessDenied) as error:
         view.trouble = f"trying again: {error}"

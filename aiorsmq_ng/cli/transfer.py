@@ -169,9 +169,7 @@ def _to_queue(name: str) -> Aim:
         try:
             # A missing queue is reported before anything is read.
             maxsize = (await queue.attributes()).maxsize
-        except aiorsmq_ng.Unavailable as error:
-            if error.transient:
-                raise
+        except aiorsmq_ng.AccessDenied:
             maxsize = -1  # a producer may not look; the server checks sizes, page by page
         return lambda bodies, delay: queue.send_many(bodies, delay=delay), maxsize
 

@@ -10,7 +10,7 @@ from .._protocol import doctor
 from .._protocol.keys import Namespace
 from .._transport.batching import Transport
 from .._transport.driver import Command, NotExecuted, ReplyLost
-from ..errors import Unavailable
+from ..errors import RSMQError
 from ..models import Finding, ServerFacts
 from .words import finding
 
@@ -102,7 +102,7 @@ async def _setting(transport: Transport, info: dict[str, str], name: str) -> str
             async with asyncio.timeout(_CONFIG_S):
                 driver = await transport.driver()
                 return _value(await driver.execute(Command(form)), name)
-        except (Unavailable, NotExecuted, ReplyLost, TimeoutError):
+        except (RSMQError, NotExecuted, ReplyLost, TimeoutError):
             continue
     return None
 

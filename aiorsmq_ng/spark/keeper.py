@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import RSMQError, Unavailable
+from ..errors import AccessDenied, RSMQError, Unavailable
 
 if TYPE_CHECKING:
     from .._transport.blocking import BlockingRunner
@@ -67,7 +67,7 @@ class Keeper:
                 taken, _gone = self._holder.renew(runner, number)
                 if taken:
                     logger.warning("%d messages of claim %d were received by others", taken, number)
-            except Unavailable as outage:
+            except (Unavailable, AccessDenied) as outage:
                 logger.warning("leases were not renewed: %s", outage)
             except RSMQError as error:
                 self.error = error

@@ -10,7 +10,7 @@ import anyio
 
 from .._runtime.outages import outlast
 from ..client import RSMQ
-from ..errors import QueueNotFound, Unavailable
+from ..errors import AccessDenied, QueueNotFound, Unavailable
 from ..queue import Queue
 from .routes import Route, Served
 
@@ -56,9 +56,7 @@ async def _find(rsmq: RSMQ, route: Route, create: bool) -> Served:
 async def _find_dead_letters(queue: Queue) -> None:
     try:
         there = await queue.exists()
-    except Unavailable as error:
-        if error.transient:
-            raise
+    except AccessDenied as error:
         # Working on a queue needs no right to look at its dead letters.
         logger.debug("queue %r cannot be looked for: %s", queue.name, error)
     else:

@@ -15,7 +15,7 @@ from .._protocol.limits import MAX_SECONDS
 from ..client import RSMQ
 from ..consumer import Stock
 from ..delivery import Delivery, fresh, give_back
-from ..errors import InvalidValue, RSMQError, Unavailable
+from ..errors import ClientClosed, InvalidValue, RSMQError
 from ..models import DeadLetter
 from ..retry import Retry
 from .ending import ended, first_of, to_the_end
@@ -311,7 +311,7 @@ class Worker:
                     await self._serve(served)
                 await self._drain()
             if self._orphaned:
-                raise Unavailable("the client was closed before its worker was stopped")
+                raise ClientClosed("the client was closed before its worker was stopped")
         finally:
             self._state = "stopped"
             try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
+from aiorsmq_ng import InvalidValue, NotSupported, QueueNotFound, Unavailable
 from aiorsmq_ng._broker_client.driver import TRANSLATIONS, BrokerDriver
 from aiorsmq_ng._broker_client.errors import Answered, NoBroker
 from aiorsmq_ng._broker_client.receipts import Receipts
@@ -110,7 +110,7 @@ async def test_repeated_call_has_the_same_id_and_names_who_was_asked_first():
 async def test_script_that_a_broker_does_not_offer_is_not_asked_for():
     link = Link()
     for words in (("EVALSHA", load("doctor_keys").sha, 0), ("CONFIG", "GET", "x")):
-        with pytest.raises(Unavailable, match="cannot be done through a broker"):
+        with pytest.raises(NotSupported, match="cannot be done through a broker"):
             await BrokerDriver(link).execute(Command(words))
 
     assert link.calls == []

@@ -7,20 +7,23 @@ grpc = pytest.importorskip("grpc")
 from grpc import StatusCode  # noqa: E402
 
 from aiorsmq_ng import (  # noqa: E402
+    AccessDenied,
+    ClientClosed,
     DurabilityUnmet,
     InvalidValue,
     LeaseLost,
     MessageTooLong,
     NoAttributeSupplied,
+    NotSupported,
     QueueCorrupt,
     QueueExists,
     QueueNotFound,
-    RSMQError,
     SendUnknown,
+    ServerError,
     ServerOutOfMemory,
     Unavailable,
 )
-from aiorsmq_ng._broker_client.errors import Answered, Failure  # noqa: E402
+from aiorsmq_ng._broker_client.errors import Answered, Failure, NoBroker  # noqa: E402
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost  # noqa: E402
 from aiorsmq_ng.broker.status import STATUS, answer  # noqa: E402
 
@@ -75,7 +78,7 @@ def test_error_that_the_broker_met_is_the_same_error_here(error):
 def test_error_of_a_newer_broker_keeps_its_code():
     failure = Failure("Send", StatusCode.INTERNAL, "odd", "somethingNew", {"queue": "jobs"})
 
-    assert type(failure.error().error) is RSMQError
+    assert type(failure.error().error) is ServerError
     assert failure.error().error.code == "somethingNew"
 
 
@@ -84,7 +87,10 @@ def test_error_of_a_newer_broker_keeps_its_code():
     [
         (Unavailable("away", executed=False, transient=True), NotExecuted),
         (Unavailable("away", executed=None, transient=True), ReplyLost),
-        (Unavailable("wrong password", executed=False), Unavailable),
+        (Unavailable("no such socket", executed=False), Unavailable),
+        (AccessDenied("wrong password"), AccessDenied),
+        (NotSupported("unknown command"), NotSupported),
+        (ClientClosed(), NoBroker),
         (SendUnknown("lost"), ReplyLost),
     ],
 )
@@ -98,19 +104,19 @@ def test_call_that_the_broker_turns_away_did_not_run(code):
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "kind", "words"),
     [
-        ("unauthenticated", "RSMQ_TOKEN"),
-        ("forbidden", "the broker refused Send: token 'x' is not for queue 'jobs'"),
-        ("requestForgotten", "does not remember"),
+        ("unauthenticated", AccessDenied, "RSMQ_TOKEN"),
+        ("forbidden", AccessDenied, "the broker refused Send: token 'x' is not for queue 'jobs'"),
+        ("requestForgotten", Unavailable, "does not remember"),
     ],
 )
-def test_refusal_is_final_and_says_what_is_wrong(code, words):
+def test_refusal_is_final_and_says_what_is_wrong(code, kind, words):
     text = "token 'x' is not for queue 'jobs'"
     error = Failure("Send", STATUS[code], text, code).error()
 
-    assert type(error) is Unavailable
-    assert not error.transient
+    assert type(error) is kind
+    assert not getattr(error, "transient", False)
     assert words in str(error)
 
 
@@ -137,9 +143,9 @@ def test_fault_of_the_broker_leaves_open_what_it_did_and_is_not_repeated(method,
         (StatusCode.UNKNOWN, "", ReplyLost),
         (StatusCode.RESOURCE_EXHAUSTED, "out of something", ReplyLost),
         (StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 5)", InvalidValue),
-        (StatusCode.UNIMPLEMENTED, "Method not found!", Unavailable),
-        (StatusCode.PERMISSION_DENIED, "403", Unavailable),
-        (StatusCode.UNAUTHENTICATED, "401", Unavailable),
+        (StatusCode.UNIMPLEMENTED, "Method not found!", NotSupported),
+        (StatusCode.PERMISSION_DENIED, "403", AccessDenied),
+        (StatusCode.UNAUTHENTICATED, "401", AccessDenied),
     ],
 )
 def test_error_that_is_not_the_brokers_own(status, text, kind):

@@ -271,5 +271,5 @@ async def test_worker_without_options_obeys_what_the_operator_allows(tmp_path, w
         assert err.decode().count(f"{variable}=1 in the environment or --{what};") == 1
     else:
         assert (process.returncode, out) == (7, b"made\n")
-        assert err.decode().count(f"WARNING aiorsmq_ng._transport: {variable}=1: ") == 1
+        assert err.decode().count(f"WARNING aiorsmq_ng.transport: {variable}=1: ") == 1
     assert b"secret" not in err

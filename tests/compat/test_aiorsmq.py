@@ -691,6 +691,14 @@ ERRORS: dict[type[aiorsmq_ng.RSMQError], tuple[aiorsmq_ng.RSMQError, type[Except
         (aiorsmq_ng.SendUnknown("x"), redis_errors.ConnectionError),
         (aiorsmq_ng.Unavailable("x"), redis_errors.ConnectionError),
         (aiorsmq_ng.WrongContext("x"), redis_errors.ConnectionError),
+        (aiorsmq_ng.ClientClosed(), redis_errors.ConnectionError),
+        (aiorsmq_ng.AccessDenied("x"), redis_errors.AuthenticationError),
+        (aiorsmq_ng.NotSupported("x"), redis_errors.ResponseError),
+        (aiorsmq_ng.ServerError("x"), redis_errors.ResponseError),
+        (aiorsmq_ng.UsageError("x"), AIORSMQException),
+        (aiorsmq_ng.ClaimLost("q", "x", "fenced"), AIORSMQException),
+        (aiorsmq_ng.RowsDiffer("x"), AIORSMQException),
+        (aiorsmq_ng.SnapshotGone("x"), AIORSMQException),
         (aiorsmq_ng.DurabilityUnmet("fsynced", "memory"), AIORSMQException),
     ]
 }

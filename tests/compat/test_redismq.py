@@ -10,12 +10,12 @@ import pytest
 import aiorsmq_ng.compat.redismq
 from aiorsmq_ng import (
     RSMQ,
+    ClientClosed,
     InvalidValue,
     LeaseLost,
     Options,
     QueueCorrupt,
     QueueNotFound,
-    Unavailable,
 )
 from aiorsmq_ng.compat.redismq import ReliableQueue
 
@@ -567,7 +567,7 @@ async def test_ack_that_cannot_reach_the_server_says_so(server_url, ns):
         pushed = await queue.push("x")
         await queue.pop()
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(ClientClosed):
         await queue.ack(*pushed)
     assert list(queue.held) == pushed
 

@@ -10,7 +10,15 @@ from functools import partial
 import anyio
 import pytest
 
-from aiorsmq_ng import RSMQ, Delivery, InvalidValue, QueueCorrupt, Retry, Unavailable, Worker
+from aiorsmq_ng import (
+    RSMQ,
+    ClientClosed,
+    Delivery,
+    InvalidValue,
+    QueueCorrupt,
+    Retry,
+    Worker,
+)
 
 from .test_worker import stopped, until, work  # noqa: F401 - work is a fixture
 
@@ -79,7 +87,7 @@ async def test_client_closed_under_a_worker_ends_it(server_url, ns):
     gate.set()
 
     async with asyncio.timeout(20):
-        with pytest.raises(Unavailable, match="closed"):
+        with pytest.raises(ClientClosed, match="closed"):
             await task
 
 
@@ -92,7 +100,7 @@ async def test_client_closed_under_a_consumer_ends_it(server_url, ns):
     await rsmq.aclose()
 
     async with asyncio.timeout(20):
-        with pytest.raises(Unavailable, match="closed"):
+        with pytest.raises(ClientClosed, match="closed"):
             while True:
                 await anext(consumer)
 
@@ -206,7 +214,7 @@ async def test_worker_ends_before_its_client_that_is_closed(server_url, ns, queu
     await rsmq.aclose()
 
     assert (await queue.attributes()).ready == 20
-    with pytest.raises(Unavailable, match="the client was closed"):
+    with pytest.raises(ClientClosed, match="the client was closed"):
         await running
     assert len(began) == 2
     assert not any(m.suspect for m in await queue.receive_many(20))
@@ -222,7 +230,7 @@ async def test_handler_may_close_the_client_of_its_worker(server_url, ns, queue)
         await rsmq.aclose()
 
     async with asyncio.timeout(20):
-        with pytest.raises(Unavailable, match="the client was closed"):
+        with pytest.raises(ClientClosed, match="the client was closed"):
             await worker.run(signals=False)
     await rsmq.aclose()
     assert (await queue.attributes()).ready == 1

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Options, Unavailable, Worker
+from aiorsmq_ng import RSMQ, AccessDenied, Delivery, InvalidValue, Options, Unavailable, Worker
 from aiorsmq_ng._transport.contact import AWAY_S, Contact
 from aiorsmq_ng.broker import Broker, BrokerOptions
 from aiorsmq_ng.testing import PrivateServer
@@ -229,7 +229,7 @@ async def test_wait_of_no_time_is_one_try():
 async def test_refusal_is_not_waited_for():
     async with PrivateServer(password="right") as server:
         worker = serving(server.url.replace("right", "wrong"))
-        with pytest.raises(Unavailable, match="refused access"):
+        with pytest.raises(AccessDenied, match="refused access"):
             async with asyncio.timeout(30):
                 await worker.run(signals=False)
 

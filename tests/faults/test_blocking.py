@@ -7,7 +7,7 @@ import threading
 import pytest
 from redis import Redis
 
-from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
+from aiorsmq_ng import AccessDenied, InvalidValue, QueueNotFound, Unavailable
 from aiorsmq_ng._common.ids import suffixes
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
@@ -142,7 +142,7 @@ def test_threads_take_turns_on_one_connection(server_url, keys):
 def test_wrong_password_is_said_at_once(tmp_path, server_url, keys):
     runner = BlockingRunner(server_url, deadline_s=30, password="wrong")
 
-    with pytest.raises(Unavailable, match="refused access"):
+    with pytest.raises(AccessDenied, match="refused access"):
         runner.run(queues.attributes(keys))
 
 

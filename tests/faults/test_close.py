@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ, Options, Unavailable
+from aiorsmq_ng import RSMQ, AccessDenied, ClientClosed, Options
 from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.testing import FaultProxy
@@ -112,7 +112,7 @@ async def test_waiters_that_come_while_the_client_closes_are_sent_home(server_ur
         async with asyncio.timeout(10):
             outcomes = await asyncio.gather(*waiting, return_exceptions=True)
 
-        assert all(isinstance(o, Unavailable) for o in outcomes)
+        assert all(isinstance(o, ClientClosed) for o in outcomes)
 
 
 async def test_close_that_is_cancelled_goes_on():
@@ -178,7 +178,7 @@ async def test_close_ends_although_redis_is_silent_and_a_look_is_under_way(serve
         await asyncio.sleep(0.05)
         async with asyncio.timeout(15):
             await rsmq.aclose()
-            with pytest.raises(Unavailable, match="closed"):
+            with pytest.raises(ClientClosed, match="closed"):
                 await waiting
 
 
@@ -231,7 +231,7 @@ async def test_consumer_whose_client_was_closed_says_so(queue, server_url, ns):
         await rsmq.aclose()
 
         async with asyncio.timeout(10):
-            with pytest.raises(Unavailable, match="closed"):
+            with pytest.raises(ClientClosed, match="closed"):
                 await waiting
 
 
@@ -268,5 +268,5 @@ async def test_iteration_ends_with_an_error_when_the_right_to_receive_is_revoked
                 await admin.execute_command("ACL", "SETUSER", "app", "-evalsha", "-eval")
 
                 async with asyncio.timeout(10):
-                    with pytest.raises(Unavailable, match="refused access"):
+                    with pytest.raises(AccessDenied, match="refused access"):
                         await waiting

@@ -14,6 +14,8 @@ from redis.asyncio import Redis
 import aiorsmq_ng
 from aiorsmq_ng import (
     RSMQ,
+    AccessDenied,
+    ClientClosed,
     Compressed,
     InvalidValue,
     LeaseLost,
@@ -186,7 +188,7 @@ async def test_faults_leave_no_secret(proxied, raw, findings):
         waiting = asyncio.create_task(queue.receive(wait=60))
         async with failing(findings, QueueCorrupt):
             await waiting
-    async with failing(findings, Unavailable):
+    async with failing(findings, ClientClosed):
         await queue.send(BODY)
     gc.collect()  # what nobody looked at is logged when it is thrown away
 
@@ -197,10 +199,10 @@ async def test_wrong_password_leaves_no_secret(proxied, raw, server, findings):
         url.replace(PASSWORD, f"{PASSWORD}-wrong"),
         f"redis://x:{PASSWORD}@127.0.0.1:{server.port}",
     ):
-        async with failing(findings, Unavailable):
+        async with failing(findings, AccessDenied):
             await RSMQ(wrong, options=QUICK).open()
         rsmq = RSMQ(wrong, options=QUICK)
-        async with failing(findings, Unavailable):
+        async with failing(findings, AccessDenied):
             await rsmq.queue("jobs").send(BODY)
         await rsmq.aclose()
     for wrong in (f"redis://:{PASSWORD}@db.example", f"redis://:{PASSWORD}#@localhost"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ, Options, Unavailable
+from aiorsmq_ng import RSMQ, AccessDenied, Options
 from aiorsmq_ng.embedded import EmbeddedServer
 
 from ..contract.test_topics import texts
@@ -58,7 +58,7 @@ async def test_publisher_and_subscriber_do_their_work_and_no_more(server):
         assert (await into.describe()).trimmed == 10
         assert await into.delete()
         for rsmq in (publisher, subscriber):
-            with pytest.raises(Unavailable, match="permission"):
+            with pytest.raises(AccessDenied, match="permission"):
                 await rsmq.topic("other").publish("x")
-        with pytest.raises(Unavailable, match="permission"):
+        with pytest.raises(AccessDenied, match="permission"):
             await out.subscribe("c")

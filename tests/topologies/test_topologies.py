@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
+from aiorsmq_ng import RSMQ, InvalidValue, NotSupported, Options, Unavailable
 from aiorsmq_ng.testing import PrivateServer
 from aiorsmq_ng.testing.servers import free_ports
 from tools.lab import Cluster, SentinelGroup
@@ -36,7 +36,7 @@ async def test_cluster_holds_a_namespace_in_braces_on_one_slot():
         async with RSMQ(url, ns="{rsmq}") as rsmq:
             await exercise(rsmq)
         async with RSMQ(url, ns="plain") as rsmq:
-            with pytest.raises(Unavailable, match="namespace is in braces"):
+            with pytest.raises(NotSupported, match="namespace is in braces"):
                 await rsmq.create_queue("jobs")
         async with RSMQ(one_node, ns="{a}") as one:
             outcomes = []
@@ -44,7 +44,7 @@ async def test_cluster_holds_a_namespace_in_braces_on_one_slot():
                 single = RSMQ(one_node, ns=ns)
                 try:
                     await single.create_queue("jobs")
-                except Unavailable as error:
+                except NotSupported as error:
                     outcomes.append(str(error))
                 await single.aclose()
             assert one.ns == "{a}"

@@ -221,7 +221,7 @@ def test_environment_allows_what_is_refused_with_one_warning(
     for _ in range(3):
         RSMQ(url)
     (record,) = caplog.records
-    assert (record.name, record.levelname) == ("aiorsmq_ng._transport", "WARNING")
+    assert (record.name, record.levelname) == ("aiorsmq_ng.transport", "WARNING")
     assert record.message.startswith(f"{variable}=1: ")
     assert SECRET not in record.message
 

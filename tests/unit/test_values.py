@@ -108,16 +108,22 @@ def _instances():
         errors.SendUnknown("the reply was lost"),
         errors.DurabilityUnmet("replicated:2", "replicated:1"),
         errors.Unavailable("redis cannot be reached"),
-        errors.ClaimLost("jobs", "etl", "fenced"),
-        errors.RowsDiffer("other rows than before"),
-        errors.SnapshotGone("the snapshot expired"),
+        errors.ServerError("redis refused the command"),
+        errors.UsageError("used wrongly"),
+        errors.AccessDenied("redis refused access"),
+        errors.NotSupported("redis does not know the command"),
+        errors.ClientClosed(),
+        errors.WrongContext("another event loop"),
+        errors.ClaimLost("jobs", "reader", "fenced"),
+        errors.RowsDiffer("other rows"),
+        errors.SnapshotGone("expired"),
     ]
 
 
 def test_every_error_has_a_code_of_its_own_and_one_root():
     made = _instances()
 
-    assert {type(e).__name__ for e in made} == set(errors.__all__) - {"RSMQError"}
+    assert {type(e).__name__ for e in made} == set(errors.__all__) - {"RSMQError", "SendToken"}
     assert all(isinstance(e, errors.RSMQError) for e in made)
     assert len({e.code for e in made}) == len(made)
     assert all(name in aiorsmq_ng.__all__ for name in errors.__all__)

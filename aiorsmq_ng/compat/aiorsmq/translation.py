@@ -5,15 +5,20 @@ from __future__ import annotations
 from redis import exceptions as driver_errors
 
 from aiorsmq_ng import (
+    AccessDenied,
+    ClientClosed,
     InvalidValue,
     MessageTooLong,
     NoAttributeSupplied,
+    NotSupported,
     QueueCorrupt,
     QueueExists,
     QueueNotFound,
     RSMQError,
+    ServerError,
     ServerOutOfMemory,
     Unavailable,
+    WrongContext,
 )
 
 from . import exceptions
@@ -28,7 +33,11 @@ _TABLE: tuple[tuple[type[RSMQError], type[Exception]], ...] = (
     (NoAttributeSupplied, exceptions.NoAttributesSpecified),
     (QueueCorrupt, driver_errors.ResponseError),
     (ServerOutOfMemory, driver_errors.OutOfMemoryError),
+    (AccessDenied, driver_errors.AuthenticationError),
+    (NotSupported, driver_errors.ResponseError),
     (Unavailable, driver_errors.ConnectionError),
+    (ClientClosed, driver_errors.ConnectionError),
+    (WrongContext, driver_errors.ConnectionError),
     (RSMQError, exceptions.AIORSMQException),
 )
 
@@ -46,6 +55,8 @@ class translated_errors:  # noqa: N801 - reads as a statement
 
 def translate(error: RSMQError) -> Exception:
     """Return the error that a user of aiorsmq expects in place of *error*."""
+    if type(error) is ServerError:  # an answer that this library does not know
+        return driver_errors.ResponseError(str(error))
     theirs = next(theirs for ours, theirs in _TABLE if isinstance(error, ours))
     return theirs(_sentence(error))
 
