@@ -1,4 +1,4 @@
-"""Statements of the pages that follow from the code: names, tables of errors and options, figures."""
+"""Statements of the pages that follow from the code: names, tables, figures."""
 
 import dataclasses
 import inspect
@@ -9,7 +9,7 @@ import pytest
 
 import aiorsmq_ng
 import aiorsmq_ng.errors
-from aiorsmq_ng import Options, RSMQError
+from aiorsmq_ng import Options
 from aiorsmq_ng._protocol import limits
 from aiorsmq_ng._transport import conductor, lanes
 from aiorsmq_ng.broker.status import STATUS
@@ -70,22 +70,6 @@ def test_every_module_that_a_page_names_exists(page):
         if path not in TO_BE_MADE and not alone and not any(p.exists() for p in places):
             missing.append(path)
     assert missing == []
-
-
-def test_page_of_errors_lists_every_error_with_its_code():
-    listed = dict(
-        (error.strip("`"), code.strip("`"))
-        for heading in ("# Errors", "## In Spark jobs")
-        for error, code, *_ in rows("reference/errors.md", heading)
-        if error
-    )
-    errors = {
-        name: kind.code
-        for name, kind in ((name, getattr(aiorsmq_ng, name)) for name in aiorsmq_ng.__all__)
-        if inspect.isclass(kind) and issubclass(kind, RSMQError) and kind is not RSMQError
-    }
-
-    assert {name: listed.get(name) for name in errors} == errors
 
 
 def test_page_of_the_broker_lists_every_code_with_its_status():

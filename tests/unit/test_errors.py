@@ -21,7 +21,7 @@ from aiorsmq_ng import (
     WrongContext,
 )
 
-PAGE = next((Path(__file__).parents[2] / "docs").rglob("errors.md"))
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 FAMILIES = (ServerError, UsageError, Unavailable)
 
 
