@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 import anyio
@@ -21,7 +21,7 @@ from ._protocol.operation import Operation
 from ._protocol.shards import Shards, check_together
 from ._protocol.topic_names import check_part, queue_name
 from ._protocol.topics import TopicKeys
-from ._runtime.context import QueueContext
+from ._runtime.context import QueueContext, context_of
 from ._runtime.dead_letters import DeadLetters
 from ._runtime.leases import LeaseKeeper
 from ._runtime.listing import list_names
@@ -154,6 +154,25 @@ class RSMQ:
             self._closing = asyncio.create_task(self._close(), name="aiorsmq-ng close")
         await asyncio.shield(self._closing)
 
+    def add_close_hook(self, hook: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Await *hook* first when the client is closed, while calls can still be made.
+
+        All hooks run together, for 5 seconds at most. For what uses the client and has to end
+        before it, such as a worker.
+        """
+        self._transport.leavers.add(hook)
+
+    def remove_close_hook(self, hook: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do not await *hook* any more."""
+        self._transport.leavers.discard(hook)
+
+    async def wait_idle(self, timeout: Seconds) -> None:
+        """Wait until no call of this client is in flight, for *timeout* at most; no I/O.
+
+        Then nothing is being taken or given back. Other users of the client may never pause.
+        """
+        await self._transport.quiet(at_least_0("timeout", timeout))
+
     async def quit(self) -> None:
         """Disconnect (RSMQ's name for ``aclose``)."""
         await self.aclose()
@@ -285,7 +304,7 @@ class RSMQ:
         named misses no arrival that is announced. What comes while nobody asks for the next set
         gathers in it. A message whose delay or lease ends is no arrival.
         """
-        keys = [self._keys(n) if isinstance(n, str) else n.origin.keys for n in names]
+        keys = [self._keys(n) if isinstance(n, str) else context_of(n).keys for n in names]
         await self._transport.start()
         channels = {key.queue: (key.realtime, key.wake) for key in keys}
         async with aclosing(self._notifier.arrivals(channels)) as arrivals:
@@ -306,7 +325,7 @@ class RSMQ:
         those hidden for longer than RSMQ allows. *progress* is called with what is looked at, how
         much of it was, and how much there is (0 if unknown). Many small calls, each atomic.
         """
-        keys = [self._keys(n) if isinstance(n, str) else n.origin.keys for n in names]
+        keys = [self._keys(n) if isinstance(n, str) else context_of(n).keys for n in names]
         orders = Orders(fix, limits.optional_ms("horizon", horizon), progress)
         reports = []
         for namespace in self._shards.namespaces:
@@ -380,12 +399,12 @@ class RSMQ:
     ) -> tuple[list[Delivery], int]:
         if not names:
             raise InvalidValue("no queue name given", code="missingParameter")
-        origins = [(n if isinstance(n, Queue) else self.queue(n)).origin for n in names]
-        check_together(*(origin.keys for origin in origins))
-        received = await self._receiver(*(origin.intake for origin in origins)).receive(
+        contexts = [context_of(n if isinstance(n, Queue) else self.queue(n)) for n in names]
+        check_together(*(context.keys for context in contexts))
+        received = await self._receiver(*(context.intake for context in contexts)).receive(
             limits.check_count(count), limits.optional_ms("vt", vt), wait_s
         )
-        found = Delivery.of(received, {origin.keys.queue: origin for origin in origins})
+        found = Delivery.of(received, {context.keys.queue: context for context in contexts})
         return found, received.next_visible_ms
 
     async def _connect(self) -> Driver:
@@ -409,7 +428,7 @@ class RSMQ:
         keys = self._keys(name)
         if dead_letter and len(self._shards.namespaces) > 1:
             self._beside(keys, dead_letter)
-        origin = QueueContext(
+        context = QueueContext(
             keys=keys,
             transport=self._transport,
             keeper=self._keeper,
@@ -424,7 +443,7 @@ class RSMQ:
                 1, limits.seconds_to_ms("dedup_window", self._options.dedup_window)
             ),
         )
-        return origin, self._receiver(origin.intake), self._codec
+        return context, self._receiver(context.intake), self._codec
 
     def _keys(self, name: str) -> QueueKeys:
         return self._shards.queue(limits.check_name(name, foreign=self._options.foreign_names))

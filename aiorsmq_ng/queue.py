@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import overload
 
 from ._common import entropy
@@ -32,12 +33,11 @@ _DELETE_PAGE = 1000
 class Queue:
     """A handle on one queue. Making one costs nothing and checks nothing but the name."""
 
-    def __init__(self, origin: QueueContext, receiver: Receiver, codec: Codec) -> None:
-        #: What deliveries from this queue need to be settled.
-        self.origin = origin
+    def __init__(self, context: QueueContext, receiver: Receiver, codec: Codec) -> None:
+        self._context = context
         self._receiver = receiver
         self._codec = codec
-        self._channel = origin.channel(origin.keys)
+        self._channel = context.channel(context.keys)
 
     @property
     def name(self) -> str:
@@ -45,14 +45,19 @@ class Queue:
         return self._keys.queue
 
     @property
+    def ns(self) -> str:
+        """The namespace that the queue is in."""
+        return self._keys.namespace.name
+
+    @property
     def dead_letter(self) -> str:
         """Name of the queue that rejected messages go to."""
-        return self.origin.dead_letter
+        return self._context.dead_letter
 
     @property
     def retry(self) -> Retry | None:
         """What becomes of messages whose handling fails."""
-        return self.origin.retry
+        return self._context.retry
 
     @overload
     async def send(
@@ -78,9 +83,9 @@ class Queue:
         not stored. With ``Options.durability`` above ``memory`` a ``Sent`` also tells the level
         that was reached.
         """
-        dedup = None if dedup_key is None else self.origin.dedup(dedup_key)
+        dedup = None if dedup_key is None else self._context.dedup(dedup_key)
         operation = self._sending((to_body(body, self._codec),), delay, dedup)
-        return (await self.origin.transport.run(operation))[0]
+        return (await self._context.transport.run(operation))[0]
 
     async def resend(self, token: SendToken) -> list[str]:
         """Learn the outcome of a send that raised ``SendUnknown``, storing it if it is not yet.
@@ -88,7 +93,7 @@ class Queue:
         Never makes a second copy. Sends that shared a round trip are decided together: those of
         other callers that are not stored yet are stored, too. Returns the ids, one for each body.
         """
-        sent: list[str] = await self.origin.transport.resume(token)
+        sent: list[str] = await self._context.transport.resume(token)
         return sent
 
     async def send_many(
@@ -102,7 +107,7 @@ class Queue:
             return []
         limits.check_count(len(batch))
         operation = self._sending([to_body(body, self._codec) for body in batch], delay)
-        return await self.origin.transport.run(operation)
+        return await self._context.transport.run(operation)
 
     async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:
         """Lease the next ready message, or return ``None``.
@@ -114,7 +119,7 @@ class Queue:
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
         received = await self._receiver.receive(1, vt_ms, wait_s)
         for leased in received.messages:
-            return Delivery(leased, self.origin, received.asked_at + leased.vt_ms / 1000)
+            return Delivery(leased, self._context, received.asked_at + leased.vt_ms / 1000)
         return None
 
     async def receive_many(
@@ -134,14 +139,29 @@ class Queue:
         """
         id, rc, fr = receipt
         vt_ms = limits.seconds_to_ms("vt", vt)
-        return Delivery.proven(Receipt(limits.check_id(id), rc, fr), self.origin, vt_ms)
+        return Delivery.proven(Receipt(limits.check_id(id), rc, fr), self._context, vt_ms)
+
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        """Announce this client as one more consumer of the queue while the block runs.
+
+        For programs with a receive loop of their own; a ``Consumer`` and a ``Worker`` do it by
+        themselves. The announcement is for people who look (``stats``); nothing depends on it.
+        """
+        self._context.presence.enter(self._keys)
+        try:
+            yield
+        finally:
+            self._context.presence.leave(self._keys)
 
     async def announce(self, name: str, consumers: int, holding: Iterable[str] = ()) -> None:
         """Say that the client *name* consumes here, and what it holds; 0 consumers: no more.
 
         For people who look (``stats``); nothing depends on it. It counts for 35 s.
         """
-        await self.origin.transport.run(queues.announce(self._keys, name, consumers, list(holding)))
+        await self._context.transport.run(
+            queues.announce(self._keys, name, consumers, list(holding))
+        )
 
     async def pop(self) -> Message | None:
         """Take the next ready message and delete it, or return ``None``.
@@ -155,7 +175,7 @@ class Queue:
         """Take and delete up to *count* ready messages by one call. At most once."""
         operation = messages.pop(self._keys, limits.check_count(count))
         while True:
-            popped = await self.origin.transport.run(operation)
+            popped = await self._context.transport.run(operation)
             if popped.messages or not popped.again:
                 return popped.messages
 
@@ -170,7 +190,7 @@ class Queue:
         if any(origin.keys != self._keys for origin in origins.values()):
             raise InvalidValue(f"ack_many of queue {self.name!r} takes deliveries of that queue")
         pages = [batch[at : at + _DELETE_PAGE] for at in range(0, len(batch), _DELETE_PAGE)]
-        acked = await asyncio.gather(*(Delivery.ack_all(self.origin, page) for page in pages))
+        acked = await asyncio.gather(*(Delivery.ack_all(self._context, page) for page in pages))
         return [delivery for page in acked for delivery in page]
 
     async def delete(self, id: str) -> bool:
@@ -192,7 +212,7 @@ class Queue:
         for at in range(0, len(unique), _DELETE_PAGE):
             page = unique[at : at + _DELETE_PAGE]
             delete = recovery.delete_leased if only_leased else messages.delete
-            found = await self.origin.transport.run(delete(self._keys, page))
+            found = await self._context.transport.run(delete(self._keys, page))
             deleted += found
         return deleted
 
@@ -205,23 +225,23 @@ class Queue:
             channel=self._keys.wake,
             how="" if vt_ms else "r",
         )
-        return await self.origin.transport.run(operation)
+        return await self._context.transport.run(operation)
 
     async def exists(self) -> bool:
         """Return True if the queue exists. One round trip that writes nothing.
 
         Every user who may send or receive may ask, also on a server that is out of memory.
         """
-        return await self.origin.transport.run(queues.exists(self._keys))
+        return await self._context.transport.run(queues.exists(self._keys))
 
     async def attributes(self) -> QueueAttributes:
         """Describe the queue: stored attributes, counters, messages in each state."""
-        return await self.origin.transport.run(queues.attributes(self._keys))
+        return await self._context.transport.run(queues.attributes(self._keys))
 
     async def stats(self) -> QueueStats:
         """Describe the queue with its dead letters and its living consumers. One round trip."""
-        dead = self.origin.sibling(self.dead_letter)
-        return await self.origin.transport.run(queues.stats(self._keys, dead))
+        dead = self._context.sibling(self.dead_letter)
+        return await self._context.transport.run(queues.stats(self._keys, dead))
 
     async def set_attributes(
         self,
@@ -234,14 +254,14 @@ class Queue:
         if vt is None and delay is None and maxsize is None:
             raise NoAttributeSupplied(self.name)
         operation = queues.set_attributes(self._keys, vt=vt, delay=delay, maxsize=maxsize)
-        return await self.origin.transport.run(operation)
+        return await self._context.transport.run(operation)
 
     async def peek(self, start: int = 0, count: int = 10) -> list[Message]:
         """Read ready messages without leasing them; a negative *start* counts from the end."""
         operation = inspection.peek(
             self._keys, limits.check_start(start), limits.check_count(count)
         )
-        return await self.origin.transport.run(operation)
+        return await self._context.transport.run(operation)
 
     async def pending(self, start: int = 0, count: int = 10) -> list[PendingMessage]:
         """Read leased messages, in the order in which their leases end.
@@ -276,7 +296,7 @@ class Queue:
         if after is not None:
             place = (repr(after.visible_at), after.id)
         while place is not None:
-            found = await self.origin.transport.run(inspection.scan(self._keys, page, at=place))
+            found = await self._context.transport.run(inspection.scan(self._keys, page, at=place))
             for message in found.messages:
                 yield message
             place = found.next
@@ -294,7 +314,7 @@ class Queue:
         """
         limits.check_count(count)
         idle_ms, vt_ms = limits.seconds_to_ms("idle", idle), limits.optional_ms("vt", vt)
-        transport, intake = self.origin.transport, self.origin.intake
+        transport, intake = self._context.transport, self._context.intake
         done: list[tuple[Operation[Recovered], Recovered]] = []
         found: list[Delivery] = []
         page: Recovered | None = None
@@ -305,7 +325,7 @@ class Queue:
                 )
                 page = await transport.run(operation)
                 done.append((operation, page))
-                found += Delivery.of(page.received, {self.name: self.origin})
+                found += Delivery.of(page.received, {self.name: self._context})
         except BaseException:
             for operation, page in done:
                 transport.undo(operation, page)
@@ -315,7 +335,7 @@ class Queue:
     async def reason(self, id: str) -> str | None:
         """Tell why a message was rejected into this queue, if that was said and is still kept."""
         operation = inspection.reason(self._keys, limits.check_id(id))
-        return await self.origin.transport.run(operation)
+        return await self._context.transport.run(operation)
 
     async def redrive(
         self,
@@ -336,14 +356,14 @@ class Queue:
         """
         given = self.dead_letter if source is None else source
         name = given if isinstance(given, str) else given.name
-        keys = self.origin.sibling(name)
+        keys = self._context.sibling(name)
         if keys.queue == self.name:
             raise InvalidValue(f"messages of queue {name!r} cannot be moved into itself")
         if rate is not None and not rate > 0:
             raise InvalidValue(f"rate must be more than 0 messages per second, not {rate!r}")
         most = None if count is None else limits.check_count(count)
         try:
-            return await redrive(self.origin, keys, most, where, rate, progress)
+            return await redrive(self._context, keys, most, where, rate, progress)
         except QueueNotFound as error:
             # Nothing was ever rejected.
             if source is None and error.queue == keys.queue:
@@ -359,7 +379,7 @@ class Queue:
         on meanwhile. What is sent while it runs may stay. *progress* is called with the size
         of each page, as by ``redrive``.
         """
-        transport = self.origin.transport
+        transport = self._context.transport
         if leased:
             return await transport.run(queues.purge_all(self._keys))
         removed, at, present = 0, 0, None
@@ -381,7 +401,7 @@ class Queue:
         """
         limits.check_count(prefetch)
         vt_ms = limits.optional_ms("vt", vt)
-        return Consumer(self.origin, lambda n: self._receive(n, vt_ms, math.inf), prefetch)
+        return Consumer(self._context, lambda n: self._receive(n, vt_ms, math.inf), prefetch)
 
     def __aiter__(self) -> Consumer:
         return self.consume()
@@ -391,13 +411,13 @@ class Queue:
 
     @property
     def _keys(self) -> QueueKeys:
-        return self.origin.keys
+        return self._context.keys
 
     def _sending(
         self, bodies: Sequence[bytes], delay: Seconds | None, dedup: Dedup | None = None
     ) -> Operation[list[str]]:
         return messages.send(
-            self.origin.keys,
+            self._context.keys,
             bodies,
             delay_ms=limits.optional_ms("delay", delay),
             entropy=entropy.take(SUFFIX_LENGTH * len(bodies)),
@@ -407,7 +427,7 @@ class Queue:
 
     async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
         received = await self._receiver.receive(count, vt_ms, wait_s)
-        return Delivery.of(received, {self.name: self.origin})
+        return Delivery.of(received, {self.name: self._context})
 
     async def _pending_pages(self, skip: int, count: int) -> list[PendingMessage]:
         found: list[PendingMessage] = []
@@ -415,7 +435,7 @@ class Queue:
         sign = -1 if count < 0 else 1
         while at is not None and len(found) < abs(count):
             left = count - sign * len(found)
-            page = await self.origin.transport.run(
+            page = await self._context.transport.run(
                 inspection.pending(self._keys, skip=skip, count=left, at=at)
             )
             found += page.messages

@@ -146,7 +146,7 @@ class Subscription(Queue):
 
     async def _beat(self) -> int:
         """Say that this peer is alive: 1 if it is subscribed, 0 if not, -1 if it came back."""
-        state, due = await self.origin.transport.run(topics.beat(self._topic, self._joining))
+        state, due = await self._context.transport.run(topics.beat(self._topic, self._joining))
         self._beat_at = asyncio.get_running_loop().time() + self._silence_s * _BEAT
         if state < 0:
             await self.join()
@@ -215,7 +215,7 @@ class Subscription(Queue):
         return await self._run(topics.read(self._topic))
 
     async def _run(self, operation: Operation[R]) -> R:
-        return await self.origin.transport.run(operation)
+        return await self._context.transport.run(operation)
 
     def __repr__(self) -> str:
         who = self.consumer if self.peer is None else f"{self.consumer}/{self.peer}"

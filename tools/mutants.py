@@ -787,7 +787,7 @@ MUTANTS = (
     Mutant(
         "worker: ends before its client",
         "aiorsmq_ng/worker/worker.py",
-        "leavers.add(self._client_closes)",
+        "self.rsmq.add_close_hook(self._client_closes)",
         "pass",
         ("tests/contract/test_worker_edges.py",),
     ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 from .._protocol import limits
 from .._protocol.keys import QueueKeys
@@ -55,3 +57,7 @@ class QueueContext:
             vt_ms=self.vt_ms,
             holder=self.presence.named,
         )
+
+
+#: Return the context of a queue or a delivery: the one way to it for other modules of the core.
+context_of: Callable[[Any], QueueContext] = attrgetter("_context")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Literal
 
 import anyio
@@ -112,20 +112,18 @@ class Stream:
 
     async def run(self, context: Any) -> None:
         """Lease, write, and lease again, as long as the client reads and settles."""
-        for queue in self._queues:
-            queue.origin.presence.enter(queue.origin.keys)
         try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._fill)
+            with ExitStack() as present:
                 for queue in self._queues:
-                    if isinstance(queue, Subscription) and queue.peer:
-                        tasks.start_soon(self._keep_alive, queue)
-                await self._write(context)
+                    present.enter_context(queue.present())
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._fill)
+                    for queue in self._queues:
+                        if isinstance(queue, Subscription) and queue.peer:
+                            tasks.start_soon(self._keep_alive, queue)
+                    await self._write(context)
         except BaseExceptionGroup as group:
             raise _only(group) from None
-        finally:
-            for queue in self._queues:
-                queue.origin.presence.leave(queue.origin.keys)
 
     async def settled(self) -> None:
         """Take no more messages, and wait until those in the client's hands are settled."""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from .._protocol import queues
+from .._runtime.context import context_of
 from .._transport.driver import Command, NotExecuted, ReplyLost, WrongLayout
 from ..client import RSMQ
 from ..codec import Codec
@@ -54,13 +55,13 @@ async def _sweep(rsmq: RSMQ) -> None:
     for name in await rsmq.list_topics():
         await rsmq.topic(name).delete()
     # A handle costs nothing and needs no queue.
-    origin = rsmq.queue("any").origin
-    driver = await origin.transport.driver()
+    context = context_of(rsmq.queue("any"))
+    driver = await context.transport.driver()
     for name in await rsmq.list_queues():
         # Keys without the check of the name: other clients allow more.
-        keys = origin.keys.namespace.queue(name)
+        keys = context.keys.namespace.queue(name)
         with suppress(NotExecuted, ReplyLost, WrongLayout):
             ids = await driver.execute(Command(("ZRANGE", keys.zset, 0, -1)))
             if reasons := [keys.reason(id.decode(errors="replace")) for id in ids]:
                 await driver.execute(Command(("UNLINK", *reasons)))
-        await origin.transport.run(queues.delete(keys))
+        await context.transport.run(queues.delete(keys))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .._protocol import limits, testing
 from .._protocol.limits import Seconds
+from .._runtime.context import context_of
 from ..client import RSMQ
 from ..errors import InvalidValue, QueueNotFound
 from ..queue import Queue
@@ -37,18 +38,18 @@ class TimeMachine:
         """
         by_ms = limits.seconds_to_ms("time to pass", seconds)
         # A handle costs nothing and needs no queue.
-        origin = self._rsmq.queue("any").origin
+        context = context_of(self._rsmq.queue("any"))
         given = dict.fromkeys(q if isinstance(q, str) else q.name for q in queues)
         ready = 0
         for name in given or await self._rsmq.list_queues():
             try:
-                keys = self._rsmq.queue(name).origin.keys
+                keys = context_of(self._rsmq.queue(name)).keys
             except InvalidValue:
                 # Other clients allow more names.
-                keys = origin.keys.namespace.queue(name)
+                keys = context.keys.namespace.queue(name)
             stay = () if stalled else self._kept(name)
             try:
-                ready += await origin.transport.run(testing.shift(keys, by_ms=by_ms, stay=stay))
+                ready += await context.transport.run(testing.shift(keys, by_ms=by_ms, stay=stay))
             except QueueNotFound:
                 if given:
                     raise
@@ -61,7 +62,7 @@ class TimeMachine:
             lease.id
             for client in self._clients
             if client.ns == self._rsmq.ns
-            for lease in client.queue("any").origin.keeper.kept()
+            for lease in context_of(client.queue("any")).keeper.kept()
             if lease.queue == queue
         ]
 

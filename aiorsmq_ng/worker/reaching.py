@@ -65,4 +65,4 @@ async def _find_dead_letters(queue: Queue) -> None:
 
 
 def _missing(queue: Queue) -> QueueNotFound:
-    return QueueNotFound(queue.name, queue.origin.keys.namespace.name)
+    return QueueNotFound(queue.name, queue.ns)

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from typing import Any, Literal, TypeVar
 
 import anyio
 
 from .._common.durations import Seconds, at_least_0, in_seconds
 from .._protocol.limits import MAX_SECONDS
+from .._runtime.context import context_of
 from ..client import RSMQ
 from ..consumer import Stock
 from ..delivery import Delivery, fresh, give_back
@@ -294,8 +296,7 @@ class Worker:
 
     async def _run(self) -> None:
         self._state = "running"
-        leavers = self.rsmq.queue(self._routes[0].queue).origin.transport.leavers
-        leavers.add(self._client_closes)
+        self.rsmq.add_close_hook(self._client_closes)
         try:
             served = await self._aside(
                 reach(self.rsmq, self._routes, create=self._create, limit_s=self.wait_for_server)
@@ -317,7 +318,7 @@ class Worker:
             try:
                 await to_the_end(self._let_go())
             finally:
-                leavers.discard(self._client_closes)
+                self.rsmq.remove_close_hook(self._client_closes)
                 # In a task of its own: it goes on if this one is cancelled once more.
                 await asyncio.shield(asyncio.create_task(self._finish()))
 
@@ -331,7 +332,7 @@ class Worker:
             route = Route(handler=function, readers=readers(function, self.rsmq.codec), **rules)
             # A queue, or a dead-letter queue, that cannot exist is refused here and not by run().
             queue = handle(self.rsmq, route)
-            queue.origin.sibling(queue.dead_letter)
+            self.rsmq.queue(queue.dead_letter)
             if any(known.queue == route.queue for known in self._routes):
                 raise InvalidValue(f"queue {route.queue!r} has a handler already")
             self._routes.append(route)
@@ -378,9 +379,13 @@ class Worker:
         # One call reaches the queues of one namespace; those of another are served beside them.
         groups: dict[object, list[Served]] = {}
         for s in served:
-            keys = s.queue.origin.keys
-            s.queue.origin.presence.enter(keys)
-            groups.setdefault(keys if s.route.size else keys.namespace, []).append(s)
+            groups.setdefault((s.queue.ns, s.queue.name if s.route.size else ""), []).append(s)
+        with ExitStack() as present:
+            for s in served:
+                present.enter_context(s.queue.present())
+            await self._dispatch_all(groups)
+
+    async def _dispatch_all(self, groups: dict[object, list[Served]]) -> None:
         try:
             while True:
                 async with anyio.create_task_group() as tasks:
@@ -392,8 +397,6 @@ class Worker:
             if (suspect := self._suspect) is not None:
                 self._suspect = None
                 suspect.give_back()
-            for s in served:
-                s.queue.origin.presence.leave(s.queue.origin.keys)
 
     def _interrupt(self) -> None:
         if self._intake is not None:
@@ -419,7 +422,7 @@ class Worker:
             self._suspect = None
             return
         # A receive that was cancelled may just be served, and what it took is on its way back.
-        await suspect.origin.transport.quiet(_CANCEL_S)
+        await self.rsmq.wait_idle(_CANCEL_S)
         await self._slots.acquire()
         self._suspect = None
         if held := fresh([suspect]):
@@ -459,7 +462,7 @@ class Worker:
         size = served[0].route.size
         stock = Stock(
             lambda count: self._receive(served, count),
-            served[0].queue.origin,
+            context_of(served[0].queue),
             max(self._prefetch, size),
         )
         async with anyio.create_task_group() as tasks:

@@ -60,7 +60,7 @@ async def test_reason_names_the_last_holder(rsmq, limited, raw, ns, letters):
     await spend(limited, raw, ns)
     await limited.receive()
 
-    assert f"last holder {limited.origin.presence.name};" in letters[0].reason
+    assert f"last holder {limited._context.presence.name};" in letters[0].reason
 
 
 async def test_reason_stays_while_the_dead_letter_is_received_and_given_back(

@@ -391,3 +391,40 @@ async def test_few_names_are_listed_by_one_call(rsmq, raw, ns):
     calls = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
 
     assert calls - before == 1
+
+
+async def test_program_with_a_loop_of_its_own_is_seen_while_it_is_present(rsmq, queue):
+    async def consumers():
+        return [consumer.consumers for consumer in (await queue.stats()).consumers]
+
+    with queue.present(), queue.present():
+        await until_async(consumers, [2])
+    await until_async(consumers, [])
+
+
+async def until_async(ask, expected):
+    async with asyncio.timeout(30):
+        while await ask() != expected:
+            await asyncio.sleep(0.01)
+
+
+async def test_close_hook_runs_while_calls_can_be_made_unless_removed(server_url, ns):
+    rsmq = RSMQ(server_url, ns=ns)
+    queue = await rsmq.create_queue("jobs")
+    sent = []
+
+    async def hook():
+        sent.append(await queue.send("the last one"))
+
+    async def removed():
+        sent.append(await queue.send("not this"))
+
+    rsmq.add_close_hook(hook)
+    rsmq.add_close_hook(removed)
+    rsmq.remove_close_hook(removed)
+    await rsmq.wait_idle(1)
+    await rsmq.aclose()
+
+    async with RSMQ(server_url, ns=ns) as other:
+        assert [m.text for m in await other.queue("jobs").peek()] == ["the last one"]
+    assert len(sent) == 1

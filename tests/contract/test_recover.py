@@ -337,7 +337,7 @@ async def test_recover_that_is_cancelled_makes_what_it_took_visible(queue, raw):
 
 async def test_recover_that_is_cancelled_between_pages_makes_all_visible(queue, monkeypatch):
     await leased(queue, *["x"] * 5000)
-    transport = queue.origin.transport
+    transport = queue._context.transport
     run, pages = transport.run, []
 
     async def run_once(operation):

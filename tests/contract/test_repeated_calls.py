@@ -614,7 +614,7 @@ async def test_send_repeated_on_a_server_that_is_full_by_now_tells_the_first_ids
         Redis.from_url(server.url) as admin,
     ):
         queue = await rsmq.create_queue("jobs")
-        line, operation = Line(admin), sending(queue.origin.keys, b"a")
+        line, operation = Line(admin), sending(queue._context.keys, b"a")
         first = await line.call(1, operation)
         await admin.config_set("maxmemory", 1)
 

@@ -81,13 +81,13 @@ async def test_scan_from_a_start_counts_as_peek_does(queue, start, first):
 
 async def test_scan_of_large_bodies_reads_them_in_bounded_pages(queue, monkeypatch):
     await queue.send_many(["x" * 60_000] * 300)
-    run, pages = queue.origin.transport.run, []
+    run, pages = queue._context.transport.run, []
 
     async def watched(operation):
         pages.append(await run(operation))
         return pages[-1]
 
-    monkeypatch.setattr(queue.origin.transport, "run", watched)
+    monkeypatch.setattr(queue._context.transport, "run", watched)
 
     assert len(await scanned(queue, page=100_000)) == 300
     # A hundred of them are more than 1 MiB, so no page has more.

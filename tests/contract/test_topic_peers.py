@@ -230,7 +230,7 @@ async def test_newcomer_takes_nothing_over_from_peers_that_may_have_been_cut_off
 async def test_siblings_look_for_silent_ones_in_turn(scene):
     """One of them does it on behalf of all, a tenth of the silence after the last time."""
     one, two = await scene.peer("1"), await scene.peer("2")
-    transport = one.origin.transport
+    transport = one._context.transport
     await scene.pass_time(3)
     told = [
         await transport.run(topics.beat(scene.topic._keys, peer._joining))
@@ -333,7 +333,7 @@ async def test_of_peers_that_were_taken_for_dead_the_last_thousand_are_remembere
 async def test_peer_that_speaks_up_just_before_it_is_taken_off_stays(scene):
     keeper, silent, other = [await scene.peer(name) for name in "123"]
     await scene.silence(keeper, silent)
-    transport, keys = keeper.origin.transport, scene.topic._keys
+    transport, keys = keeper._context.transport, scene.topic._keys
     state = await transport.run(topics.read(keys))
     me = state.find(other.name)
     heir, (left,) = state.left(me)
@@ -503,8 +503,8 @@ async def test_messages_whose_ids_run_ahead_of_the_clock_are_not_taken_for_later
     ahead = int(id[:10], 36) + ahead_us
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     other = "".join(digits[ahead // 36**place % 36] for place in range(9, -1, -1)) + id[10:]
-    await scene.raw.zadd(old.origin.keys.zset, {other: 1})
-    await scene.raw.hset(old.origin.keys.hash, other, "the last of a batch")
+    await scene.raw.zadd(old._context.keys.zset, {other: 1})
+    await scene.raw.hset(old._context.keys.hash, other, "the last of a batch")
     await scene.raw.hset(scene.record, "last", ahead + 1)
     new = await scene.peer("new")
     await scene.topic.publish("y")
@@ -520,7 +520,7 @@ async def test_subscriber_that_dies_while_a_long_backlog_is_moved_loses_nothing(
     made = await scene.rsmq.create_queue("news__cache__dies")
     await made.send_many(map(str, range(1500)))
     await topic.publish_many(map(str, range(1500, 3000)))
-    transport, keys = topic.backlog.origin.transport, topic._keys
+    transport, keys = topic.backlog._context.transport, topic._keys
     state = await transport.run(topics.read(keys))
     joining = Joining("cache", EACH, "dies", 30_000, 30, 0, 65536)
     assert not await transport.run(topics.join(keys, joining, state, "nonce"))
@@ -547,7 +547,7 @@ async def rivals(scene):
     for name in "ab":
         await scene.topic.unsubscribe(name)
     await scene.topic.publish_many(map(str, range(2500)))
-    transport, keys = scene.topic.backlog.origin.transport, scene.topic._keys
+    transport, keys = scene.topic.backlog._context.transport, scene.topic._keys
     state = await transport.run(topics.read(keys))
 
     async def step(consumer):
@@ -588,13 +588,13 @@ async def test_consumer_may_have_thousands_of_peers(scene, rsmq):
     first = await scene.peer("0")
     names = [f"{first.name[:-1]}{number}" for number in range(1, 8_100)]
     record = (await scene.raw.hget(scene.record, f"q:{first.name}")).decode().split(" ")
-    attributes = await scene.raw.hgetall(first.origin.keys.hash)
+    attributes = await scene.raw.hgetall(first._context.keys.hash)
     pipe = scene.raw.pipeline(transaction=False)
     record[3] = "0"
     for name in names:
         record[5] = name.rpartition("_")[2]
         pipe.hset(scene.record, f"q:{name}", " ".join(record))
-        pipe.hset(first.origin.sibling(name).hash, mapping=attributes)
+        pipe.hset(first._context.sibling(name).hash, mapping=attributes)
     heard = await scene.raw.hget(scene.heard, first.name)
     pipe.hset(scene.heard, mapping=dict.fromkeys(names, heard) | dict.fromkeys(names[:-1], 1))
     pipe.hset(scene.record, "version", "another")
@@ -669,7 +669,7 @@ async def test_keeper_knows_what_was_known_of_deliveries_to_a_peer_that_is_gone(
     await scene.sign(new)
 
     assert await pasts(new, 9) == [(1, 0)] * (2 + later)
-    ttl = await scene.raw.ttl(f"{new.origin.keys.deliveries}")
+    ttl = await scene.raw.ttl(f"{new._context.keys.deliveries}")
     assert 0 < ttl <= 14 * 86400
 
 
@@ -688,7 +688,7 @@ async def test_what_is_known_of_deliveries_moves_with_a_backlog(scene, rsmq, pre
     await topic.subscribe("a")
 
     assert await pasts(subscription, 9999) == [(1, 0)] * (present + waiting)
-    assert not await scene.raw.exists(own.origin.keys.deliveries)
+    assert not await scene.raw.exists(own._context.keys.deliveries)
 
 
 async def test_suspect_that_moves_to_the_keeper_keeps_its_strikes(scene, raw, ns):

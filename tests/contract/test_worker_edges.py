@@ -66,7 +66,7 @@ async def test_codec_that_raises_leaves_no_lease_behind(server_url, ns, work):  
         task = work(worker)
         await until(lambda: worker.health.rejected == 1)
         await stopped(worker, task)
-        assert queue.origin.keeper.kept() == []
+        assert queue._context.keeper.kept() == []
 
 
 async def test_client_closed_under_a_worker_ends_it(server_url, ns):
@@ -335,7 +335,7 @@ async def test_message_lost_while_it_waited_for_a_slot_is_not_handled(rsmq, raw,
     await until(lambda: seen)
     await raw.hincrby(f"{ns}:jobs:Q", f"{ids[1]}:rc", 1)
     await raw.zadd(f"{ns}:jobs", {ids[1]: 9e12})
-    await until(lambda: len(queue.origin.keeper.kept()) == 1)
+    await until(lambda: len(queue._context.keeper.kept()) == 1)
     gate.set()
     await until(lambda: worker.health.done == 1)
     await queue.send("third")  # the slot that the lost one waited for is free again

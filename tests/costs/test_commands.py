@@ -180,8 +180,8 @@ async def ten_again(queue):
 
 async def claim(queue, _):
     terms = claims.Terms(1000, 100, 60_000, 600)
-    ledger = claims.Ledger(queue.origin.keys, "spark", "lease")
-    claimed = await queue.origin.transport.run(claims.claim(ledger, 1, terms, create=True))
+    ledger = claims.Ledger(queue._context.keys, "spark", "lease")
+    claimed = await queue._context.transport.run(claims.claim(ledger, 1, terms, create=True))
     assert claimed.messages == 10
 
 
@@ -191,8 +191,8 @@ async def claimed(queue):
 
 
 async def claim_release(queue, _):
-    ledger = claims.Ledger(queue.origin.keys, "spark", "lease")
-    given = await queue.origin.transport.run(claims.release(ledger, 1, count=100))
+    ledger = claims.Ledger(queue._context.keys, "spark", "lease")
+    given = await queue._context.transport.run(claims.release(ledger, 1, count=100))
     assert given.given == 10
 
 

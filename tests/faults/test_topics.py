@@ -108,7 +108,7 @@ async def test_publish_that_never_arrived_is_resumed_among_new_subscriptions(pat
 
 
 async def state_of(topic):
-    return await topic.backlog.origin.transport.run(topics.read(topic._keys))
+    return await topic.backlog._context.transport.run(topics.read(topic._keys))
 
 
 def publishing(plan, *bodies, dedup=None):

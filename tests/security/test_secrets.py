@@ -103,7 +103,7 @@ async def test_broad_round_of_operations_leaves_no_secret(proxied, findings):
     _, url = proxied
     async with RSMQ(url, codec=Compressed(), options=QUICK) as rsmq:
         queue = await rsmq.create_queue("jobs")
-        findings.see(rsmq, queue, rsmq.codec, QUICK, Retry(), queue.origin, rsmq._transport)
+        findings.see(rsmq, queue, rsmq.codec, QUICK, Retry(), queue._context, rsmq._transport)
         await queue.send_many([f"{BODY} {i}" for i in range(8)])
         delivery = await queue.receive()
         findings.see(delivery, await queue.attributes(), await queue.stats())

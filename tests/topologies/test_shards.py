@@ -16,7 +16,7 @@ NAMES = [f"queue-{i}" for i in range(12)]
 
 
 def place(rsmq, name):
-    return rsmq.queue(name).origin.keys.namespace.name
+    return rsmq.queue(name)._context.keys.namespace.name
 
 
 def apart(rsmq):
@@ -111,7 +111,7 @@ async def test_time_passes_for_queues_of_all_namespaces(sharded):
 
 async def test_doctor_looks_into_all_namespaces_and_names_dangers_once(sharded, raw):
     names = [f"q{i}" for i in range(12)]
-    keys = [(await sharded.create_queue(name)).origin.keys for name in names]
+    keys = [(await sharded.create_queue(name))._context.keys for name in names]
     for key in keys:
         await raw.zadd(key.zset, {"g73zkl38qz" + "x" * 22: 1})
 

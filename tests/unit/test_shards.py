@@ -36,9 +36,9 @@ def test_queues_spread_evenly():
 def test_one_namespace_is_as_ever():
     for ns in ("rsmq", ["rsmq"]):
         assert RSMQ(ns=ns).ns == "rsmq"
-        assert RSMQ(ns=ns).queue("jobs").origin.keys.zset == "rsmq:jobs"
+        assert RSMQ(ns=ns).queue("jobs")._context.keys.zset == "rsmq:jobs"
     assert RSMQ(ns="a,b").ns == "a,b"
-    assert RSMQ(ns="a,b").queue("jobs").origin.keys.zset == "a,b:jobs"
+    assert RSMQ(ns="a,b").queue("jobs")._context.keys.zset == "a,b:jobs"
 
 
 @pytest.mark.parametrize("ns", [[], ["a", "a"], ["a", ""], ["a", "b:c"], ["a", None], [["a"]]])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aiorsmq_ng._protocol.keys import QueueKeys
+from aiorsmq_ng._runtime.context import context_of
 from aiorsmq_ng._transport.driver import Command, Driver
 from aiorsmq_ng.client import RSMQ
 from aiorsmq_ng.queue import Queue
@@ -64,11 +65,11 @@ class Inventory:
     @classmethod
     async def read(cls, queue: Queue) -> Self:
         """Read everything. Two commands per queue: take it when nobody works on them."""
-        origin = queue.origin
-        driver = await origin.transport.driver()
+        context = context_of(queue)
+        driver = await context.transport.driver()
         return cls(
-            await StoredQueue.read(driver, origin.keys),
-            await StoredQueue.read(driver, origin.keys.namespace.queue(queue.dead_letter)),
+            await StoredQueue.read(driver, context.keys),
+            await StoredQueue.read(driver, context.keys.namespace.queue(queue.dead_letter)),
         )
 
 
@@ -86,7 +87,7 @@ class ResourceSnapshot:
     @classmethod
     async def take(cls, rsmq: RSMQ) -> Self:
         """Count; *rsmq* is an open client, which is asked about the server's connections."""
-        driver = await rsmq.queue("any").origin.transport.driver()
+        driver = await context_of(rsmq.queue("any")).transport.driver()
         info: Any = await driver.execute(Command(("INFO", "clients")))
         fields = info if isinstance(info, dict) else _fields(info.decode().splitlines())
         return cls(len(asyncio.all_tasks()), _rss(), int(fields["connected_clients"]))

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from aiorsmq_ng import RSMQ, Consumer, Delivery, Queue, Unavailable, Worker
+from aiorsmq_ng import RSMQ, ClientClosed, Consumer, Delivery, Queue, Unavailable, Worker
 from aiorsmq_ng.testing import PrivateServer
 
 from ..lab import Verdict, Violation
@@ -151,7 +151,7 @@ async def by_pausing_a_worker(queue: Queue, chance: random.Random) -> None:
 
 async def by_client(queue: Queue, chance: random.Random) -> None:
     """Close the client first, the consumer afterwards."""
-    async with RSMQ(queue.url, ns=queue.origin.keys.namespace.name) as own:  # type: ignore[attr-defined]
+    async with RSMQ(queue.url, ns=queue.ns) as own:  # type: ignore[attr-defined]
         consumer = _messages(own.queue(queue.name))
 
         async def work() -> None:
@@ -161,7 +161,7 @@ async def by_client(queue: Queue, chance: random.Random) -> None:
 
         working = asyncio.create_task(work())
         await asyncio.sleep(chance.random() * _SOON)
-    with suppress(Unavailable):
+    with suppress(Unavailable, ClientClosed):
         await working
     await consumer.aclose()
 
@@ -211,7 +211,7 @@ async def by_cancelling_a_worker(queue: Queue, chance: random.Random) -> None:
     async def handle(_: Delivery) -> None:
         await asyncio.sleep(chance.choice((0, 0.001, VT)))
 
-    async with RSMQ(queue.url, ns=queue.origin.keys.namespace.name) as own:  # type: ignore[attr-defined]
+    async with RSMQ(queue.url, ns=queue.ns) as own:  # type: ignore[attr-defined]
         worker = Worker(own, concurrency=2, prefetch=PREFETCH)
         worker.handler(queue.name, vt=VT)(handle)
         times = chance.randint(0, 3)
