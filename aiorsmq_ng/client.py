@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -29,14 +28,13 @@ from ._runtime.long_poll import Receiver
 from ._runtime.outages import outlast
 from ._runtime.presence import Presence
 from ._runtime.publish_plan import Plans
-from ._transport.batching import Transport
 from ._transport.brokers import with_token
-from ._transport.connect import CallerClient, adopt, connect
+from ._transport.connect import CallerClient, adopt, connect, make_transport
 from ._transport.contact import Contact
 from ._transport.driver import Driver
 from ._transport.notifier import Notifier
-from ._transport.server_check import check_server
 from ._transport.urls import read as read_url
+from ._transport.urls import url_or_default
 from .codec import JSON, Codec
 from .delivery import Delivery
 from .doctor import Doctor, Orders, Progress, together
@@ -47,7 +45,6 @@ from .queue import Queue
 from .retry import Retry
 from .topic import Topic
 
-DEFAULT_URL = "redis://localhost:6379"
 #: How long closing waits for looks that are under way.
 _CLOSE_RECEIVERS_S = 2.0
 #: How long it waits for workers; longer than a handler that is cancelled may take.
@@ -81,17 +78,11 @@ class RSMQ:
         self._options = options or Options()
         self._shards = Shards.of(ns, nested=self._options.nested_ns)
         self._client = client
-        url = url or os.environ.get("RSMQ_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
-        address = read_url(url, self._options) if client is None else None
+        address = read_url(url_or_default(url), self._options) if client is None else None
         self._address = with_token(address, token, self._options)
         self._realtime = realtime
         self._codec: Codec = codec or JSON
-        self._transport = Transport(
-            self._connect,
-            deadline_s=self._options.deadline,
-            connections=self._options.max_connections,
-            check=lambda driver: check_server(driver, self._options),
-        )
+        self._transport = make_transport(self._connect, self._options)
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
         self._presence = Presence(self._transport, self._keeper)

@@ -33,8 +33,9 @@ from redis import Redis
 from aiorsmq_ng._common.ids import suffixes
 from aiorsmq_ng._protocol import queues
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._transport.blocking import BlockingRunner
+from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.embedded import EmbeddedServer
+from aiorsmq_ng.options import Options
 
 from . import spark_tables
 from .__main__ import machine, server_name
@@ -239,7 +240,7 @@ class Stage:
         self.redis = Redis.from_url(self.server.url)
         # It would do so now and then, and take the second processor from whoever works then.
         self.redis.config_set("auto-aof-rewrite-percentage", 0)
-        run = BlockingRunner(self.server.url, deadline_s=60).run
+        run = SyncClient(self.server.url, Options(deadline=60)).run
         for name in ("warm", "plain", "spark"):
             run(queues.create(Namespace("bench").queue(name), vt=30, delay=0, maxsize=-1))
         jvm = self.spark.sparkContext._jvm  # noqa: SLF001 - there is no other way to it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from ..errors import InvalidValue, Unavailable
 from ..options import Options
 from . import tls
 from .allowances import ALLOW_PLAIN_PASSWORD, plain_password
+from .batching import Transport
 from .brokers import connect_broker
 from .cluster import ClusterDriver
 from .driver import Driver
 from .redis_driver import HEALTH_S, PoolDriver
 from .redis_versions import tls_settings
+from .server_check import check_server
 from .urls import Address, read
 
 #: What a caller may hand over instead of a URL.
@@ -31,6 +34,16 @@ CallerClient = Redis | RedisCluster
 
 # One fake server per memory:// name, shared by the clients of a process while one is open.
 _fakes: dict[str, tuple[Any, int]] = {}
+
+
+def make_transport(open_driver: Callable[[], Awaitable[Driver]], options: Options) -> Transport:
+    """Return a transport that opens its driver, and checks the server, with its first operation."""
+    return Transport(
+        open_driver,
+        deadline_s=options.deadline,
+        connections=options.max_connections,
+        check=lambda driver: check_server(driver, options),
+    )
 
 
 async def connect(

@@ -14,7 +14,6 @@ from redis.exceptions import MovedError
 
 from ..errors import InvalidValue
 
-_READS_WITHIN = "timeout" in inspect.signature(redis.Connection.read_response).parameters
 _TLS = frozenset(inspect.signature(SSLConnection.__init__).parameters)
 
 
@@ -75,11 +74,3 @@ async def ask_for_nodes(nodes: NodesManager, last: ClusterNode) -> None:
     if last.name in known:
         known[last.name] = known.pop(last.name)
     await nodes.initialize()
-
-
-def read_reply(connection: Any, timeout_s: float) -> Any:
-    """Wait up to *timeout_s* for the next reply on a blocking connection; bytes stay bytes."""
-    if _READS_WITHIN:
-        return connection.read_response(disable_decoding=True, timeout=timeout_s)
-    connection._sock.settimeout(timeout_s)  # noqa: SLF001 - before 7.1 there was no other way
-    return connection.read_response(disable_decoding=True)

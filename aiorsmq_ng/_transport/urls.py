@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -16,6 +17,7 @@ from .allowances import ALLOW_INSECURE_TLS, ALLOW_PLAIN_PASSWORD, insecure_tls, 
 
 Settings = dict[str, Any]
 
+DEFAULT_URL = "redis://localhost:6379"
 SCHEMES = (
     "redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster",
     "rediss+cluster", "embedded", "memory", "grpc", "grpcs",
@@ -61,8 +63,16 @@ class Address:
         return "password" in self.login and self.tls is None and not is_loopback(host)
 
 
-def read(url: str, options: Options) -> Address:
-    """Return what *url* says; ``InvalidValue`` if it cannot be meant or is not safe."""
+def url_or_default(url: str | None) -> str:
+    """Return *url*, or the one that the environment names, or the server of this machine."""
+    return url or os.environ.get("RSMQ_URL") or os.environ.get("REDIS_URL") or DEFAULT_URL
+
+
+def read(url: str, options: Options, *, password: str | None = None) -> Address:
+    """Return what *url* says; ``InvalidValue`` if it cannot be meant or is not safe.
+
+    *password*, if given, takes the place of the one in the URL, under the same rules.
+    """
     scheme = url.split("://", 1)[0] if "://" in url else ""
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
@@ -82,6 +92,8 @@ def read(url: str, options: Options) -> Address:
     if scheme in ("grpc", "grpcs"):
         return _broker(scheme, parts)
     address = _unix(parts) if scheme == "unix" else _network(scheme, parts)
+    if password is not None:
+        address = replace(address, login=address.login | {"password": password})
     _refuse_weak_tls(address, options)
     _refuse_plain_password(address, options)
     return address

@@ -38,9 +38,9 @@ class SnapshotReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Make the snapshot, once per DataFrame, and divide it."""
         options, snapshot = self._options, uuid.uuid4().hex
-        runner, state = options.runner(), bulk.SnapshotState()
+        client, state = options.client(), bulk.SnapshotState()
         while state.now_ms is None or state.last:
-            state = runner.run(
+            state = client.run(
                 bulk.note(
                     options.keys,
                     snapshot,
@@ -63,11 +63,11 @@ class SnapshotReader(DataSourceReader):
             raise TypeError(f"not a partition of ours: {partition!r}")
         options = self._options
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
-        runner = options.runner()
+        client = options.client()
         for part in partition.parts:
             for start in range(part.start, part.stop, options.fetch_size):
                 stop = min(part.stop, start + options.fetch_size)
-                page = runner.run(
+                page = client.run(
                     bulk.read_noted(
                         options.keys,
                         part._replace(start=start, stop=stop),

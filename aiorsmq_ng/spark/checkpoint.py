@@ -1,17 +1,22 @@
-"""What is left to do for a query that does not run: acknowledge its last batch, or let go of it."""
+"""Clean up after a query that does not run: acknowledge its last batch, or release its claims."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from .._protocol.spark import claims
 from ..errors import InvalidValue
 from . import options as choices
 from .stream_claims import Offset, acknowledge, give_back, retire
+
+if TYPE_CHECKING:
+    from .._protocol.keys import QueueKeys
+    from .._transport.batching import Transport
 
 
 def finalize(checkpoint: str | Path, **options: Any) -> int:
@@ -32,19 +37,22 @@ def finalize(checkpoint: str | Path, **options: Any) -> int:
     for offset in _offsets(folder / "offsets" / str(max(done))):
         given = {"queue": offset.queue, "namespace": offset.namespace, **_texts(options)}
         parsed = choices.parse(choices.StreamReadOptions, given)
-        runner = parsed.runner(own=True)
-        try:
-            ledger = runner.run(claims.take_over(parsed.keys, offset.ledger))
-            for number in range(ledger.acked + 1, offset.claim + 1):
-                acknowledge(runner, ledger, number)
-                finished += 1
-            # What was claimed ahead, and Spark knows nothing of.
-            for number in ledger.live:
-                if number > planned.get(offset.ledger, offset.claim):
-                    give_back(runner, ledger, number)
-        finally:
-            runner.close()
+        last = planned.get(offset.ledger, offset.claim)
+        with closing(parsed.own_client()) as client:
+            finished += client.call(_finalize(client.transport, parsed.keys, offset, last))
     return finished
+
+
+async def _finalize(transport: Transport, keys: QueueKeys, done: Offset, planned: int) -> int:
+    """Acknowledge the claims up to *done*; give back those after *planned*, unknown to Spark."""
+    ledger = await transport.run(claims.take_over(keys, done.ledger))
+    finished = range(ledger.acked + 1, done.claim + 1)
+    for number in finished:
+        await acknowledge(transport, ledger, number)
+    for number in ledger.live:
+        if number > planned:
+            await give_back(transport, ledger, number)
+    return len(finished)
 
 
 def release(queue: str, ledger: str, **options: Any) -> int:
@@ -55,12 +63,9 @@ def release(queue: str, ledger: str, **options: Any) -> int:
     back, should the query never be started again.
     """
     parsed = choices.parse(choices.StreamReadOptions, {"queue": queue, **_texts(options)})
-    runner = parsed.runner(own=True)
-    try:
-        named = runner.run(claims.find_group_ledger(parsed.keys, ledger))
-        return retire(runner, parsed.keys, named or ledger)
-    finally:
-        runner.close()
+    with closing(parsed.own_client()) as client:
+        named = client.run(claims.find_group_ledger(parsed.keys, ledger))
+        return client.call(retire(client.transport, parsed.keys, named or ledger))
 
 
 def _local(checkpoint: str | Path) -> Path:

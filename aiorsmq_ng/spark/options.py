@@ -9,20 +9,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .._protocol import limits
-from .._protocol.keys import Namespace, QueueKeys
+from .._protocol.keys import QueueKeys
+from .._protocol.shards import Shards
 from .._protocol.spark.bulk import MAX_ROWS
 from .._protocol.spark.claims import MAX_CHUNK, MAX_FETCH
+from .._transport.urls import url_or_default
 from ..errors import InvalidValue
+from ..options import Options
 
 if TYPE_CHECKING:
-    from .._transport.blocking import BlockingRunner
+    from .._runtime.sync_client import SyncClient
 
 O = TypeVar("O", bound="CommonOptions")  # noqa: E741 - options
 
-DEFAULT_URL = "redis://localhost:6379"
+#: Connections of one process to a server. A task has one call in flight, a query a few.
+MAX_CONNECTIONS = 4
 DAY_MS = 86_400_000
 
 #: Other names for options: those of Spark's own, and those that users of Kafka's source know.
@@ -31,6 +36,12 @@ ALIASES = {
     "ns": "namespace",
     "groupid": "ledger",
     "maxoffsetspertrigger": "maxmessagespertrigger",
+}
+#: URLs of other clients, and why they are none for Spark's processes.
+_UNUSABLE = {
+    "memory": "its processes share no memory",
+    "grpc": "a broker has no calls for claims and bulk writes; use the URL of its Redis",
+    "grpcs": "a broker has no calls for claims and bulk writes; use the URL of its Redis",
 }
 #: What Spark passes on to every source and sink.
 _OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode", "mergeschema"})
@@ -61,6 +72,9 @@ class CommonOptions:
     password_env: str = ""
     #: Whether a password may go to another machine in clear text.
     plain_password: bool = False
+    #: Whether the server may evict queues when its memory is full.
+    allow_eviction: bool = False
+    #: One namespace, or several that are used as one, separated by commas.
     namespace: str = "rsmq"
     #: How long one call to Redis may take, outages included.
     timeout_ms: int = _number(60_000, 100)
@@ -71,29 +85,40 @@ class CommonOptions:
         return self.keys_of(self.queue)
 
     def keys_of(self, queue: str) -> QueueKeys:
-        """Return the keys of another queue in the same namespace."""
-        return Namespace(self.namespace).queue(limits.check_name(queue))
+        """Return the keys of another queue, in the namespace that its name leads to."""
+        return self.shards.queue(limits.check_name(queue))
 
-    def runner(self, *, own: bool = False) -> BlockingRunner:
-        """Return this process's way to the server, or one that nobody else uses."""
+    @property
+    def shards(self) -> Shards:
+        """The namespaces, checked."""
+        return _shards(self.namespace)
+
+    def client(self) -> SyncClient:
+        """Return the client that this process shares for these settings; do not close it."""
+        return self._client(own=False)
+
+    def own_client(self) -> SyncClient:
+        """Return a client for the caller alone, who closes it."""
+        return self._client(own=True)
+
+    def _client(self, *, own: bool) -> SyncClient:
         # Most processes that Spark starts only look at options, and redis-py takes long to import.
-        from .._transport.blocking import BlockingRunner, shared_runner  # noqa: PLC0415
+        from .._runtime.sync_client import SyncClient, shared_client  # noqa: PLC0415
 
-        make = BlockingRunner if own else shared_runner
-        return make(
-            self._url(),
-            deadline_s=self.timeout_ms / 1000,
+        url = url_or_default(self.url or _from(self.url_env))
+        scheme = url.partition("://")[0]
+        if scheme in _UNUSABLE:
+            raise InvalidValue(f"a {scheme}:// url cannot be used from Spark: {_UNUSABLE[scheme]}")
+        return (SyncClient if own else shared_client)(
+            url,
+            Options(
+                deadline=self.timeout_ms / 1000,
+                max_connections=MAX_CONNECTIONS,
+                plain_password=self.plain_password,
+                allow_eviction=self.allow_eviction,
+            ),
             password=_from(self.password_env),
-            plain_password=self.plain_password,
-        )
-
-    def _url(self) -> str:
-        return (
-            self.url
-            or _from(self.url_env)
-            or os.environ.get("RSMQ_URL")
-            or os.environ.get("REDIS_URL")
-            or DEFAULT_URL
+            namespaces=tuple(namespace.name for namespace in self.shards.namespaces),
         )
 
 
@@ -193,8 +218,13 @@ def parse(kind: type[O], given: Mapping[str, str]) -> O:
             "option 'queue' is missing: the name of a queue", code="missingParameter"
         )
     limits.check_name(values["queue"])
-    limits.check_namespace(values.get("namespace", "rsmq"))
+    _shards(values.get("namespace", "rsmq"))
     return kind(**values)
+
+
+@lru_cache
+def _shards(namespaces: str) -> Shards:
+    return Shards.of([name.strip() for name in namespaces.split(",")], nested=False)
 
 
 def _unknown(name: str, kind: type[CommonOptions], known: Mapping[str, Any]) -> InvalidValue:

@@ -1,35 +1,40 @@
-"""Who claims, renews and acknowledges on the driver. Knows nothing of Spark."""
+"""The claims of one streaming query: made, renewed and acknowledged on the driver.
+
+Everything here runs on the event loop of a ``SyncClient``. While Spark runs a batch, tasks on that
+loop renew the leases of claims, acknowledge the batch before, and make the claim after it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .._protocol.keys import QueueKeys
 from .._protocol.spark import claims
 from .._protocol.spark.claims import Ledger
-from ..errors import ClaimLost, InvalidValue, RSMQError
-from .background import Background, Job
-from .keeper import Keeper
+from ..errors import AccessDenied, ClaimLost, InvalidValue, RSMQError, Unavailable
 from .options import StreamReadOptions
 
 if TYPE_CHECKING:
-    from .._transport.blocking import BlockingRunner
+    from .._protocol.keys import QueueKeys
+    from .._transport.batching import Transport
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 
 #: Messages that are acknowledged, given back or renewed by one call.
 CHUNK = 1000
+#: How long closing waits for the calls of background tasks.
+CLOSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """Where a stream stands: after which claim of which ledger. It lives in the checkpoint."""
+    """The position of a stream: a ledger and its last claim. Spark keeps it in the checkpoint."""
 
     queue: str
     namespace: str
@@ -47,14 +52,19 @@ class Offset:
                 "the checkpoint holds no offset of a queue; is it one of another source?"
             ) from None
 
+    @classmethod
+    def first(cls, keys: QueueKeys) -> Offset:
+        """Return the offset before all messages of a queue."""
+        return cls(keys.queue, keys.namespace.name)
+
     def to_dict(self) -> dict[str, Any]:
-        """Return it as Spark keeps it."""
+        """Return the offset as Spark keeps it."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimSlice:
-    """A part of a claim."""
+    """Messages of a claim, from index *start* up to *stop*."""
 
     ledger: Ledger
     claim: int
@@ -65,67 +75,67 @@ class ClaimSlice:
 class StreamClaims:
     """Holds the claims of one query. One per query, in the process that Spark keeps for it."""
 
-    def __init__(self, options: StreamReadOptions) -> None:
+    def __init__(self, options: StreamReadOptions, transport: Transport) -> None:
         self._options = options
         self._keys = options.keys
-        self._runner = options.runner(own=True)
+        self._transport = transport
         self._ledger: Ledger | None = None
-        #: The ledger that is gone and that ``_ledger`` stands in for, if so.
+        #: The ledger that is gone and that ``_ledger`` replaces, if there is one.
         self._replaced = ""
         self._acked = 0
         #: Claims of this process that are not acknowledged: number -> messages.
         self._held: dict[int, int] = {}
         self._cutoff_ms: int | None = None
-        self._keeper = Keeper(self, lambda: options.runner(own=True))
-        self._background = Background(lambda: options.runner(own=True))
-        #: What is under way while Spark runs a batch: acknowledgements, and the claim after it.
-        self._acks: list[Job[None]] = []
-        self._ahead: tuple[int, Job[None]] | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        # A claim is renewed or dropped from ``_held``, never both at a time.
+        self._renewing = asyncio.Lock()
+        #: Why renewing ended; the next call raises it.
+        self._failure: RSMQError | None = None
+        #: Background tasks: acknowledgements, and the claim after the current one. They run one
+        #: after the other; ``_last`` is the newest.
+        self._acks: list[asyncio.Task[None]] = []
+        self._ahead: tuple[int, asyncio.Task[None]] | None = None
+        self._last: asyncio.Task[None] | None = None
+        self._closing = False
 
-    @property
-    def origin(self) -> Offset:
-        """The offset before all messages."""
-        return Offset(self._keys.queue, self._keys.namespace.name)
+    async def stop_at_now(self) -> None:
+        """Claim only messages that are ready at this moment, from here on."""
+        self._cutoff_ms = (await self.backlog()).now_ms
 
-    def stop_at_now(self) -> None:
-        """From here on claim only what is ready at this moment."""
-        self._cutoff_ms = self._runner.run(claims.backlog(self._keys)).now_ms
+    async def backlog(self) -> claims.Backlog:
+        """Count the messages in the queue."""
+        return await self._transport.run(claims.backlog(self._keys))
 
-    def backlog(self) -> claims.Backlog:
-        """Count what waits."""
-        return self._runner.run(claims.backlog(self._keys))
-
-    def latest(self, start: Offset, limit: int) -> Offset:
+    async def latest(self, start: Offset, limit: int) -> Offset:
         """Claim up to *limit* messages after *start*; *start* itself if there are none.
 
         Spark has finished with everything up to *start*, so that is acknowledged.
         """
         self._check(start)
-        ledger = self._attach(start.ledger)
+        ledger = await self._attach(start.ledger)
         done = start.claim if start.ledger == ledger.id else 0
         if self._options.ack_on == "start":
-            self._acknowledge(done)
+            await self._acknowledge(done)
         number = done + 1
-        count = self._next(number, limit)
+        count = await self._next(number, limit)
         if not count:
-            self._settle()
+            await self._settle()
             return start
         if count >= limit and self._options.claim_ahead and self._ahead is None:
             # More is waiting, most likely.
-            work = partial(self._claim, number=number + 1, limit=limit)
-            self._ahead = number + 1, self._background.start(work)
+            self._ahead = number + 1, self._start(self._claim, number + 1, limit)
         return replace(start, ledger=ledger.id, claim=number, count=count)
 
-    def plan(self, start: Offset, end: Offset) -> list[ClaimSlice]:
+    async def plan(self, start: Offset, end: Offset) -> list[ClaimSlice]:
         """Divide what was claimed after *start* up to *end*; the same again after a restart."""
         self._check(start)
         self._check(end)
-        ledger = self._attach(end.ledger)
+        ledger = await self._attach(end.ledger)
         first = start.claim + 1 if start.ledger == ledger.id else 1
         slices: list[ClaimSlice] = []
         for number in range(first, end.claim + 1):
             if number not in self._held:
-                self._revive(number)
+                await self._revive(number)
             count = self._held.get(number, 0)
             size = self._options.max_records_per_partition
             parts = max(1, min(count, max(self._options.min_partitions, -(-count // size))))
@@ -133,58 +143,38 @@ class StreamClaims:
             slices += (ClaimSlice(ledger, number, *pair) for pair in pairwise(bounds) if count)
         return slices
 
-    def commit(self, end: Offset) -> None:
+    async def commit(self, end: Offset) -> None:
         """Acknowledge everything up to *end*."""
         self._check(end)
-        if end.ledger and self._attach(end.ledger).id == end.ledger:
-            self._acknowledge(end.claim)
-            # Otherwise it was begun by latest(), and goes on while the next batch runs.
+        if end.ledger and (await self._attach(end.ledger)).id == end.ledger:
+            await self._acknowledge(end.claim)
+            # Otherwise latest() began it, and it goes on while the next batch runs.
             if self._options.ack_on == "commit":
-                self._settle()
+                await self._settle()
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Stop renewing. Claims stay as they are: Spark may have them in its log.
 
-        But not the one that was made ahead: Spark knows nothing of it.
+        The claim that was made ahead is given back, because Spark does not know of it. A background
+        task that runs is waited for; those behind it are not begun.
         """
-        self._keeper.stop()
-        self._background.stop()
+        self._closing = True
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait([self._renewal])
+        if self._last is not None:
+            await asyncio.wait([self._last], timeout=CLOSE_S)
         if self._ahead is not None and self._ledger is not None:
             with suppress(RSMQError):
-                give_back(self._runner, self._ledger, self._ahead[0])
-        self._runner.close()
-
-    def held(self) -> list[int]:
-        """Return the numbers of the claims that want to be renewed."""
-        return sorted(list(self._held))  # noqa: C414 - a copy, for another thread
-
-    def renew(self, runner: BlockingRunner, number: int) -> tuple[int, int]:
-        """Renew the leases of one claim; how many messages are others' by now, and gone."""
-        taken = gone = at = 0
-        while at >= 0:
-            with self._keeper.lock:
-                if self._ledger is None or number not in self._held:
-                    break
-                renewed = runner.run(
-                    claims.renew(
-                        self._ledger,
-                        number,
-                        at,
-                        count=CHUNK,
-                        lease_ms=self._options.lease_ms,
-                        ttl_s=self._ttl_s,
-                    )
-                )
-            at, taken, gone = renewed.next, taken + renewed.taken, gone + renewed.gone
-        return taken, gone
+                await give_back(self._transport, self._ledger, self._ahead[0])
 
     @property
     def _ttl_s(self) -> int:
         return max(self._options.ledger_ttl_ms, 2 * self._options.lease_ms) // 1000
 
     def _check(self, offset: Offset) -> None:
-        if self._keeper.error is not None:
-            raise self._keeper.error
+        if self._failure is not None:
+            raise self._failure
         if (offset.queue, offset.namespace) != (self._keys.queue, self._keys.namespace.name):
             raise InvalidValue(
                 f"the checkpoint belongs to queue {offset.queue!r} in namespace "
@@ -192,7 +182,7 @@ class StreamClaims:
                 f"{self._keys.namespace.name!r}; use another checkpointLocation"
             )
 
-    def _attach(self, id: str) -> Ledger:
+    async def _attach(self, id: str) -> Ledger:
         """Return the ledger *id*, taken over if this process has none yet; a new one for ''."""
         if self._ledger is not None:
             if id not in ("", self._ledger.id, self._replaced):
@@ -201,7 +191,9 @@ class StreamClaims:
         ledger = None
         if id:
             try:
-                ledger = self._runner.run(claims.take_over(self._keys, id, self._options.ledger))
+                ledger = await self._transport.run(
+                    claims.take_over(self._keys, id, self._options.ledger)
+                )
             except ClaimLost as error:
                 if error.cause == "fenced" or self._options.fail_on_data_loss:
                     raise _with_advice(error) from None
@@ -212,11 +204,11 @@ class StreamClaims:
                 f"the checkpoint was begun with claimMode={ledger.mode}; go on with that, or use "
                 "another checkpointLocation"
             )
-        self._ledger = ledger or self._begin()
+        self._ledger = ledger or await self._begin()
         self._acked = self._ledger.acked
         return self._ledger
 
-    def _begin(self) -> Ledger:
+    async def _begin(self) -> Ledger:
         """Make a new ledger; a named one takes the place of the one that had its name."""
         name, mode = self._options.ledger, self._options.claim_mode
         unique = uuid.uuid4().hex[:16]
@@ -230,28 +222,27 @@ class StreamClaims:
             before: str | None = ""
             while before is not None:
                 if before:
-                    retire(self._runner, self._keys, before)
-                before = self._runner.run(
+                    await retire(self._transport, self._keys, before)
+                before = await self._transport.run(
                     claims.set_group_ledger(ledger, expected=before, ttl_s=self._ttl_s)
                 )
         return ledger
 
-    def _next(self, number: int, limit: int) -> int:
-        """Make the next claim, unless it is made; the result is its size."""
+    async def _next(self, number: int, limit: int) -> int:
+        """Make the next claim, unless it is made; return its size."""
         if self._ahead is not None and self._ahead[0] == number:
-            (_, job), self._ahead = self._ahead, None
-            # An outage that it met may be over; if not, the same is said below.
-            with suppress(RSMQError):
-                job.wait()
+            (_, task), self._ahead = self._ahead, None
+            # Its error is not raised: an outage may be over, and any other error comes again below.
+            await asyncio.wait([task])
         elif number in self._held:
             return self._held[number]
         else:
-            self._give_back_unplanned(number)
-        # Also if it is made: this is where a driver that was replaced learns of it.
-        self._claim(self._runner, number, limit)
+            await self._give_back_unplanned(number)
+        # Also if it is made: a driver that was replaced is told so by this call.
+        await self._claim(number, limit)
         return self._held.get(number, 0)
 
-    def _claim(self, runner: BlockingRunner, number: int, limit: int) -> None:
+    async def _claim(self, number: int, limit: int) -> None:
         assert self._ledger is not None  # noqa: S101 - callers attach first
         terms = claims.Terms(
             limit,
@@ -263,27 +254,70 @@ class StreamClaims:
         create = not self._ledger.group and number == 1
         claimed = claims.Claimed(0, False)
         while not claimed.complete:
-            claimed = runner.run(claims.claim(self._ledger, number, terms, create=create))
+            claimed = await self._transport.run(
+                claims.claim(self._ledger, number, terms, create=create)
+            )
         if claimed.messages:
-            self._held[number] = claimed.messages
-            if self._options.claim_mode == "lease":
-                self._keeper.start(self._options.lease_ms / 3000)
+            self._hold(number, claimed.messages)
 
-    def _give_back_unplanned(self, number: int) -> None:
+    def _hold(self, number: int, messages: int) -> None:
+        """Renew a claim from now on, if it has leases."""
+        self._held[number] = messages
+        if self._options.claim_mode == "lease" and self._renewal is None:
+            self._renewal = asyncio.create_task(self._renew_held(self._options.lease_ms / 3000))
+
+    async def _renew_held(self, every_s: float) -> None:
+        """Renew the leases of all claims again and again; ends with an error that is no outage."""
+        while True:
+            await asyncio.sleep(every_s)
+            for number in sorted(self._held):
+                try:
+                    taken, _gone = await self._renew(number)
+                    if taken:
+                        logger.warning(
+                            "%d messages of claim %d were received by others", taken, number
+                        )
+                except (Unavailable, AccessDenied) as outage:
+                    logger.warning("leases were not renewed: %s", outage)
+                except RSMQError as error:
+                    self._failure = error
+                    return
+
+    async def _renew(self, number: int) -> tuple[int, int]:
+        """Renew the leases of one claim; count messages that others received, and deleted ones."""
+        taken = gone = at = 0
+        while at >= 0:
+            async with self._renewing:
+                if self._ledger is None or number not in self._held:
+                    break
+                renewed = await self._transport.run(
+                    claims.renew(
+                        self._ledger,
+                        number,
+                        at,
+                        count=CHUNK,
+                        lease_ms=self._options.lease_ms,
+                        ttl_s=self._ttl_s,
+                    )
+                )
+            at, taken, gone = renewed.next, taken + renewed.taken, gone + renewed.gone
+        return taken, gone
+
+    async def _give_back_unplanned(self, number: int) -> None:
         """Give back what an earlier run claimed and Spark never logged; others may want it."""
         ledger = self._ledger
         if ledger is None:
             return
         for unplanned in ledger.live:
             if unplanned >= number:
-                give_back(self._runner, ledger, unplanned)
+                await give_back(self._transport, ledger, unplanned)
         self._ledger = replace(
             ledger,
             open=0 if ledger.open >= number else ledger.open,
             sealed={n: count for n, count in ledger.sealed.items() if n < number},
         )
 
-    def _revive(self, number: int) -> None:
+    async def _revive(self, number: int) -> None:
         """Hold a claim again that an earlier run made and Spark logged."""
         ledger, fatal = self._ledger, self._options.fail_on_data_loss
         assert ledger is not None  # noqa: S101 - callers attach first
@@ -293,8 +327,8 @@ class StreamClaims:
                 raise _with_advice(lost)
             logger.warning("%s; its messages are left out", lost)
             return
-        self._held[number] = ledger.sealed[number]
-        taken, gone = self.renew(self._runner, number)
+        self._hold(number, ledger.sealed[number])
+        taken, gone = await self._renew(number)
         if gone:
             logger.warning("%d messages of claim %d were deleted by others", gone, number)
         if taken and fatal:
@@ -303,10 +337,9 @@ class StreamClaims:
                 "received by others while it was down; start it with failOnDataLoss=false to go on "
                 "without them, and use a longer leaseMs"
             )
-        if self._options.claim_mode == "lease":
-            self._keeper.start(self._options.lease_ms / 3000)
 
-    def _acknowledge(self, upto: int) -> None:
+    async def _acknowledge(self, upto: int) -> None:
+        """Begin to acknowledge the claims up to *upto*; raise the errors of those begun before."""
         assert self._ledger is not None  # noqa: S101 - callers attach first
         if upto < self._acked:
             raise RSMQError(
@@ -314,45 +347,64 @@ class StreamClaims:
                 f"up to {self._acked} were acknowledged and deleted: a queue cannot be read again; "
                 "use a new checkpointLocation"
             )
-        for job in [job for job in self._acks if job.over]:
-            job.wait()
-            self._acks.remove(job)
+        for task in [task for task in self._acks if task.done()]:
+            self._acks.remove(task)
+            task.result()
         for number in range(self._acked + 1, upto + 1):
-            with self._keeper.lock:
+            async with self._renewing:
                 self._held.pop(number, None)
-            work = partial(acknowledge, ledger=self._ledger, number=number)
-            self._acks.append(self._background.start(work))
+            work = self._start(acknowledge, self._transport, self._ledger, number)
+            self._acks.append(work)
             self._acked = number
 
-    def _settle(self) -> None:
+    async def _settle(self) -> None:
         """Wait until all that is to be acknowledged is."""
         while self._acks:
-            self._acks.pop(0).wait()
+            await asyncio.wait([self._acks[0]])
+            self._acks.pop(0).result()
+
+    def _start(
+        self, work: Callable[..., Coroutine[Any, Any, None]], *args: object
+    ) -> asyncio.Task[None]:
+        """Run *work* in the background after what was started before, unless closing has begun."""
+
+        async def in_turn(before: asyncio.Task[None] | None) -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            if not self._closing:
+                await work(*args)
+
+        self._last = task = asyncio.create_task(in_turn(self._last))
+        # Some errors are never asked for; asyncio would log them.
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return task
 
 
-def give_back(runner: BlockingRunner, ledger: Ledger, number: int) -> int:
-    """Give the messages of one claim back; the result is how many were still held."""
+async def give_back(transport: Transport, ledger: Ledger, number: int) -> int:
+    """Give the messages of one claim back; return how many were still held."""
     given, left = 0, 1
     while left:
-        released = runner.run(claims.release(ledger, number, count=CHUNK))
+        released = await transport.run(claims.release(ledger, number, count=CHUNK))
         given, left = given + released.given, released.left
     return given
 
 
-def acknowledge(runner: BlockingRunner, ledger: Ledger, number: int) -> None:
+async def acknowledge(transport: Transport, ledger: Ledger, number: int) -> None:
     """Delete the messages of one claim."""
-    while runner.run(claims.acknowledge(ledger, number, count=CHUNK)):
+    while await transport.run(claims.acknowledge(ledger, number, count=CHUNK)):
         pass
 
 
-def retire(runner: BlockingRunner, keys: QueueKeys, id: str) -> int:
-    """Fence a ledger, give back all that it holds, and remove it; the result is what was given."""
+async def retire(transport: Transport, keys: QueueKeys, id: str) -> int:
+    """Fence a ledger, give its messages back, and remove it; return how many were given back."""
     try:
-        ledger = runner.run(claims.take_over(keys, id))
+        ledger = await transport.run(claims.take_over(keys, id))
     except ClaimLost:
         return 0
-    given = sum(give_back(runner, ledger, number) for number in ledger.live)
-    runner.run(claims.forget(ledger))
+    given = 0
+    for number in ledger.live:
+        given += await give_back(transport, ledger, number)
+    await transport.run(claims.forget(ledger))
     return given
 
 

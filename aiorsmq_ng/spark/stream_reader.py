@@ -1,4 +1,4 @@
-"""Reading a queue as a stream: claims that can be read again until they are acknowledged."""
+"""The reader of a stream: consumes a queue by claims, which Spark can read again."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -21,11 +21,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from .._common.ids import ID_LENGTH
-from .._protocol.spark import claims
+from .._protocol.spark import claims as operations
 from ..errors import RSMQError
 from .arrow import BatchBuilder, Ids, check_schema, numbers, repeated, times
 from .options import StreamReadOptions
 from .stream_claims import ClaimSlice, Offset, StreamClaims
+
+if TYPE_CHECKING:
+    from .._runtime.sync_client import SyncClient
 
 #: More than any queue holds.
 _ALL = 2**40
@@ -51,13 +54,13 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_schema(schema)
         self._options = options
         self._schema = schema
-        self._claimant: StreamClaims | None = None
+        #: Client and claims of the process that Spark keeps for the query; ``None`` elsewhere.
+        self._driver: tuple[SyncClient, StreamClaims] | None = None
         self._backlog: tuple[float, dict[str, int]] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the same offset always: Spark asks more than once."""
-        options = self._options
-        return Offset(options.queue, options.namespace).to_dict()
+        return Offset.first(self._options.keys).to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return how much a batch may hold."""
@@ -66,7 +69,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Acknowledge what is done, claim what is ready."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else _ALL
-        latest = self._on_driver.latest(Offset.of(start), most).to_dict()
+        client, claims = self._on_driver()
+        latest = client.call(claims.latest(Offset.of(start), most)).to_dict()
         if latest != start:
             self._backlog = None
         return latest
@@ -75,17 +79,20 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Tell what waits, for the query's progress."""
         now = time.monotonic()
         if self._backlog is None or now - self._backlog[0] > _BACKLOG_S:
-            backlog = self._on_driver.backlog()
+            client, claims = self._on_driver()
+            backlog = client.call(claims.backlog())
             self._backlog = (now, {"visible": backlog.visible, "hidden": backlog.hidden})
         return self._backlog[1]
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Take what is ready now, and then end."""
-        self._on_driver.stop_at_now()
+        client, claims = self._on_driver()
+        client.call(claims.stop_at_now())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Divide what was claimed between two offsets."""
-        return [ClaimRange(p) for p in self._on_driver.plan(Offset.of(start), Offset.of(end))]
+        client, claims = self._on_driver()
+        return [ClaimRange(s) for s in client.call(claims.plan(Offset.of(start), Offset.of(end)))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the messages of one partition."""
@@ -93,11 +100,11 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise TypeError(f"not a partition of ours: {partition!r}")
         options, slice = self._options, partition.slice
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
-        runner = options.runner()
+        client = options.client()
         for start in range(slice.start, slice.stop, options.fetch_size):
             stop = min(slice.stop, start + options.fetch_size)
-            page = runner.run(
-                claims.read(slice.ledger, slice.claim, start, stop, bodies=builder.wants_bodies)
+            page = client.run(
+                operations.read(slice.ledger, slice.claim, start, stop, bodies=builder.wants_bodies)
             )
             if page.taken and options.fail_on_data_loss:
                 raise RSMQError(
@@ -109,28 +116,31 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge what Spark has finished with."""
-        self._on_driver.commit(Offset.of(end))
+        client, claims = self._on_driver()
+        client.call(claims.commit(Offset.of(end)))
 
     def stop(self) -> None:
         """Stop renewing, give back what was claimed ahead; nothing depends on this being called."""
-        if self._claimant is not None:
-            # Spark closes the line and sends the signal; the second of them must not end this.
+        if self._driver is not None:
+            client, claims = self._driver
+            # Spark closes the socket and sends the signal; the later of them must not end this.
             with suppress(ValueError):
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            self._claimant.close()
+            client.call(claims.aclose())
+            client.close()
 
-    @property
-    def _on_driver(self) -> StreamClaims:
-        if self._claimant is None:
-            self._claimant = StreamClaims(self._options)
-            # Spark ends this process by a signal; so it comes to stop().
+    def _on_driver(self) -> tuple[SyncClient, StreamClaims]:
+        if self._driver is None:
+            client = self._options.own_client()
+            self._driver = client, StreamClaims(self._options, client.transport)
+            # Spark ends this process by a signal; this makes it call stop().
             with suppress(ValueError):
                 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
                     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        return self._claimant
+        return self._driver
 
 
-def _batch(builder: BatchBuilder, page: claims.ClaimPage) -> Any:
+def _batch(builder: BatchBuilder, page: operations.ClaimPage) -> Any:
     """Make rows of the messages that are still the query's."""
     sizes = [run.size for run in page.runs]
     size = len(sizes)

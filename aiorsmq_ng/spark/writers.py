@@ -41,7 +41,7 @@ from .arrow import ENCODERS
 from .options import WriteOptions
 
 if TYPE_CHECKING:
-    from .._transport.blocking import BlockingRunner
+    from .._runtime.sync_client import SyncClient
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 
@@ -163,14 +163,14 @@ class _Lot(NamedTuple):
 def _deliver(
     options: WriteOptions, job: str, batches: Iterable[pa.RecordBatch], *, staged: bool
 ) -> Outcome:
-    runner, outcome = options.runner(), Outcome(job)
-    send = _stager(options, runner, outcome) if staged else _sender(options, runner, job)
+    client, outcome = options.client(), Outcome(job)
+    send = _stager(options, client, outcome) if staged else _sender(options, client, job)
     counts = (outcome.rows, outcome.dropped)
     ready: set[str] = set()
     for lot in _lots(options, batches):
         queue = lot.keys.queue
         if options.create_queue and queue not in ready:
-            runner.run(queues.create(lot.keys, vt=30, delay=0, maxsize=65536))
+            client.run(queues.create(lot.keys, vt=30, delay=0, maxsize=65536))
         ready.add(queue)
         for count, more in zip(counts, send(lot), strict=True):
             count[queue] = count.get(queue, 0) + more
@@ -181,11 +181,11 @@ def _deliver(
 _Send = Callable[[_Lot], tuple[int, int]]
 
 
-def _sender(options: WriteOptions, runner: BlockingRunner, job: str) -> _Send:
+def _sender(options: WriteOptions, client: SyncClient, job: str) -> _Send:
     partition = str(TaskContext.get().partitionId())
 
     def send(lot: _Lot) -> tuple[int, int]:
-        sent = runner.run(
+        sent = client.run(
             bulk.send(
                 lot.keys,
                 lot.rows,
@@ -199,14 +199,14 @@ def _sender(options: WriteOptions, runner: BlockingRunner, job: str) -> _Send:
     return send
 
 
-def _stager(options: WriteOptions, runner: BlockingRunner, outcome: Outcome) -> _Send:
+def _stager(options: WriteOptions, client: SyncClient, outcome: Outcome) -> _Send:
     attempt = uuid.uuid4().hex
     rows: dict[str, int] = {}
 
     def send(lot: _Lot) -> tuple[int, int]:
         queue = lot.keys.queue
         before = rows.get(queue, 0)
-        staged = runner.run(
+        staged = client.run(
             bulk.stage(
                 lot.keys,
                 attempt,
@@ -296,7 +296,7 @@ def _commit(
     ttl_ms: int,
 ) -> None:
     """Make messages of what an epoch set aside; what an interrupted commit began comes first."""
-    runner, ttl_s = options.runner(), ttl_ms // 1000
+    client, ttl_s = options.client(), ttl_ms // 1000
     pairs = sorted(
         (queue, attempt)
         for message in messages
@@ -305,12 +305,12 @@ def _commit(
     )
     ours = json.dumps(pairs)
     names = [options.keys_of(queue).staged(attempt) for queue, attempt in pairs]
-    record = runner.run(bulk.begin_epoch(options.keys, job, epoch, ours, names, ttl_s=ttl_s))
+    record = client.run(bulk.begin_epoch(options.keys, job, epoch, ours, names, ttl_s=ttl_s))
     if record:
         for queue, attempt in json.loads(record):
-            while runner.run(bulk.move_staged(options.keys_of(queue), attempt, count=1000)):
+            while client.run(bulk.move_staged(options.keys_of(queue), attempt, count=1000)):
                 pass
-        runner.run(bulk.end_epoch(options.keys, job, epoch, ttl_s=ttl_s))
+        client.run(bulk.end_epoch(options.keys, job, epoch, ttl_s=ttl_s))
     if record != ours:
         _discard(options, messages)
 
@@ -335,4 +335,4 @@ def _discard(options: WriteOptions, messages: list[WriterCommitMessage | None]) 
         for queue, attempt in message.staged.items()
     ]
     if names:
-        options.runner().run(bulk.discard(options.keys, names))
+        options.client().run(bulk.discard(options.keys, names))

@@ -17,9 +17,10 @@ import pytest
 from aiorsmq_ng import RSMQ, Unavailable
 from aiorsmq_ng._protocol import queues
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._transport.blocking import BlockingRunner
+from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.embedded import EmbeddedServer, status, stop
 from aiorsmq_ng.embedded import server as server_module
+from aiorsmq_ng.options import Options
 
 from .test_embedded import is_gone, server_pid, start_python, talk, wait_until
 
@@ -170,14 +171,14 @@ def test_dead_server_is_not_started_again_in_another_folder(folder: Path) -> Non
 
 
 def test_spark_side_refuses_a_folder_that_was_replaced(folder: Path) -> None:
-    transport = BlockingRunner(f"embedded://{folder}", deadline_s=10)
+    client = SyncClient(f"embedded://{folder}", Options(deadline=10))
     ask = queues.exists(Namespace("rsmq").queue("jobs"))
-    assert transport.run(ask) is False
+    assert client.run(ask) is False
     replace(folder)
 
     with pytest.raises(Unavailable, match="removed, renamed or replaced"):
-        transport.run(ask)
-    transport.close()
+        client.run(ask)
+    client.close()
 
 
 @pytest.mark.parametrize("way", WAYS)

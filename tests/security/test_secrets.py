@@ -238,7 +238,6 @@ def test_scripts_are_constants():
         "_protocol/scripts/__init__.py",
         "_broker_client/driver.py",
         "_transport/retries.py",
-        "_transport/blocking.py",
         "_transport/cluster.py",
     }
     assert set(scripts.names()) == files

@@ -17,7 +17,8 @@ from aiorsmq_ng._common.ids import suffixes
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.spark import bulk
-from aiorsmq_ng._transport.blocking import BlockingRunner
+from aiorsmq_ng._runtime.sync_client import shared_client
+from aiorsmq_ng.options import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,7 +119,7 @@ class Bench:
     def __init__(self, url: str, ns: str, name: str = "jobs", maxsize: int = 65536) -> None:
         self.url, self.ns, self.name = url, ns, name
         self.keys = Namespace(ns).queue(name)
-        self.run = BlockingRunner(url, deadline_s=10).run
+        self.run = shared_client(url, Options(deadline=10)).run
         self.redis = Redis.from_url(url)
         self.run(queues.create(self.keys, vt=30, delay=0, maxsize=maxsize))
 

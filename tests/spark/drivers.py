@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from aiorsmq_ng._transport.blocking import BlockingRunner
+from aiorsmq_ng._transport.batching import Transport
 from aiorsmq_ng.spark import RSMQDataSource, jobs
 from aiorsmq_ng.spark.options import StreamReadOptions, WriteOptions, parse
 from aiorsmq_ng.spark.stream_reader import ClaimReader
@@ -41,17 +41,17 @@ class Doom:
 
     def after_call(self, script: str, point: str, times: int = 1) -> None:
         """Reach *point* after the script was called so often in this process."""
-        real, calls = BlockingRunner.run, []
+        real, calls = Transport.run, []
 
-        def run(runner, operation):
-            result = real(runner, operation)
+        async def run(transport, operation):
+            result = await real(transport, operation)
             if operation.script.name == script:
                 calls.append(script)
                 if len(calls) == times:
                     self.reached(point)
             return result
 
-        BlockingRunner.run = run
+        Transport.run = run
 
 
 class DoomedReader(ClaimReader):

@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from aiorsmq_ng.spark.options import StreamReadOptions, parse
+from aiorsmq_ng.spark.stream_claims import Offset, StreamClaims
+
 from .conftest import SETTINGS, Bench, environment, quick_home
 
 DRIVERS = Path(__file__).parent / "drivers.py"
@@ -45,3 +48,26 @@ def run_driver(
         timeout=600,
         check=False,
     )
+
+
+class QueryDriver:
+    """The claims of a query, called as Spark's process for the query does."""
+
+    def __init__(self, given):
+        options = parse(StreamReadOptions, given)
+        self.client = options.own_client()
+        self.claims = StreamClaims(options, self.client.transport)
+        self.origin = Offset.first(options.keys)
+
+    def latest(self, start, limit):
+        return self.client.call(self.claims.latest(start, limit))
+
+    def plan(self, start, end):
+        return self.client.call(self.claims.plan(start, end))
+
+    def commit(self, end):
+        self.client.call(self.claims.commit(end))
+
+    def close(self):
+        self.client.call(self.claims.aclose())
+        self.client.close()

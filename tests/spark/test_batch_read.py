@@ -158,7 +158,7 @@ def test_snapshot_that_is_gone_is_said_to_be(spark, bench):
     [
         ({"quue": "jobs"}, "option 'quue' is not known; did you mean 'queue'"),
         ({"queue": "nowhere"}, "queue 'nowhere' does not exist in namespace"),
-        ({"url": "redis://127.0.0.1:1", "timeoutMs": "300"}, "redis is not reachable"),
+        ({"url": "redis://127.0.0.1:1", "timeoutMs": "300"}, "redis cannot be reached"),
     ],
 )
 def test_wrong_option_reaches_the_user_as_one_sentence(spark, bench, options, sentence):

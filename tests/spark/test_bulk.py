@@ -10,8 +10,9 @@ from aiorsmq_ng._common.ids import suffixes
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.spark import bulk
-from aiorsmq_ng._transport.blocking import BlockingRunner
+from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.errors import MessageTooLong, QueueNotFound, RowsDiffer, SnapshotGone
+from aiorsmq_ng.options import Options
 
 
 @pytest.fixture
@@ -21,10 +22,10 @@ def keys(ns):
 
 @pytest.fixture
 def run(server_url, keys):
-    runner = BlockingRunner(server_url, deadline_s=5)
-    runner.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
-    yield runner.run
-    runner.close()
+    client = SyncClient(server_url, Options(deadline=5))
+    client.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+    yield client.run
+    client.close()
 
 
 @pytest.fixture

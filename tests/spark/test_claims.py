@@ -11,8 +11,9 @@ from aiorsmq_ng._protocol import inspection, messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.spark import bulk, claims
 from aiorsmq_ng._protocol.spark.claims import Ledger
-from aiorsmq_ng._transport.blocking import BlockingRunner
+from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.errors import ClaimLost, QueueNotFound
+from aiorsmq_ng.options import Options
 
 LEASE_MS, TTL_S = 60_000, 600
 
@@ -21,7 +22,7 @@ class Desk:
     """A queue, a way to run operations, and shorthand for the ones tried here."""
 
     def __init__(self, url: str, ns: str) -> None:
-        self.run = BlockingRunner(url, deadline_s=5).run
+        self.run = shared_client(url, Options(deadline=5)).run
         self.redis = Redis.from_url(url)
         self.keys = Namespace(ns).queue("jobs")
         self.run(queues.create(self.keys, vt=30, delay=0, maxsize=65536))

@@ -9,7 +9,8 @@ import pytest
 
 from aiorsmq_ng._protocol import queues
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._transport.blocking import BlockingRunner
+from aiorsmq_ng._runtime.sync_client import shared_client
+from aiorsmq_ng.options import Options
 
 from ..test_examples import ROOT, example_queues, promised
 from .conftest import environment
@@ -40,7 +41,7 @@ def test_first_lines_of_the_documentation_print_what_stands_below_them(spark, se
 
     exec(code.replace("jobs", name), {})
 
-    BlockingRunner(server_url, deadline_s=30).run(queues.delete(keys))
+    shared_client(server_url, Options(deadline=30)).run(queues.delete(keys))
     assert capsys.readouterr().out.strip() == output.replace("jobs", name).strip()
 
 

@@ -7,12 +7,10 @@ import pytest
 
 from aiorsmq_ng._protocol.spark import claims
 from aiorsmq_ng.spark import release
-from aiorsmq_ng.spark.options import StreamReadOptions, parse
-from aiorsmq_ng.spark.stream_claims import StreamClaims
 
 from ..interop.conftest import FOREIGN, node_driver, pyrsmq_driver  # noqa: F401 - fixtures
 from ..interop.drivers import Refused
-from .support import eventually
+from .support import QueryDriver, eventually
 
 
 class Client:
@@ -56,7 +54,7 @@ def clients(request, bench):
 @pytest.fixture
 def claimant(bench):
     given = {**bench.options, "claimAhead": "false", "ackOn": "commit"}
-    made = StreamClaims(parse(StreamReadOptions, given))
+    made = QueryDriver(given)
     yield made
     made.close()
 
@@ -102,7 +100,7 @@ def test_message_that_others_received_after_all_is_theirs(client, bench, claiman
 
 def test_messages_that_are_given_back_are_received_by_others(client, bench):
     ids = [client.send(number) for number in range(3)]
-    reader = StreamClaims(parse(StreamReadOptions, {**bench.options, "ledger": "etl"}))
+    reader = QueryDriver({**bench.options, "ledger": "etl"})
     reader.latest(reader.origin, 100)
     assert client.receive() is None
 

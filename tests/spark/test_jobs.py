@@ -317,7 +317,7 @@ def test_pipeline_without_a_server_exits_with_4_before_spark_starts(no_jvm, comm
 
     assert status == 4
     (sentence,) = told.splitlines()
-    assert sentence.startswith("rsmqctl: redis is not reachable: ")
+    assert sentence.startswith("rsmqctl: redis cannot be reached: ")
     assert sentence.endswith("check that the server runs and that -r or RSMQ_URL names it")
 
 
@@ -348,8 +348,8 @@ def test_pipeline_on_a_missing_queue_says_so_before_spark_starts(no_jvm, bench, 
     [
         (("--option", "timoutMs=5"), "did you mean 'timeoutMs'?"),
         (("--option", "leaseMs=5"), "is one of readStream, not of read"),
-        (("--option", "url=grpc://h"), "grpc:// cannot be used here"),
-        (("--option", "url=redis://:x@db.example"), "or the option plainPassword"),
+        (("--option", "url=grpc://h"), "grpc:// url cannot be used from Spark"),
+        (("--option", "url=redis://:x@db.example"), "RSMQ_PLAIN_PASSWORD=1"),
         (("--conf", "wrong"), "not of the form NAME=VALUE"),
     ],
     ids=str,
@@ -370,10 +370,10 @@ def test_pipeline_that_creates_its_queue_needs_none(bench):
 
 
 def test_outage_in_the_middle_of_a_job_exits_with_4_too():
-    said = "Job aborted.\naiorsmq_ng.errors.Unavailable: redis is not reachable: refused\n"
+    said = "Job aborted.\naiorsmq_ng.errors.Unavailable: redis cannot be reached: refused\n"
 
     assert isinstance(_told(RuntimeError(said)), Unavailable)
-    assert str(_told(RuntimeError(said))) == "redis is not reachable: refused"
+    assert str(_told(RuntimeError(said))) == "redis cannot be reached: refused"
 
 
 def bench_options(bench):

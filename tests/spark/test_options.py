@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from aiorsmq_ng import InvalidValue
+from aiorsmq_ng._protocol.shards import Shards
+from aiorsmq_ng._runtime import sync_client
 from aiorsmq_ng.spark.arrow import check_schema, full_schema
 from aiorsmq_ng.spark.options import ReadOptions, StreamReadOptions, WriteOptions, parse
 from aiorsmq_ng.spark.writers import BatchSink
@@ -28,7 +30,11 @@ def columns(**kinds):
             {"fetchSise": "5"},
             "option 'fetchSise' is not known; did you mean 'fetchSize'",
         ),
-        (ReadOptions, {"xyzzy": "5"}, "option 'xyzzy' is not known; there are bodyType, codec"),
+        (
+            ReadOptions,
+            {"xyzzy": "5"},
+            "option 'xyzzy' is not known; there are allowEviction",
+        ),
         (ReadOptions, {"leaseMs": "5000"}, "option 'leaseMs' is one of readStream, not of read"),
         (ReadOptions, {"fetchSize": "x"}, "'fetchSize' is a whole number from 1 to 7000, not 'x'"),
         (ReadOptions, {"visibility": "some"}, "'visibility' is one of 'all', 'visible', 'hidden'"),
@@ -70,12 +76,31 @@ def test_options_of_spark_itself_are_let_through():
 def test_url_is_taken_from_where_it_is_said_to_be(monkeypatch):
     monkeypatch.delenv("RSMQ_URL", raising=False)
     monkeypatch.setenv("SECRET_URL", "redis://from-env")
-    read = {"queue": "jobs", "urlEnv": "SECRET_URL"}
+    used = []
+    monkeypatch.setattr(sync_client, "shared_client", lambda url, *_, **__: used.append(url))
 
-    assert parse(ReadOptions, read)._url() == "redis://from-env"
-    assert parse(ReadOptions, {"queue": "jobs"})._url() == "redis://localhost:6379"
+    parse(ReadOptions, {"queue": "jobs", "urlEnv": "SECRET_URL"}).client()
+    parse(ReadOptions, {"queue": "jobs"}).client()
+
+    assert used == ["redis://from-env", "redis://localhost:6379"]
     with pytest.raises(InvalidValue, match="environment variable 'NO_SUCH_URL' is not set"):
-        parse(ReadOptions, {"queue": "jobs", "urlEnv": "NO_SUCH_URL"})._url()
+        parse(ReadOptions, {"queue": "jobs", "urlEnv": "NO_SUCH_URL"}).client()
+
+
+@pytest.mark.parametrize("url", ["memory://", "grpc://broker", "grpcs://broker"])
+def test_url_that_processes_of_spark_cannot_share_is_refused(url):
+    with pytest.raises(InvalidValue, match="cannot be used from Spark"):
+        parse(ReadOptions, {"queue": "jobs", "url": url}).client()
+
+
+def test_several_namespaces_are_used_as_one():
+    options = parse(WriteOptions, {"queue": "jobs", "namespace": "{a}, {b}"})
+    together = Shards.of(["{a}", "{b}"], nested=False)
+
+    for name in ("jobs", "mails", "orders", "orders-dead"):
+        assert options.keys_of(name) == together.queue(name)
+    with pytest.raises(InvalidValue, match="each of them once"):
+        parse(WriteOptions, {"queue": "jobs", "namespace": "a,a"})
 
 
 @pytest.mark.parametrize(

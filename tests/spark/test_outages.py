@@ -11,7 +11,7 @@ from aiorsmq_ng.testing import FaultProxy, operation
 from .support import eventually
 
 COUNT = 200
-UNREACHABLE = "redis is not reachable"
+UNREACHABLE = "redis cannot be reached"
 
 
 @pytest.fixture

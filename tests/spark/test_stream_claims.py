@@ -9,10 +9,8 @@ from aiorsmq_ng import ClaimLost, InvalidValue, RSMQError
 from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.spark import claims
 from aiorsmq_ng.spark import finalize
-from aiorsmq_ng.spark.options import StreamReadOptions, parse
-from aiorsmq_ng.spark.stream_claims import StreamClaims
 
-from .support import eventually
+from .support import QueryDriver, eventually
 
 
 @pytest.fixture
@@ -21,8 +19,7 @@ def start(bench):
     running = []
 
     def make(**options):
-        given = {**bench.options, "claimAhead": "false", **options}
-        claimant = StreamClaims(parse(StreamReadOptions, given))
+        claimant = QueryDriver({**bench.options, "claimAhead": "false", **options})
         running.append(claimant)
         return claimant
 
@@ -172,7 +169,7 @@ def test_fence_noticed_by_the_renewal_is_raised_by_the_next_call(start, bench):
     end = old.latest(old.origin, 5)
     start(leaseMs="1000").plan(old.origin, end)
     deadline = time.monotonic() + 60
-    while old._keeper.error is None:
+    while old.claims._failure is None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -224,7 +221,7 @@ def test_claim_that_is_not_full_makes_none_ahead(start, bench):
     end = claimant.latest(claimant.origin, 4)
     bench.fill_numbers(2, start=3)
 
-    assert claimant._ahead is None
+    assert claimant.claims._ahead is None
     assert claimant.latest(end, 4).count == 2
 
 

@@ -5,8 +5,8 @@ import ssl
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
+from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng._transport import allowances
-from aiorsmq_ng._transport.blocking import BlockingRunner
 from aiorsmq_ng._transport.connect import _guard
 from aiorsmq_ng._transport.urls import is_loopback, read
 
@@ -247,12 +247,12 @@ def test_one_word_of_the_environment_does_not_allow_the_other(unwarned):
         RSMQ(WEAK)
 
 
-def test_environment_counts_for_brokers_found_servers_and_blocking_connections(unwarned):
+def test_environment_counts_for_brokers_found_servers_and_sync_clients(unwarned):
     def everywhere():
         yield lambda: RSMQ("grpc://broker.example", token=SECRET)
         found = read(f"redis+cluster://:{SECRET}@localhost", Options())
         yield lambda: _guard(found, Options(), ("db.example", 1))
-        yield lambda: BlockingRunner(PLAIN, deadline_s=1)
+        yield lambda: SyncClient(PLAIN, Options())
 
     for attempt in everywhere():
         with pytest.raises((InvalidValue, Unavailable), match="RSMQ_PLAIN_PASSWORD=1"):

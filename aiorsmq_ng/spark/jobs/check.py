@@ -29,13 +29,13 @@ def check(
     asked.
     """
     given = [parse(_KINDS[use], {**(options or {}), "queue": name}) for name in queues or [_ANY]]
-    runner = replace(given[0], timeout_ms=timeout_ms).runner(own=True)
+    client = replace(given[0], timeout_ms=timeout_ms).own_client()
     try:
         for one in given:
             try:
-                runner.run(protocol.attributes(one.keys))
+                client.run(protocol.attributes(one.keys))
             except QueueNotFound:
                 if queues and not getattr(one, "create_queue", False):
                     raise
     finally:
-        runner.close()
+        client.close()

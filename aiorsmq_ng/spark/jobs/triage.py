@@ -53,12 +53,12 @@ def triage(
         }
         if redrive_to is not None:
             parsed = parse(ReadOptions, given)
-            runner, target = parsed.runner(), parsed.keys_of(redrive_to)
+            client, target = parsed.client(), parsed.keys_of(redrive_to)
             moved = 0
             ids = (row.id for row in letters.select("id").toLocalIterator())
             for lot in _lots(ids, _CHUNK):
                 moved += len(
-                    runner.run(
+                    client.run(
                         messages.redrive(
                             parsed.keys, target, len(lot), ids=lot, channel=target.wake
                         )
@@ -83,10 +83,10 @@ def dead_letters(
     given = {"onDecodeError": "null", **(options or {}), "queue": queue}
     frame = spark.read.format("rsmq").options(**given).load()
     parsed = parse(ReadOptions, given)
-    runner = parsed.runner()
+    client = parsed.client()
     reasons: list[tuple[str, str]] = []
     for ids in _lots((row.id for row in frame.select("id").limit(MAX_REASONS).collect()), 1000):
-        said = runner.run(bulk.reasons(parsed.keys, ids))
+        said = client.run(bulk.reasons(parsed.keys, ids))
         reasons += (pair for pair in zip(ids, said, strict=True) if pair[1])
     known = spark.createDataFrame(reasons, "id string, reason string")
     age = (f.unix_timestamp(f.current_timestamp()) - f.unix_timestamp("sent_at")) / 3600
