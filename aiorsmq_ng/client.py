@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from ._common.durations import Seconds, at_least_0
+from ._common.queue_defaults import DEFAULT_MAXSIZE, dead_letter_queue
 from ._protocol import limits, messages, queues, topics
 from ._protocol.keys import Namespace, QueueKeys
 from ._protocol.messages import Intake
@@ -206,7 +207,7 @@ class RSMQ:
         *,
         vt: Seconds = 30,
         delay: Seconds = 0,
-        maxsize: int = 65536,
+        maxsize: int = DEFAULT_MAXSIZE,
         exist_ok: bool = False,
     ) -> Queue:
         """Create a queue; ``QueueExists`` unless *exist_ok*, which keeps what is stored on it.
@@ -427,7 +428,7 @@ class RSMQ:
             letters=self._letters,
             sibling=partial(self._beside, keys),
             channel=self._channel,
-            dead_letter=dead_letter or f"{name}-dead",
+            dead_letter=dead_letter or dead_letter_queue(name),
             retry=retry,
             vt_ms=limits.optional_ms("vt", vt),
             dedup_window_ms=max(

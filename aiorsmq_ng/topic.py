@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol, TypeVar, overload
 
+from ._common.queue_defaults import DEFAULT_MAXSIZE
 from ._protocol import limits, queues, topics
 from ._protocol.limits import Seconds
 from ._protocol.operation import Operation
@@ -135,7 +136,7 @@ class Topic:
         peer: str | None = None,
         vt: Seconds = 30,
         delay: Seconds = 0,
-        maxsize: int = 65536,
+        maxsize: int = DEFAULT_MAXSIZE,
         silence: Seconds = 30,
     ) -> Subscription:
         """Subscribe, or find the subscription that is there; return its queue.
@@ -247,7 +248,7 @@ class Topic:
         *,
         vt: Seconds = 30,
         delay: Seconds = 0,
-        maxsize: int = 65536,
+        maxsize: int = DEFAULT_MAXSIZE,
     ) -> Joining:
         check_part("consumer", consumer)
         if mode not in (SHARED, EACH):

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from aiorsmq_ng.broker.status import STATUS
 
 import aiorsmq_ng
 import aiorsmq_ng.errors
 from aiorsmq_ng import Options
 from aiorsmq_ng._protocol import limits
 from aiorsmq_ng._transport import conductor, lanes
-from aiorsmq_ng.broker.status import STATUS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -7,11 +7,11 @@ from hashlib import blake2b
 
 from .._common.durations import Seconds as Seconds  # noqa: PLC0414 - users of limits need it
 from .._common.durations import in_seconds
+from .._common.queue_defaults import DEFAULT_MAXSIZE
+from .._common.queue_defaults import MAX_SECONDS as MAX_SECONDS  # noqa: PLC0414 - users of limits need it
 from ..errors import InvalidValue
 
-#: RSMQ's upper bound for vt and delay, in seconds (about 115 days).
-MAX_SECONDS = 9_999_999
-MIN_MAXSIZE, MAX_MAXSIZE, UNLIMITED = 1024, 65536, -1
+MIN_MAXSIZE, MAX_MAXSIZE, UNLIMITED = 1024, DEFAULT_MAXSIZE, -1
 #: Messages one call may carry; a script that handles more would stall other clients.
 MAX_COUNT = 100_000
 

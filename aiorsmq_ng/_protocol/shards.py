@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from zlib import crc32
 
+from .._common.queue_defaults import DEAD_SUFFIX
 from ..errors import InvalidValue
 from . import limits
 from .keys import Namespace, QueueKeys
 
-DEAD_SUFFIX = "-dead"
 #: What parts the name of a topic from the rest in the names of its queues.
 TOPIC_MARK = "__"
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
+from .._common.queue_defaults import DEAD_SUFFIX
 from ..errors import InvalidValue
-from .shards import DEAD_SUFFIX, TOPIC_MARK
+from .shards import TOPIC_MARK
 
 #: Characters of one part: three of them, what joins them and ``-dead`` fit into a queue's name.
 PART_LENGTH = 48

@@ -1,4 +1,4 @@
-"""What all callers of a broker share, and how much of it one of them may take."""
+"""Budgets: what all callers of a broker share, and how much of it each may take."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 class Pool:
-    """Something of which there is only so much: calls, streams, bytes.
+    """A limited resource: calls, streams, bytes.
 
-    Divided, one party may take half of what the others leave, so that there is always something
-    left for one who comes later: half of all for the first, a quarter for the second, and so on.
+    Divided, one caller may take half of what the others leave, so that there is always something
+    left for the next: half of all for the first, a quarter for the second, and so on.
     """
 
     def __init__(self, most: int, *, divided: bool) -> None:
@@ -34,7 +34,7 @@ class Pool:
         return self.share(who) - self._parties[who]
 
     def take(self, who: str, amount: int) -> bool:
-        """Take *amount* if there is room for it; return whether."""
+        """Take *amount* if there is room for it; return True if so."""
         if self.room(who) < amount:
             return False
         self.add(who, amount)
@@ -78,15 +78,15 @@ class Pool:
                 self._waiting.pop(who, None)
 
 
-class Stock:
-    """What stays in memory between calls, counted in a pool."""
+class RetainedBytes:
+    """Bytes that stay in memory between calls, counted in a pool."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._who, self._size = "", 0
 
     def hold(self, who: str, size: int, leaving: int) -> bool:
-        """Count *size* for *who* in place of what was; 0 if not so much as *leaving* is left."""
+        """Count *size* for *who* instead of the last size; 0 if *leaving* would not be left."""
         if self._size:
             self._pool.add(self._who, -self._size)
         fits = not size or self._pool.room(who) >= size + leaving
@@ -96,8 +96,8 @@ class Stock:
         return fits
 
 
-class Visit:
-    """One call, with all that it has taken, until its reply is with the client."""
+class CallBudget:
+    """What one call has taken of the pools, until its reply is with the client."""
 
     def __init__(
         self, who: str, places: Pool, requests: Pool, replies: Pool, sources: Pool
@@ -115,41 +115,41 @@ class Visit:
         self._request += size
 
     def arrived(self, size: int) -> None:
-        """Take note of how large the request really is."""
+        """Count the real size of the request."""
         self._requests.add(self.who, size - self._request)
         self._request = size
 
     def waits_for(self, count: int) -> bool:
-        """Count *count* queues that it waits for if there is room for them; return whether."""
+        """Count *count* queues that it waits for if there is room; return True if so."""
         fits = self._sources.take(self.who, count)
         self._source += count if fits else 0
         return fits
 
     @property
     def room(self) -> int:
-        """For how many more bytes of replies there is room."""
+        """Bytes of replies for which there is still room."""
         return self._replies.room(self.who)
 
     async def prepare(self, size: int, within_s: float) -> int:
-        """Do the same for *size* bytes of a reply; return how many were counted."""
+        """Wait for room for *size* bytes of a reply; return how many were counted."""
         size = self._possible(size)
         await self._replies.acquire(self.who, size, within_s)
         self._reply += size
         return size
 
     def replies(self, size: int) -> None:
-        """Take note of how large the reply really is."""
+        """Count the real size of the reply."""
         self.change(size - self._reply)
 
     def change(self, more: int) -> None:
-        """Take note that the reply has *more* bytes than was counted, or fewer."""
+        """Count *more* bytes of the reply; less than 0: fewer."""
         if self._users:
             self._replies.add(self.who, more)
             self._reply += more
 
     def more(self, size: int) -> bool:
-        """Count *size* more bytes of the reply if there is room for them; return whether."""
-        # A single reply always fits where nothing else is under way, however large it is.
+        """Count *size* more bytes of the reply if there is room; return True if so."""
+        # A single reply always fits if nothing else is in flight, however large it is.
         fits = self._replies.room(self.who) >= size or not self._replies.taken
         if fits:
             self.change(size)
@@ -181,6 +181,8 @@ class Visit:
 
 
 #: Not counted: code that runs outside of any call.
-_UNCOUNTED = Visit("", *(Pool(sys.maxsize, divided=False) for _ in range(4)))
-#: The visit that the running code belongs to; set for each call by the door.
-VISIT: ContextVar[Visit] = ContextVar("aiorsmq_ng.broker.visit", default=_UNCOUNTED)
+_UNCOUNTED = CallBudget("", *(Pool(sys.maxsize, divided=False) for _ in range(4)))
+#: The budget of the call that the running code belongs to; the interceptor sets it.
+CALL_BUDGET: ContextVar[CallBudget] = ContextVar(
+    "aiorsmq_ng.broker.call_budget", default=_UNCOUNTED
+)

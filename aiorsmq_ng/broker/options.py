@@ -1,17 +1,14 @@
-"""Settings of a broker: where it listens, who may come in, how much it takes."""
+"""Settings of a broker: addresses, TLS, limits."""
 
 from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field, fields
-from typing import Literal
 
 from aiorsmq_ng import InvalidValue
 
 #: GOMQ's port, on this machine only.
 DEFAULT_LISTEN = "127.0.0.1:10001"
-#: Peers of one GOMQ consumer: each its own copy, or one copy that they share.
-GomqMode = Literal["copy", "share"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +77,6 @@ class BrokerOptions:
     receipt_key: bytes | None = field(default=None, repr=False)
     #: Describe the interface to every caller that may use it.
     reflection: bool = False
-    #: Whether GOMQ's clients are served, and how its peers share.
-    gomq: GomqMode | None = "copy"
     #: How long a stop waits for messages to be settled and calls to end, seconds.
     grace: float = 10.0
 

@@ -1,4 +1,4 @@
-"""Receipts: what a client shows to settle a delivery. Signed, so that none can be made up."""
+"""Receipts: a client settles a delivery with one. Signed, so that none can be forged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIGNATURE = 16
 _LONGEST = 1024
 
 
-class Proof(NamedTuple):
+class ReceiptContent(NamedTuple):
     """What a receipt says: which delivery, of which queue, to whom."""
 
     queue: str
@@ -34,7 +34,7 @@ class BadReceipt(Exception):
     """A receipt that is not one of ours, or not one of this caller's."""
 
 
-class Receipts:
+class ReceiptSigner:
     """Writes receipts and reads them again."""
 
     def __init__(self, key: bytes | None = None, namespace: str = "") -> None:
@@ -42,12 +42,12 @@ class Receipts:
         secret = sha256(key or secrets.token_bytes(32)).digest()
         self._key = hmac.digest(secret, namespace.encode(), "sha256")
 
-    def write(self, proof: Proof, identity: str) -> str:
+    def sign(self, content: ReceiptContent, identity: str) -> str:
         """Return the receipt of a delivery to *identity*."""
-        said = msgspec.msgpack.encode(proof)
-        return urlsafe_b64encode(self._sign(said, identity) + said).decode()
+        payload = msgspec.msgpack.encode(content)
+        return urlsafe_b64encode(self._sign(payload, identity) + payload).decode()
 
-    def read(self, receipt: str, identity: str) -> Proof:
+    def verify(self, receipt: str, identity: str) -> ReceiptContent:
         """Return what *receipt* says, if we wrote it for *identity*; else ``BadReceipt``."""
         if len(receipt) > _LONGEST:
             raise BadReceipt
@@ -55,12 +55,12 @@ class Receipts:
             raw = b64decode(receipt, b"-_", validate=True)
         except ValueError:
             raise BadReceipt from None
-        signature, said = raw[:_SIGNATURE], raw[_SIGNATURE:]
-        if not hmac.compare_digest(signature, self._sign(said, identity)):
+        signature, payload = raw[:_SIGNATURE], raw[_SIGNATURE:]
+        if not hmac.compare_digest(signature, self._sign(payload, identity)):
             raise BadReceipt
-        return Proof(*msgspec.msgpack.decode(said))
+        return ReceiptContent(*msgspec.msgpack.decode(payload))
 
-    def _sign(self, said: bytes, identity: str) -> bytes:
+    def _sign(self, payload: bytes, identity: str) -> bytes:
         # The identity ends where a zero byte begins what follows; names have none.
-        text = identity.encode() + b"\0" + said
+        text = identity.encode() + b"\0" + payload
         return hmac.digest(self._key, text, "sha256")[:_SIGNATURE]

@@ -1,10 +1,11 @@
-"""The broker as a whole: opens the door, and closes it in good order."""
+"""The gRPC server of a broker: starts it, reports its health, stops it gracefully."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, cast
@@ -16,135 +17,151 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound, RSMQError
 
-from ..rpc import routeguide_pb2, routeguide_pb2_grpc, v1_pb2, v1_pb2_grpc
+from ..rpc import v1_pb2, v1_pb2_grpc
 from ..rpc.forks import use_grpc
-from .base import Shared
-from .door import Door
-from .gomq import RouteGuideService
-from .held import Held, Lent
-from .messages import MessageCalls, Taking
+from .admin import AdminCalls
+from .admission import Admission
+from .consume import ConsumeCalls
+from .context import BrokerContext
+from .idempotency import IdempotentCalls
+from .inspection import InspectionCalls
+from .interceptor import BrokerInterceptor
 from .options import BrokerOptions, is_local
-from .queues import LookCalls, QueueCalls
-from .receipts import Receipts
-from .requests import Requests
-from .room import Room
-from .settling import SettleCalls
-from .streams import StreamCalls
+from .receipts import ReceiptSigner
+from .receive import BoundedReceiver, ReceiveCalls
+from .send import SendCalls
+from .service import Service
+from .settle import SettleCalls
 from .tokens import Tokens
 from .topics import TopicsService
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
-#: How often the way to Redis is tried for the health service, and how long an answer may take.
+#: Interval and timeout of the check of Redis for the health service.
 _PROBE_S = 2.0
-#: What a call has at the end of the time of grace before it is cancelled.
+#: How long calls may go on after the grace period before they are cancelled.
 _LAST_S = 0.5
-#: A peer that says nothing for so long is asked whether it is there, and given up if it is not.
+#: Keep-alive pings on silent connections, and how long their answer may take.
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 20_000, 10_000
 
-#: Bytes of a request that are received before the door lets it in.
+#: Bytes of a request that are received before the call is admitted.
 _UNREAD_BYTES = 16 * 1024
 #: How long a connection may take before it speaks HTTP/2.
 _HANDSHAKE_MS = 10_000
 
 
-class QueuesService(QueueCalls, LookCalls, MessageCalls, SettleCalls, StreamCalls):
+class QueuesService(
+    AdminCalls, InspectionCalls, SendCalls, ReceiveCalls, SettleCalls, ConsumeCalls
+):
     """``aiorsmq.v1.Queues``, every call of it."""
 
-    def __init__(self, shared: Shared, room: Room, taking: Taking) -> None:
-        self._shared = shared
-        self._room = room
-        self._taking = taking
+    def __init__(
+        self, broker: BrokerContext, admission: Admission, receiver: BoundedReceiver
+    ) -> None:
+        self._broker = broker
+        self._admission = admission
+        self._receiver = receiver
 
 
 class Broker:
     """Serves the queues of *rsmq*, which is open, over gRPC.
 
-    ``async with Broker(...)`` starts it and stops it in good order: nothing new is taken, messages
-    in the hands of clients can be settled, streams give the rest back, calls under way end.
+    ``async with Broker(...)`` starts it and stops it gracefully: nothing new is accepted, clients
+    can settle the messages they hold, streams give the rest back, and calls in flight end.
+    *services* are served besides the broker's own, e.g. ``aiorsmq_ng.compat.gomq.Gomq()``.
     """
 
     def __init__(
-        self, rsmq: RSMQ, options: BrokerOptions | None = None, tokens: Tokens | None = None
+        self,
+        rsmq: RSMQ,
+        options: BrokerOptions | None = None,
+        tokens: Tokens | None = None,
+        services: Sequence[Service] = (),
     ) -> None:
         self._options = options or BrokerOptions()
         self._tokens = tokens or Tokens({})
         self._options.check(tokens=len(self._tokens) > 0)
         self._rsmq = rsmq
+        self._services = tuple(services)
         # A single caller need not leave anything to others.
         divided = len(self._tokens) > 1
-        self._requests = Requests(divided=divided)
-        self._held = Held()
-        self._lent = Lent()
-        self._room = Room(self._options.limits, divided=divided)
+        self._admission = Admission(self._options.limits, divided=divided)
+        receipts = ReceiptSigner(self._options.receipt_key, rsmq.ns)
+        idempotency = IdempotentCalls(divided=divided)
+        self._context = BrokerContext(rsmq, self._options.limits, receipts, idempotency)
         self._server: Any = None
         self._health = cast(Any, health).aio.HealthServicer()  # known at run time only
-        self._probing: asyncio.Task[None] | None = None
-        self._gomq: RouteGuideService | None = None
-        self._waiting: anyio.CancelScope | None = None
+        self._health_check: asyncio.Task[None] | None = None
+        self._grace: anyio.CancelScope | None = None
         #: Where it listens, with the ports that were really taken.
         self.addresses: tuple[str, ...] = ()
 
     async def start(self) -> None:
         """Listen; ``InvalidValue`` if an address cannot be had."""
         use_grpc()
-        options = self._options
-        receipts = Receipts(options.receipt_key, self._rsmq.ns)
-        shared = Shared(self._rsmq, options.limits, receipts, self._requests, self._held)
-        self._lent = shared.lent
-        self._server = grpc.aio.server(
-            interceptors=[Door(self._tokens, self._room, self._requests.broker)],
-            options=_channel_options(options),
+        options, broker = self._options, self._context
+        rules = {
+            f"/{service.name}/{method}": rule
+            for service in self._services
+            for method, rule in service.rules.items()
+        }
+        interceptor = BrokerInterceptor(
+            self._tokens, self._admission, broker.idempotency.broker_id, rules
         )
-        taking = Taking(shared, self._room)
-        queues = QueuesService(shared, self._room, taking)
+        self._server = grpc.aio.server(
+            interceptors=[interceptor], options=_channel_options(options)
+        )
+        receiver = BoundedReceiver(broker, self._admission)
+        queues = QueuesService(broker, self._admission, receiver)
         v1_pb2_grpc.add_QueuesServicer_to_server(queues, self._server)
-        v1_pb2_grpc.add_TopicsServicer_to_server(TopicsService(shared), self._server)
-        if options.gomq:
-            self._gomq = RouteGuideService(shared, taking, options.gomq)
-            routeguide_pb2_grpc.add_RouteGuideServicer_to_server(self._gomq, self._server)
+        v1_pb2_grpc.add_TopicsServicer_to_server(TopicsService(broker), self._server)
+        for service in self._services:
+            service.register(self._server, broker, receiver)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = _services(gomq=options.gomq is not None)
+        names = [s.full_name for s in v1_pb2.DESCRIPTOR.services_by_name.values()]
+        names += [service.name for service in self._services]
         if options.reflection:
             _reflect(self._server, names)
         self.addresses = tuple(self._bind(address) for address in options.listen)
-        await self._tell(names, well=False)  # until Redis has answered
+        await self._report_health(names, serving=False)  # until Redis has answered
         await self._server.start()
-        self._probing = asyncio.create_task(self._probe(names), name="aiorsmq-ng broker health")
+        self._health_check = asyncio.create_task(
+            self._check_health(names), name="aiorsmq-ng broker health"
+        )
 
     async def stop(self) -> None:
-        """Take nothing new, let messages be settled and calls end, for the time of grace."""
+        """Accept nothing new, and let clients settle and calls end within the grace period."""
         if self._server is None:
             return
-        if self._probing is not None:
-            self._probing.cancel()
+        if self._health_check is not None:
+            self._health_check.cancel()
         await self._health.enter_graceful_shutdown()
-        self._room.stopping.set()
+        self._admission.stopping.set()
         until = anyio.current_time() + self._options.grace
-        with anyio.move_on_after(self._options.grace) as self._waiting:
-            await self._held.empty()
-            await self._lent.empty()
-            # What waited for messages is answered by now, and what settles them may still come.
+        with anyio.move_on_after(self._options.grace) as self._grace:
+            await self._context.streamed.empty()
+            await self._context.loaned.empty()
+            # Calls that waited for messages have ended by now; those that settle may still come.
             await self._server.stop(max(_LAST_S, until - anyio.current_time()))
         await self._server.stop(_LAST_S)
         self._server = None
-        if self._gomq is not None:
-            await self._gomq.close()
+        for service in self._services:
+            await service.close()
 
     @property
     def under_way(self) -> int:
-        """How many calls and streams there are."""
-        return self._room.under_way
+        """Number of calls and streams in flight."""
+        return self._admission.under_way
 
     @property
     def stopping(self) -> bool:
-        """Whether it takes nothing new any more."""
-        return self._room.stopping.is_set()
+        """Whether it accepts nothing new any more."""
+        return self._admission.stopping.is_set()
 
-    def hurry(self) -> None:
-        """Do not wait any longer for those who were asked to stop."""
-        if self._waiting is not None:
-            self._waiting.cancel()
+    def end_grace(self) -> None:
+        """Let a stop that is under way wait no longer."""
+        if self._grace is not None:
+            self._grace.cancel()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -184,22 +201,22 @@ class Broker:
             os.chmod(address.removeprefix("unix:").removeprefix("//"), 0o600)
         return address
 
-    async def _probe(self, names: list[str]) -> None:
-        """Tell the health service whether Redis answers."""
-        told = False
+    async def _check_health(self, names: list[str]) -> None:
+        """Report to the health service whether Redis answers."""
+        reported = False
         while True:
-            well = await self._answers()
-            if well is not told:
-                told = well
-                await self._tell(names, well=well)
+            serving = await self._redis_answers()
+            if serving is not reported:
+                reported = serving
+                await self._report_health(names, serving=serving)
             await anyio.sleep(_PROBE_S)
 
-    async def _tell(self, names: list[str], *, well: bool) -> None:
+    async def _report_health(self, names: list[str], *, serving: bool) -> None:
         states = health_pb2.HealthCheckResponse
         for name in ("", *names):
-            await self._health.set(name, states.SERVING if well else states.NOT_SERVING)
+            await self._health.set(name, states.SERVING if serving else states.NOT_SERVING)
 
-    async def _answers(self) -> bool:
+    async def _redis_answers(self) -> bool:
         try:
             async with asyncio.timeout(_PROBE_S):
                 await self._rsmq.queue("health").attributes()
@@ -208,11 +225,6 @@ class Broker:
         except (RSMQError, TimeoutError):
             return False
         return True
-
-
-def _services(*, gomq: bool) -> list[str]:
-    modules = (v1_pb2, routeguide_pb2) if gomq else (v1_pb2,)
-    return [s.full_name for m in modules for s in m.DESCRIPTOR.services_by_name.values()]
 
 
 def _reflect(server: Any, names: list[str]) -> None:
@@ -232,14 +244,14 @@ def _channel_options(options: BrokerOptions) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", limits.message_bytes),
         ("grpc.max_send_message_length", -1),  # replies are bounded where they are made
         ("grpc.max_concurrent_streams", limits.connection_streams),
-        # What arrives before the door has read the request: so much of each call, and no more.
+        # Bytes of each call that arrive before the broker reads its request, and no more.
         ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
-        ("grpc.http2.bdp_probe", 0),  # or it would be more the faster the client is
+        ("grpc.http2.bdp_probe", 0),  # it would be more, the faster the client is
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
-        # A burst waits for the door, which knows how to refuse; gRPC by itself cancels some of it.
+        # A burst waits for the interceptor, which refuses; gRPC by itself cancels some of it.
         ("grpc.server.max_pending_requests", most),
         ("grpc.server.max_pending_requests_hard_limit", 2 * most),
-        ("grpc.so_reuseport", 0),  # a second broker on the same port is told so
+        ("grpc.so_reuseport", 0),  # a second broker on the same port is refused
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),

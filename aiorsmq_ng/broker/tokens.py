@@ -1,4 +1,4 @@
-"""Tokens: who comes in, what for, and to which queues and topics."""
+"""Tokens: the roles of callers, and the queues and topics they may use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .._protocol.topic_names import read_queue_name
 
 PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
 ROLES = frozenset({PRODUCER, CONSUMER, ADMIN})
-#: What a token says that is not one of these is a slip of the pen, and could open too much.
+#: Any other field of a token is a mistake, and could permit too much.
 _NAMES = ("queues", "topics", "consumers")
 _FIELDS = frozenset({"token", "sha256", "roles", *_NAMES})
 #: A token this short could be found by trying.
@@ -25,7 +25,7 @@ _SHORTEST = 16
 
 
 class Refused(Exception):
-    """A call that is not allowed; ``known`` tells whether the caller is known at all."""
+    """A call that is not allowed; ``known`` is False if the caller is not authenticated."""
 
     def __init__(self, message: str, *, known: bool) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class Owner(NamedTuple):
-    """Whose queue the queue of a subscription is."""
+    """Topic and consumer that the queue of a subscription belongs to."""
 
     topic: str
     consumer: str
@@ -56,7 +56,7 @@ def owner_of(queue: str) -> Owner | None:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who came in: a name, and what it may do."""
+    """An authenticated caller: its name, and what it may do."""
 
     identity: str
     roles: frozenset[str] = ROLES
@@ -66,7 +66,7 @@ class Caller:
     consumers: tuple[str, ...] = ("*",)
 
     def has(self, *roles: str) -> bool:
-        """Tell whether it has one of *roles*; an admin has all."""
+        """Return True if it has one of *roles*; an admin has all."""
         return ADMIN in self.roles or any(role in self.roles for role in roles)
 
     def need(self, *roles: str) -> None:
@@ -95,14 +95,14 @@ class Caller:
         return self.sees_topic(topic) and _fits(consumer, self.consumers)
 
 
-#: Who is allowed everything: where no tokens are set, everybody.
+#: The caller where no tokens are set; it may do everything.
 ANYBODY = Caller("anybody")
-#: Whose call this is; set for each call by the door.
+#: The caller of the call that is running; the interceptor sets it.
 CALLER: ContextVar[Caller] = ContextVar("aiorsmq_ng.broker.caller", default=ANYBODY)
 
 
 class Tokens:
-    """The tokens that open the door. They are kept as digests only."""
+    """The tokens that are accepted. They are kept as digests only."""
 
     def __init__(self, callers: Mapping[bytes, Caller]) -> None:
         self._callers = tuple(callers.items())

@@ -6,10 +6,11 @@ from typing import Any
 
 from aiorsmq_ng import SendUnknown, SubscriptionInfo
 
+from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from ..rpc import v1_pb2 as pb
-from .base import Shared, seconds, silence
-from .messages import dedup, told
-from .queues import attributes
+from .context import BrokerContext, seconds, silence
+from .inspection import attributes_message
+from .send import dedup_key_of, send_outcome
 from .tokens import CALLER
 
 _MODES = {"shared": pb.MODE_SHARED, "each": pb.MODE_EACH}
@@ -18,18 +19,18 @@ _MODES = {"shared": pb.MODE_SHARED, "each": pb.MODE_EACH}
 class TopicsService:
     """Every call of the service."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
 
     async def ListTopics(self, _request: pb.ListTopicsRequest, _: Any) -> pb.ListTopicsResponse:
         """List the topics that the caller may use."""
-        names = await self._shared.rsmq.list_topics()
+        names = await self._broker.rsmq.list_topics()
         return pb.ListTopicsResponse(topics=filter(CALLER.get().sees_topic, names))
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, _: Any) -> pb.TopicDescription:
         """Describe a topic and its subscriptions."""
         caller = CALLER.get()
-        found = await self._shared.topic(request.topic).describe()
+        found = await self._broker.topic(request.topic).describe()
         return pb.TopicDescription(
             topic=found.name,
             queue=found.queue,
@@ -38,7 +39,7 @@ class TopicsService:
             max_age_ms=None if found.max_age is None else round(found.max_age * 1000),
             trimmed=found.trimmed,
             lost=found.lost,
-            # Who else consumes is nothing that the caller needs to know.
+            # Other consumers' subscriptions are hidden from the caller.
             subscriptions=[
                 _described(found.name, one)
                 for one in found.subscriptions
@@ -48,30 +49,30 @@ class TopicsService:
 
     async def Publish(self, request: pb.PublishRequest, _: Any) -> pb.PublishResponse:
         """Put messages into every subscription."""
-        shared = self._shared
-        shared.batch("bodies", request.bodies)
-        topic, delay = shared.topic(request.topic), seconds(request, "delay_ms")
-        dedup_key, durable = dedup(request)
+        broker = self._broker
+        broker.batch("bodies", request.bodies)
+        topic, delay = broker.topic(request.topic), seconds(request, "delay_ms")
+        dedup_key, durable = dedup_key_of(request)
 
         async def work() -> pb.PublishResponse:
             if len(request.bodies) == 1:
                 sent = await topic.publish(request.bodies[0], delay=delay, dedup_key=dedup_key)
-                return pb.PublishResponse(ids=[sent], **told(sent, durable))
+                return pb.PublishResponse(ids=[sent], **send_outcome(sent, durable))
             ids = await topic.publish_many(request.bodies, delay=delay)
-            return pb.PublishResponse(ids=ids, **told(ids[0]))
+            return pb.PublishResponse(ids=ids, **send_outcome(ids[0]))
 
         async def again(error: SendUnknown) -> pb.PublishResponse:
             if error.token is None:
                 raise error
             ids = await topic.resend(error.token)
-            return pb.PublishResponse(ids=ids, **told(ids[0]))
+            return pb.PublishResponse(ids=ids, **send_outcome(ids[0]))
 
-        return await (work() if durable else shared.once("Publish", request, work, again=again))
+        return await (work() if durable else broker.once("Publish", request, work, again=again))
 
     async def Subscribe(self, request: pb.SubscribeRequest, _: Any) -> pb.Subscription:
-        """Make somebody a subscriber."""
+        """Add a subscriber."""
         who = request.subscriber
-        topic = self._shared.subscriber(who.topic, who.consumer)
+        topic = self._broker.subscriber(who.topic, who.consumer)
         vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
         silence_s = silence(who)
 
@@ -80,18 +81,18 @@ class TopicsService:
                 who.consumer,
                 mode="each" if who.mode == pb.MODE_EACH else "shared",
                 peer=who.peer or None,
-                vt=30 if vt is None else vt,
-                delay=delay or 0,
-                maxsize=request.maxsize if request.HasField("maxsize") else 65536,
+                vt=DEFAULT_VT if vt is None else vt,
+                delay=delay or DEFAULT_DELAY,
+                maxsize=request.maxsize if request.HasField("maxsize") else DEFAULT_MAXSIZE,
                 silence=silence_s,
             )
             return pb.Subscription(subscriber=who, queue=subscription.name)
 
-        return await self._shared.once("Subscribe", request, work)
+        return await self._broker.once("Subscribe", request, work)
 
     async def Unsubscribe(self, request: pb.UnsubscribeRequest, _: Any) -> pb.UnsubscribeResponse:
         """End a subscription."""
-        topic = self._shared.subscriber(request.topic, request.consumer)
+        topic = self._broker.subscriber(request.topic, request.consumer)
 
         async def work() -> pb.UnsubscribeResponse:
             left = await topic.unsubscribe(
@@ -99,16 +100,16 @@ class TopicsService:
             )
             return pb.UnsubscribeResponse(left=left)
 
-        return await self._shared.once("Unsubscribe", request, work)
+        return await self._broker.once("Unsubscribe", request, work)
 
     async def KeepAlive(self, request: pb.KeepAliveRequest, _: Any) -> pb.KeepAliveResponse:
-        """Say that a peer is alive."""
-        subscription = self._shared.subscription(request.subscriber)
+        """Record a sign of life of a peer."""
+        subscription = self._broker.subscription(request.subscriber)
         return pb.KeepAliveResponse(subscribed=await subscription.keep_alive())
 
     async def SetBacklog(self, request: pb.SetBacklogRequest, _: Any) -> pb.SetBacklogResponse:
         """Limit what waits for a first subscription."""
-        topic = self._shared.topic(request.topic)
+        topic = self._broker.topic(request.topic)
 
         async def work() -> pb.SetBacklogResponse:
             await topic.set_backlog(
@@ -118,16 +119,16 @@ class TopicsService:
             )
             return pb.SetBacklogResponse()
 
-        return await self._shared.once("SetBacklog", request, work)
+        return await self._broker.once("SetBacklog", request, work)
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest, _: Any) -> pb.DeleteTopicResponse:
         """Delete a topic and all that belongs to it."""
-        topic = self._shared.topic(request.topic)
+        topic = self._broker.topic(request.topic)
 
         async def work() -> pb.DeleteTopicResponse:
             return pb.DeleteTopicResponse(deleted=await topic.delete())
 
-        return await self._shared.once("DeleteTopic", request, work)
+        return await self._broker.once("DeleteTopic", request, work)
 
 
 def _described(topic: str, found: SubscriptionInfo) -> pb.Subscription:
@@ -140,5 +141,5 @@ def _described(topic: str, found: SubscriptionInfo) -> pb.Subscription:
         queue=found.queue,
         state=found.state,
         peers=[pb.Peer(name=p.name, silent_ms=round(p.silent * 1000)) for p in found.peers],
-        attributes=None if found.attributes is None else attributes(found.attributes),
+        attributes=None if found.attributes is None else attributes_message(found.attributes),
     )

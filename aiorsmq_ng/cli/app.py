@@ -11,28 +11,28 @@ import click
 import aiorsmq_ng
 
 from . import EXTRA, INTERRUPTED
-from .groups import LazyGroup
+from .context import Settings, examples, global_options, program
+from .lazy_group import LazyGroup
 from .output import complain, harmless
-from .session import Settings, examples, global_options, program
 
 FAILED, USAGE, UNREACHABLE = 1, 2, 4
 
 #: Command -> ``module:function`` in this package, in the order of the help. A module is imported
 #: when its command is asked for, and imports nothing big itself until the command runs.
 COMMANDS = {
-    "queue": "queues:queue",
-    "message": "messages:message",
-    "topic": "topics:topic",
-    "dlq": "deadletters:dlq",
-    "worker": "workers:worker",
-    "serve": "serve:serve",
+    "queue": "queue:queue",
+    "message": "message:message",
+    "topic": "topic:topic",
+    "dlq": "dlq:dlq",
+    "worker": "worker:worker",
+    "serve": "broker:serve",
     "pipeline": "pipeline:pipeline",
     "doctor": "doctor:doctor",
-    "top": "top:top",
+    "top": "top.command:top",
     "bench": "bench:bench",
-    "ping": "basics:ping",
-    "demo": "basics:demo",
-    "server": "servers:server",
+    "ping": "ping:ping",
+    "demo": "demo:demo",
+    "server": "embedded:server",
     "completion": "completion:completion",
 }
 

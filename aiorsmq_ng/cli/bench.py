@@ -8,8 +8,8 @@ import click
 
 import aiorsmq_ng
 
+from .context import examples, global_options, run
 from .output import Record, show_rows
-from .session import examples, global_options, run
 
 COLUMNS = ("test", "messages", "seconds", "per_second", "p50_ms", "p99_ms")
 #: Bodies of one send_many, and messages that the drain leases ahead.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .session import examples, global_options
+from .context import examples, global_options
 
 
 @click.command(

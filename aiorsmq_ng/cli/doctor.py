@@ -13,9 +13,9 @@ import click
 
 import aiorsmq_ng
 
+from .context import current_settings, examples, global_options, program, run, seconds
 from .options import yes_option
 from .output import emit, printable, show_rows
-from .session import current_settings, examples, global_options, program, run, seconds
 
 #: Something is left to do.
 LEFT = 1

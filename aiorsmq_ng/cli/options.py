@@ -35,7 +35,7 @@ def complete(
     A shell puts a name unquoted into the line that it then runs, and every client of the
     server may choose names: only those in RSMQ's own letters are offered.
     """
-    from .session import run
+    from .context import run
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> list[str]:
         return [name for name in await ask(rsmq) if _is_plain(rsmq, name)]
@@ -70,7 +70,7 @@ def rate(value: str | float) -> float:
 
 def positive(value: str | float) -> int | float:
     """Read a number of seconds that is more than 0."""
-    from .session import seconds
+    from .context import seconds
 
     found = seconds(value)
     if not 0 < found < float("inf"):

@@ -17,8 +17,8 @@ import click
 
 import aiorsmq_ng
 
-from .session import current_settings
-from .words import in_flags
+from .context import current_settings
+from .flag_names import in_flags
 
 Record = dict[str, Any]
 #: What is printed of a message.

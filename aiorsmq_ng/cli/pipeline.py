@@ -12,8 +12,8 @@ import click
 
 import aiorsmq_ng
 
+from .context import Settings, current_settings, examples, global_options
 from .output import complain, emit
-from .session import Settings, current_settings, examples, global_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # pyright: ignore[reportMissingImports]

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import anyio
 
 from .._common.durations import Seconds, at_least_0, in_seconds
+from .._common.queue_defaults import dead_letter_queue
 from .._protocol.limits import MAX_SECONDS
 from .._runtime.context import context_of
 from ..client import RSMQ
@@ -347,7 +348,10 @@ class Worker:
         """
         if not self._routes:
             raise InvalidValue("the worker has no handlers; register one with @worker.handler()")
-        dead = {route.dead_letter or f"{route.queue}-dead": route.queue for route in self._routes}
+        dead = {
+            route.dead_letter or dead_letter_queue(route.queue): route.queue
+            for route in self._routes
+        }
         for route in self._routes:
             if route.queue in dead and route.retry.max_receives:
                 raise InvalidValue(

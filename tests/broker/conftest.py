@@ -10,6 +10,7 @@ import pytest
 
 from aiorsmq_ng import RSMQ
 from aiorsmq_ng.broker import Broker, BrokerOptions, Tokens
+from aiorsmq_ng.compat.gomq import Gomq, GomqMode
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
 
 from ..support.environment import no_settings  # noqa: F401 - used by every test
@@ -22,10 +23,12 @@ def serve(rsmq: RSMQ) -> Serve:
     """Start a broker with options of the test's own, on any free port."""
 
     @asynccontextmanager
-    async def serve(*, tokens: str | None = None, **options) -> AsyncIterator[Broker]:
+    async def serve(
+        *, tokens: str | None = None, gomq: GomqMode = "copy", **options
+    ) -> AsyncIterator[Broker]:
         known = Tokens.read(tokens) if tokens else None
         settings = BrokerOptions(**{"listen": ("127.0.0.1:0",), "grace": 0.3, **options})
-        async with Broker(rsmq, settings, known) as broker:
+        async with Broker(rsmq, settings, known, [Gomq(gomq)]) as broker:
             yield broker
 
     return serve

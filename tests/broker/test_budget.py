@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from aiorsmq_ng.broker.budget import Pool, Visit
+from aiorsmq_ng.broker.budget import CallBudget, Pool
 
 
 def test_a_party_may_take_half_of_what_the_others_leave():
@@ -89,7 +89,7 @@ async def test_whatever_callers_do_nothing_is_lost_or_taken_twice(seed):
     async def call(who):
         if not places.take(who, 1):
             return
-        visit = Visit(who, places, requests, replies, sources)
+        visit = CallBudget(who, places, requests, replies, sources)
         within_s = chance.choice([0.001, 1])
         try:
             async with asyncio.timeout(chance.choice([0.001, 1])):

@@ -12,16 +12,17 @@ import grpc.aio
 import pytest
 
 from aiorsmq_ng import Delivery, QueueNotFound, Subscription
-from aiorsmq_ng.broker import Limits, connections, peers
-from aiorsmq_ng.broker.base import Shared
-from aiorsmq_ng.broker.connections import endpoint
-from aiorsmq_ng.broker.door import Room
-from aiorsmq_ng.broker.gomq import RouteGuideService, address
-from aiorsmq_ng.broker.held import Held
-from aiorsmq_ng.broker.messages import Taking
-from aiorsmq_ng.broker.receipts import Receipts
-from aiorsmq_ng.broker.records import LIMIT, name_of, record_size, text_of, timestamp
-from aiorsmq_ng.broker.requests import Requests
+from aiorsmq_ng.broker import Limits
+from aiorsmq_ng.broker.admission import Admission
+from aiorsmq_ng.broker.context import BrokerContext
+from aiorsmq_ng.broker.idempotency import IdempotentCalls
+from aiorsmq_ng.broker.receipts import ReceiptSigner
+from aiorsmq_ng.broker.receive import BoundedReceiver
+from aiorsmq_ng.compat.gomq import connections, peers
+from aiorsmq_ng.compat.gomq import peer as peer_module
+from aiorsmq_ng.compat.gomq.connections import endpoint
+from aiorsmq_ng.compat.gomq.records import LIMIT, name_of, record_size, text_of, timestamp
+from aiorsmq_ng.compat.gomq.service import RouteGuideService, address
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
 from aiorsmq_ng.rpc import v1_pb2 as v1
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
@@ -367,7 +368,7 @@ async def test_an_unsubscribe_while_keys_are_looked_through_is_no_error(guide, r
     for key in ("a", "b", "c"):
         await guide.Subscribe(pb.Subscription(key=key, consumerID="c"))
         await guide.Publish(pb.PublishRecord(key=key, payload=key.encode()))
-    real, ended = Taking.about, []
+    real, ended = BoundedReceiver.take_roughly, []
 
     async def about(taking, queues, *more):
         taken = await real(taking, queues, *more)
@@ -378,7 +379,7 @@ async def test_an_unsubscribe_while_keys_are_looked_through_is_no_error(guide, r
                 await guide.Unsubscribe(pb.Subscription(key=key, consumerID="c"))
         return taken
 
-    monkeypatch.setattr(Taking, "about", about)
+    monkeypatch.setattr(BoundedReceiver, "take_roughly", about)
     (record,) = (await guide.Observe(WHO)).records
 
     async def given_back():
@@ -391,7 +392,7 @@ async def test_an_unsubscribe_while_keys_are_looked_through_is_no_error(guide, r
 
 async def test_what_a_wait_took_of_an_ended_subscription_is_given_back(guide, rsmq, monkeypatch):
     await guide.Subscribe(NEWS)
-    real = Taking.wait
+    real = BoundedReceiver.wait
 
     async def wait(taking, *args):
         await rsmq.topic("news").publish(b"x")
@@ -400,7 +401,7 @@ async def test_what_a_wait_took_of_an_ended_subscription_is_given_back(guide, rs
         return taken
 
     with monkeypatch.context() as patch:
-        patch.setattr(Taking, "wait", wait)
+        patch.setattr(BoundedReceiver, "wait", wait)
         assert not (await guide.Observe(WHO)).records
     await guide.Subscribe(NEWS)
 
@@ -413,7 +414,7 @@ async def test_an_unexpected_fault_of_an_observe_is_logged_and_not_told(guide, m
     async def broken(*_):
         raise KeyError("something")
 
-    monkeypatch.setattr(Taking, "about", broken)
+    monkeypatch.setattr(BoundedReceiver, "take_roughly", broken)
 
     assert not (await guide.Observe(WHO)).records
     assert "unexpected" in caplog.text
@@ -421,8 +422,8 @@ async def test_an_unexpected_fault_of_an_observe_is_logged_and_not_told(guide, m
 
 @pytest.fixture
 def service(rsmq):
-    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
-    return RouteGuideService(shared, Taking(shared, Room(Limits())), "copy")
+    shared = BrokerContext(rsmq, Limits(), ReceiptSigner(), IdempotentCalls())
+    return RouteGuideService(shared, BoundedReceiver(shared, Admission(Limits())), "copy")
 
 
 async def test_an_observe_that_cannot_begin_in_time_is_answered_with_nothing(service, peer):
@@ -459,7 +460,7 @@ async def test_an_observe_that_is_broken_off_acknowledges_nothing(service, peer,
 
     assert len((await service._observe(peer, bool, None)).records) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(Taking, "wait", wait)
+        patch.setattr(BoundedReceiver, "wait", wait)
         # Sent while the reply was on its way, with which the connection breaks.
         second = asyncio.ensure_future(service._observe(peer, bool, None))
         await waits.wait()
@@ -475,23 +476,24 @@ async def test_a_reply_whose_client_asks_again_at_its_deadline_comes_once_more(p
     for place, expected in enumerate([(1, 1), (0, 0)]):
         taken = await peer.take(10)
         assert len(taken) == 1
-        peer.answer(taken, deadline=1000.0)
-        await peer.acknowledge(place + 1, 1000.01)
+        peer.reply(taken, deadline=1000.0)
+        await peer.unacknowledged.acknowledge(place + 1, 1000.01)
         assert await left() == expected
 
 
 @pytest.mark.parametrize("arrived", [999.9, 1000.2])
 async def test_a_reply_whose_client_asks_again_at_another_time_is_acknowledged(peer, left, arrived):
-    peer.answer(await peer.take(10), deadline=1000.0)
-    await peer.acknowledge(1, arrived)
+    peer.reply(await peer.take(10), deadline=1000.0)
+    await peer.unacknowledged.acknowledge(1, arrived)
 
     assert await left() == (0, 0)
 
 
 async def test_a_slow_client_gets_every_message_once(guide, rsmq, monkeypatch):
     """The leases of what it has are renewed, and it is no silent peer, while it is connected."""
-    monkeypatch.setattr(peers, "_SILENCE_S", 1.0)
-    monkeypatch.setattr(peers, "_LOOK_S", 0.1)
+    monkeypatch.setattr(peers, "PEER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(peer_module, "PEER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(peers, "_CONNECTION_CHECK_S", 0.1)
     await guide.Subscribe(NEWS)
     await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
     await observed(guide, 1)
@@ -507,7 +509,7 @@ async def test_a_slow_client_gets_every_message_once(guide, rsmq, monkeypatch):
 
 
 async def test_what_a_client_had_is_ready_again_when_its_connection_ends(serve, rsmq, monkeypatch):
-    monkeypatch.setattr(peers, "_LOOK_S", 0.1)
+    monkeypatch.setattr(peers, "_CONNECTION_CHECK_S", 0.1)
 
     async def ready():
         (subscription,) = (await rsmq.topic("news").describe()).subscriptions
@@ -529,7 +531,7 @@ async def test_what_a_client_has_is_acknowledged_before_it_can_be_received_again
     """After an outage in which leases could not be renewed."""
     (subscription,) = (await rsmq.topic("news").describe()).subscriptions
     assert len((await service._observe(peer, bool, None)).records) == 1
-    for reply in peer._unacknowledged:
+    for reply in peer.unacknowledged._replies:
         for _, delivery in reply.taken:
             delivery.origin.keeper.drop(delivery)
             delivery.expires_at = 0.0
@@ -579,7 +581,7 @@ async def test_many_quiet_peers_are_kept_alive_a_few_at_a_time(service, monkeypa
         await service._peers.subscribe(consumer, "peer", "news")
         (await service._peers.find(consumer, "peer")).seen_at = -1000.0
     for _ in range(2):  # the second finds all of them kept alive
-        await service._peers._look({"peer"})
+        await service._peers._check_connections({"peer"})
     await service.close()
 
     assert sorted(kept) == sorted(consumers)
@@ -588,8 +590,11 @@ async def test_many_quiet_peers_are_kept_alive_a_few_at_a_time(service, monkeypa
 
 @pytest.mark.parametrize("full", [False, True])
 async def test_what_waits_for_the_next_reply_is_counted(rsmq, full):
-    shared, room = Shared(rsmq, Limits(), Receipts(), Requests(), Held()), Room(Limits())
-    service = RouteGuideService(shared, Taking(shared, room), "copy")
+    shared, room = (
+        BrokerContext(rsmq, Limits(), ReceiptSigner(), IdempotentCalls()),
+        Admission(Limits()),
+    )
+    service = RouteGuideService(shared, BoundedReceiver(shared, room), "copy")
     for key in ("a", "b"):
         await service._peers.subscribe("c", "peer", key)
         payload = b"x" * 2_500_000

@@ -81,11 +81,11 @@ async def test_no_more_is_received_of_one_caller_than_its_share(serve, rsmq):
         request = pb.SendRequest(queue="jobs", bodies=[bytes(60_000)])
         for _ in range(20):
             await QueuesStub(channel).Send(request, metadata=bearer(HONEST))
-        await until(lambda: asyncio.sleep(0, broker._room.requests.taken == 4 * MIB))
+        await until(lambda: asyncio.sleep(0, broker._admission.requests.taken == 4 * MIB))
         client.abort()
         await until(lambda: asyncio.sleep(0, not broker.under_way))
 
-    assert broker._room.requests.taken == 0
+    assert broker._admission.requests.taken == 0
 
 
 async def test_a_request_that_takes_too_long_to_arrive_is_given_up(serve, rsmq):
@@ -99,7 +99,7 @@ async def test_a_request_that_takes_too_long_to_arrive_is_given_up(serve, rsmq):
         # Eight were received in part, the others got no place in time.
         assert set(client.statuses.values()) <= {4, 8}
         await until(lambda: asyncio.sleep(0, not broker.under_way))
-        assert broker._room.requests.taken == 0
+        assert broker._admission.requests.taken == 0
 
 
 @pytest.mark.parametrize("method", ["Check", "Watch"])
@@ -192,17 +192,17 @@ async def test_replies_that_are_not_read_are_bounded_for_each_caller(serve, rsmq
             client.open(
                 "/aiorsmq.v1.Queues/Receive", request.SerializeToString(), headers=bearer(HOSTILE)
             )
-        await until(lambda: asyncio.sleep(0, broker._room.replies.taken > 3 * MIB))
+        await until(lambda: asyncio.sleep(0, broker._admission.replies.taken > 3 * MIB))
         await client.quiet()
 
-        assert broker._room.replies.taken <= 4 * MIB
+        assert broker._admission.replies.taken <= 4 * MIB
         queues = QueuesStub(channel)
         got = await queues.Receive(request, metadata=bearer(HONEST))
         assert 0 < sum(len(d.body) for d in got.deliveries) <= MIB
         client.abort()
         await until(lambda: asyncio.sleep(0, not broker.under_way))
 
-    assert broker._room.replies.taken == 0
+    assert broker._admission.replies.taken == 0
 
 
 async def test_streams_that_are_not_read_are_bounded_for_each_caller(serve, rsmq):
@@ -221,10 +221,10 @@ async def test_streams_that_are_not_read_are_bounded_for_each_caller(serve, rsmq
             client.open(
                 "/aiorsmq.v1.Queues/Consume", request.SerializeToString(), headers=bearer(HOSTILE)
             )
-        await until(lambda: asyncio.sleep(0, broker._room.replies.taken > 2 * MIB))
+        await until(lambda: asyncio.sleep(0, broker._admission.replies.taken > 2 * MIB))
         await client.quiet()
 
-        assert broker._room.replies.taken <= 4 * MIB
+        assert broker._admission.replies.taken <= 4 * MIB
         assert (await queue.attributes()).leased * 60_000 < 5 * MIB
         stream = QueuesStub(channel).Consume(request, metadata=bearer(HONEST))
         assert (await stream.read()).deliveries
@@ -232,7 +232,7 @@ async def test_streams_that_are_not_read_are_bounded_for_each_caller(serve, rsmq
         client.abort()
         await until(lambda: asyncio.sleep(0, not broker.under_way))
 
-    assert broker._room.replies.taken == 0
+    assert broker._admission.replies.taken == 0
     assert (await queue.attributes()).msgs == 400
 
 
@@ -262,10 +262,10 @@ async def test_what_comes_for_many_who_wait_and_do_not_read_is_given_back(
         await until(lambda: asyncio.sleep(0, broker.under_way == 100))
         await client.quiet()
         await queue.send_many([bytes(60_000)] * 200)
-        await until(lambda: asyncio.sleep(0, broker._room.replies.taken > MIB))
+        await until(lambda: asyncio.sleep(0, broker._admission.replies.taken > MIB))
         await client.quiet()
 
-        assert broker._room.replies.taken <= 2 * MIB
+        assert broker._admission.replies.taken <= 2 * MIB
         # And what is on the wire: 64 KiB.
         assert (await queue.attributes()).leased * 60_000 <= 2 * MIB + 4 * 60_000
 
@@ -315,7 +315,7 @@ async def test_a_stream_goes_on_with_little_when_much_does_not_fit(serve, rsmq):
         idle = pb.ConsumeRequest(sources=[pb.Source(queue="stock")], max_unsettled=3)
         for _ in range(5):
             client.open("/aiorsmq.v1.Queues/Consume", idle.SerializeToString())
-        await until(lambda: asyncio.sleep(0, broker._room.replies.taken > 2 * MIB))
+        await until(lambda: asyncio.sleep(0, broker._admission.replies.taken > 2 * MIB))
         queues, got = QueuesStub(channel), []
         stream = queues.Consume(pb.ConsumeRequest(sources=JOBS, max_unsettled=100))
         async with asyncio.timeout(60):
@@ -344,7 +344,7 @@ async def test_a_receive_takes_less_where_there_is_room_for_less(serve, rsmq):
             client.open("/aiorsmq.v1.Queues/Receive", request.SerializeToString())
         small = pb.ReceiveRequest(sources=JOBS, count=10, vt_ms=0)
         client.open("/aiorsmq.v1.Queues/Receive", small.SerializeToString())
-        await until(lambda: asyncio.sleep(0, broker._room.replies.taken > 3.2 * MIB))
+        await until(lambda: asyncio.sleep(0, broker._admission.replies.taken > 3.2 * MIB))
         await client.quiet()
         got = await QueuesStub(channel).Receive(request)
 
@@ -431,7 +431,7 @@ async def test_queues_that_calls_wait_for_are_counted(serve, rsmq, method):
             left, refused = honest.done(), {one.result() for one in waiting if one.done()}
             for one in (*waiting, honest):
                 one.cancel()
-        await until(lambda: asyncio.sleep(0, not broker._room.sources.taken))
+        await until(lambda: asyncio.sleep(0, not broker._admission.sources.taken))
 
     assert refused == {grpc.StatusCode.RESOURCE_EXHAUSTED}
     assert not left

@@ -8,6 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from aiorsmq_ng import RSMQ, Options
 from aiorsmq_ng.broker import Broker, BrokerOptions
+from aiorsmq_ng.compat.gomq import Gomq
 from aiorsmq_ng.rpc import routeguide_pb2, routeguide_pb2_grpc
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
@@ -28,7 +29,7 @@ async def server():
 async def test_calls_and_streams_live_through_five_seconds_without_redis(server):
     async with RSMQ(server.url, options=Options(deadline=30)) as rsmq:
         await rsmq.create_queue("jobs")
-        async with Broker(rsmq, LOCAL) as broker, connected(broker) as channel:
+        async with Broker(rsmq, LOCAL, services=[Gomq()]) as broker, connected(broker) as channel:
             queues = QueuesStub(channel)
             stream = queues.Consume(pb.ConsumeRequest(sources=JOBS, vt_ms=60_000))
             got, acked = [], []
@@ -63,7 +64,7 @@ async def test_calls_and_streams_live_through_five_seconds_without_redis(server)
 async def test_a_call_that_cannot_wait_longer_is_told_that_redis_is_away(server):
     async with RSMQ(server.url, options=Options(deadline=1)) as rsmq:
         await rsmq.create_queue("jobs")
-        async with Broker(rsmq, LOCAL) as broker, connected(broker) as channel:
+        async with Broker(rsmq, LOCAL, services=[Gomq()]) as broker, connected(broker) as channel:
             queues = QueuesStub(channel)
             guide = routeguide_pb2_grpc.RouteGuideStub(channel)
             health = health_pb2_grpc.HealthStub(channel)

@@ -4,8 +4,8 @@ import grpc
 import pytest
 
 from aiorsmq_ng._protocol.topic_names import queue_name
-from aiorsmq_ng.broker import Tokens, base
-from aiorsmq_ng.broker.receipts import BadReceipt, Proof, Receipts
+from aiorsmq_ng.broker import Tokens, context
+from aiorsmq_ng.broker.receipts import BadReceipt, ReceiptContent, ReceiptSigner
 from aiorsmq_ng.broker.tokens import UNKNOWN, Owner, owner_of
 from aiorsmq_ng.rpc import routeguide_pb2, routeguide_pb2_grpc
 from aiorsmq_ng.rpc import v1_pb2 as pb
@@ -125,7 +125,7 @@ async def test_a_name_that_was_cut_is_its_consumers_all_the_same(channel):
 
 
 async def test_no_other_token_makes_a_receipt_of_a_cut_name_void(channel, monkeypatch):
-    monkeypatch.setattr(base, "_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(context, "_SUBSCRIPTIONS", 3)
     stub, who = QueuesStub(channel), pb.Subscriber(topic="secret", consumer=LONG)
     request = pb.ConsumeRequest(sources=[pb.Source(subscriber=who)], max_unsettled=1)
     stream, outcomes = stub.Consume(request, metadata=bearer(token("long"))), []
@@ -226,13 +226,13 @@ async def test_a_receipt_ends_with_the_right_to_its_queue(serve, rsmq):
 
 
 def test_a_receipt_has_one_spelling():
-    receipts = Receipts(b"0123456789abcdef")
-    proof = Proof("jobs", "x" * 32, 1, 2, 3)
-    receipt = receipts.write(proof, "me")
-    assert receipts.read(receipt, "me") == proof
+    receipts = ReceiptSigner(b"0123456789abcdef")
+    proof = ReceiptContent("jobs", "x" * 32, 1, 2, 3)
+    receipt = receipts.sign(proof, "me")
+    assert receipts.verify(receipt, "me") == proof
     for other in (f"{receipt[:4]}!{receipt[4:]}", f"{receipt}\n", f" {receipt}", f"{receipt}*"):
         with pytest.raises(BadReceipt):
-            receipts.read(other, "me")
+            receipts.verify(other, "me")
 
 
 @pytest.mark.parametrize("taken", ["the queue", "the role"])

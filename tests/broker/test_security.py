@@ -11,9 +11,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from aiorsmq_ng import InvalidValue
 from aiorsmq_ng.broker import Broker, BrokerOptions, Limits, Tls, Tokens
-from aiorsmq_ng.broker.door import RULES
-from aiorsmq_ng.broker.status import STATUS, answer
+from aiorsmq_ng.broker.errors import STATUS, error_status
+from aiorsmq_ng.broker.interceptor import RULES as OWN_RULES
 from aiorsmq_ng.cli.app import EXIT_STATUS
+from aiorsmq_ng.compat.gomq import Gomq
 from aiorsmq_ng.rpc import routeguide_pb2, routeguide_pb2_grpc, v1_pb2
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
@@ -21,6 +22,7 @@ from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 from ..support.tls import Authority
 from .support import connected
 
+RULES = OWN_RULES | {f"/{Gomq.name}/{method}": rule for method, rule in Gomq.rules.items()}
 PRODUCER, CONSUMER, ADMIN = "producer-token-0123", "consumer-token-0123", "admin-token-0123456"
 OTHER = "consumer-of-other-queues"
 TOKENS = f"""
@@ -387,6 +389,6 @@ def test_every_error_of_the_library_has_a_status():
 def test_details_that_are_too_long_are_left_out():
     from aiorsmq_ng import DurabilityUnmet
 
-    said = answer(DurabilityUnmet("fsynced", "memory", ["x" * 32] * 1000))
+    said = error_status(DurabilityUnmet("fsynced", "memory", ["x" * 32] * 1000))
 
     assert dict(said.metadata) == {"rsmq-code": "durabilityUnmet"}

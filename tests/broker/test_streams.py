@@ -13,13 +13,12 @@ import grpc.aio
 import pytest
 
 from aiorsmq_ng.broker import Limits
-from aiorsmq_ng.broker.base import Shared
-from aiorsmq_ng.broker.door import Room
-from aiorsmq_ng.broker.held import Held
-from aiorsmq_ng.broker.messages import Taking
-from aiorsmq_ng.broker.receipts import Receipts
-from aiorsmq_ng.broker.requests import Requests
-from aiorsmq_ng.broker.streams import Stream, _first
+from aiorsmq_ng.broker.admission import Admission
+from aiorsmq_ng.broker.consume import Stream, _run_until_stop
+from aiorsmq_ng.broker.context import BrokerContext
+from aiorsmq_ng.broker.idempotency import IdempotentCalls
+from aiorsmq_ng.broker.receipts import ReceiptSigner
+from aiorsmq_ng.broker.receive import BoundedReceiver
 from aiorsmq_ng.broker.tokens import CALLER, Caller
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
@@ -214,7 +213,10 @@ async def test_a_receive_cancelled_in_the_moment_of_success_gives_back(
         return found
 
     monkeypatch.setattr(rsmq, "receive_many", receive_many)
-    taking = Taking(Shared(rsmq, Limits(), Receipts(), Requests(), Held()), Room(Limits()))
+    taking = BoundedReceiver(
+        BrokerContext(rsmq, Limits(), ReceiptSigner(), IdempotentCalls()),
+        Admission(Limits()),
+    )
     calls.append(asyncio.ensure_future(taking.take([jobs], 5, 600.0, 1000, 20.0)))
     await asyncio.sleep(0.1)
     await jobs.send("x")
@@ -408,7 +410,7 @@ async def test_a_subscription_is_consumed_and_its_peer_kept_alive(queues, channe
 async def test_a_message_that_comes_when_its_stream_has_just_ended_is_given_back(
     rsmq, jobs, state, monkeypatch
 ):
-    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    shared = BrokerContext(rsmq, Limits(), ReceiptSigner(), IdempotentCalls())
     stream = Stream(shared, [jobs], 10, pb.ConsumeRequest(sources=JOBS, vt_ms=600_000))
     real = rsmq.receive_many
 
@@ -422,7 +424,7 @@ async def test_a_message_that_comes_when_its_stream_has_just_ended_is_given_back
     await jobs.send("x")
 
     await until(state(ready=1, totalrecv=1))
-    assert len(shared.held) == 0
+    assert len(shared.streamed) == 0
     running.cancel()
 
 
@@ -453,7 +455,7 @@ class Stuck:
 async def test_large_bodies_are_leased_by_their_size_for_a_client_that_does_not_read(rsmq):
     big = await rsmq.create_queue("big", maxsize=-1)
     await big.send_many([bytes(100_000)] * 40)
-    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    shared = BrokerContext(rsmq, Limits(), ReceiptSigner(), IdempotentCalls())
     request = pb.ConsumeRequest(sources=[pb.Source(queue="big")])
     stream, client = Stream(shared, [big], 1000, request), Stuck()
     running = asyncio.ensure_future(stream.run(client))
@@ -465,7 +467,7 @@ async def test_large_bodies_are_leased_by_their_size_for_a_client_that_does_not_
 
 
 async def test_a_lost_lease_is_told_with_the_receipt_of_whom_the_stream_is(rsmq, jobs):
-    shared = Shared(rsmq, Limits(), Receipts(), Requests(), Held())
+    shared = BrokerContext(rsmq, Limits(), ReceiptSigner(), IdempotentCalls())
     CALLER.set(Caller("worker"))
     stream = Stream(shared, [jobs], 10, pb.ConsumeRequest(sources=JOBS, vt_ms=600_000))
     written = Written()
@@ -494,7 +496,7 @@ async def test_a_stream_that_fails_after_its_client_is_gone_fails_in_peace():
         finally:
             raise OSError("the client is gone")
 
-    calling = asyncio.ensure_future(_first(work(), asyncio.Event()))
+    calling = asyncio.ensure_future(_run_until_stop(work(), asyncio.Event()))
     await began.wait()
     calling.cancel()
     await asyncio.wait([calling])

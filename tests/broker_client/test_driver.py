@@ -13,8 +13,8 @@ from aiorsmq_ng._protocol.scripts import load, names
 from aiorsmq_ng._transport.call_numbers import TicketBook
 from aiorsmq_ng._transport.calls import Call
 from aiorsmq_ng._transport.driver import Command, NotExecuted, ReplyLost
-from aiorsmq_ng.broker.requests import REMEMBERED_S, Requests
-from aiorsmq_ng.broker.status import BrokerError
+from aiorsmq_ng.broker.errors import BrokerError
+from aiorsmq_ng.broker.idempotency import REMEMBERED_S, IdempotentCalls
 from aiorsmq_ng.rpc import v1_pb2 as pb
 
 KEYS = Namespace("rsmq").queue("jobs")
@@ -164,7 +164,7 @@ def test_receipts_are_bounded_and_the_longest_unused_goes_first():
 
 async def test_broker_that_had_to_forget_calls_refuses_repetitions():
     now = 1000.0
-    requests = Requests(clock=lambda: now, most_calls=2)
+    requests = IdempotentCalls(clock=lambda: now, most_calls=2)
     made = []
 
     async def work():
@@ -178,12 +178,12 @@ async def test_broker_that_had_to_forget_calls_refuses_repetitions():
     for id in "abcd":
         await call(id)
     with pytest.raises(BrokerError, match="too many calls"):
-        await call("a", requests.broker)
+        await call("a", requests.broker_id)
     assert len(made) == 4
     # A first attempt is made, and once everything that was forgotten is old, so are others.
     await call("e")
     now += REMEMBERED_S
-    await call("f", requests.broker)
+    await call("f", requests.broker_id)
     assert len(made) == 6
 
 

@@ -25,7 +25,7 @@ from aiorsmq_ng import (  # noqa: E402
 )
 from aiorsmq_ng._broker_client.errors import Answered, Failure, NoBroker  # noqa: E402
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost  # noqa: E402
-from aiorsmq_ng.broker.status import STATUS, answer  # noqa: E402
+from aiorsmq_ng.broker.errors import STATUS, error_status  # noqa: E402
 
 
 class RpcError:
@@ -46,7 +46,7 @@ class RpcError:
 
 def met(error, method="Receive"):
     """Return what a client makes of an error that the broker met."""
-    said = answer(error)
+    said = error_status(error)
     return Failure.of(method, RpcError(said.status, said.message, said.metadata)).error()
 
 

@@ -17,7 +17,7 @@ import pytest
 from redis import Redis
 
 from aiorsmq_ng.cli.filters import compile_filter
-from aiorsmq_ng.cli.streams import sink
+from aiorsmq_ng.cli.transfer.files import sink
 
 from .ctl import MODULE, Ctl, Outcome, python
 

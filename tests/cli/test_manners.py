@@ -24,10 +24,10 @@ from rich.console import Console
 import aiorsmq_ng
 from aiorsmq_ng import RSMQ, Options, QueueAttributes, QueueStats, Unavailable
 from aiorsmq_ng.cli.app import cli
+from aiorsmq_ng.cli.context import Settings, with_password
 from aiorsmq_ng.cli.pipeline import with_settings
-from aiorsmq_ng.cli.sampling import Sampler
-from aiorsmq_ng.cli.screen import View, age, picture, sparkline
-from aiorsmq_ng.cli.session import Settings, with_password
+from aiorsmq_ng.cli.top.sampling import Sampler
+from aiorsmq_ng.cli.top.screen import View, age, picture, sparkline
 from aiorsmq_ng.embedded import status, stop
 
 from .ctl import MODULE, Ctl, Outcome, process, python, shell

@@ -237,12 +237,12 @@ async def test_a_wrong_password_is_not_waited_for(ns):
 
 def test_every_limit_with_an_option_is_set_by_it():
     from aiorsmq_ng.broker import Limits
-    from aiorsmq_ng.cli import serve
+    from aiorsmq_ng.cli import broker
 
-    given = {option.name: None for option in serve.grpc.params}
+    given = {option.name: None for option in broker.grpc.params}
     given |= {"listen": (), "insecure": False, "gomq": "off", "grace": 1.0}
-    chosen = {name: 2000 + number for number, name in enumerate(serve._LIMITS)}
+    chosen = {name: 2000 + number for number, name in enumerate(broker._LIMITS)}
     given |= {f"max_{name}": value for name, value in chosen.items()}
 
     assert {f"max_{name}" for name in chosen} == {name for name in given if name.startswith("max_")}
-    assert serve.read_options(given).limits == Limits(**chosen)
+    assert broker.read_options(given).limits == Limits(**chosen)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import aiorsmq_ng
-from aiorsmq_ng.cli.words import _WORDS, in_flags
+from aiorsmq_ng.cli.flag_names import _WORDS, in_flags
 
 from .ctl import Ctl
 
@@ -44,7 +44,7 @@ def sentences() -> Iterator[tuple[str, str]]:
 
 
 def test_every_sentence_of_the_library_has_its_words_here() -> None:
-    """A new error that speaks of an option in Python needs a line in cli/words.py."""
+    """A new error that speaks of an option in Python needs a line in cli/flag_names.py."""
     found = dict(sentences())
 
     assert len(found) >= 8  # there are some, or this test looks at nothing

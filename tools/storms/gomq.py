@@ -15,6 +15,7 @@ import grpc.aio
 
 from aiorsmq_ng import RSMQ
 from aiorsmq_ng.broker import Broker, BrokerOptions
+from aiorsmq_ng.compat.gomq import Gomq
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
 from aiorsmq_ng.testing import PrivateServer
@@ -48,7 +49,7 @@ async def slow(messages: int, work_s: float) -> Figures:
     handled: Counter[bytes] = Counter()
     async with PrivateServer() as server, RSMQ(server.url) as rsmq:
         async with (
-            Broker(rsmq, BrokerOptions(listen=("127.0.0.1:0",))) as broker,
+            Broker(rsmq, BrokerOptions(listen=("127.0.0.1:0",)), services=[Gomq()]) as broker,
             grpc.aio.insecure_channel(broker.addresses[0]) as channel,
         ):
             guide = RouteGuideStub(channel)

@@ -1,0 +1,16 @@
+"""RSMQ's defaults and limits of a queue, and the name of its dead-letter queue."""
+
+from __future__ import annotations
+
+#: Lease of a message, and delay of a new one, in seconds, if a queue is created without.
+DEFAULT_VT, DEFAULT_DELAY = 30, 0
+#: Largest body in bytes: the default, and the largest limit that can be set besides no limit.
+DEFAULT_MAXSIZE = 65536
+#: Longest lease or delay, in seconds.
+MAX_SECONDS = 9_999_999
+DEAD_SUFFIX = "-dead"
+
+
+def dead_letter_queue(queue: str) -> str:
+    """Return the name of the dead-letter queue of *queue*, unless another one is set."""
+    return queue + DEAD_SUFFIX

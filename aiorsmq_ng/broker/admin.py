@@ -1,0 +1,126 @@
+"""Calls that create, change, empty and delete queues, and change messages by id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiorsmq_ng import QueueExists
+
+from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
+from ..rpc import v1_pb2 as pb
+from .context import BrokerContext, seconds
+from .inspection import attributes_message
+from .tokens import CALLER
+
+
+class AdminCalls:
+    """Create, change, empty and delete queues."""
+
+    _broker: BrokerContext
+
+    async def CreateQueue(self, request: pb.CreateQueueRequest, _: Any) -> pb.CreateQueueResponse:
+        """Create a queue."""
+        broker = self._broker
+        broker.check_queue(request.queue)
+        vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
+
+        async def work() -> pb.CreateQueueResponse:
+            try:
+                await broker.rsmq.create_queue(
+                    request.queue,
+                    vt=DEFAULT_VT if vt is None else vt,
+                    delay=delay or DEFAULT_DELAY,
+                    maxsize=request.maxsize if request.HasField("maxsize") else DEFAULT_MAXSIZE,
+                )
+            except QueueExists:
+                if not request.exist_ok:
+                    raise
+                return pb.CreateQueueResponse(created=False)
+            return pb.CreateQueueResponse(created=True)
+
+        return await broker.once("CreateQueue", request, work)
+
+    async def DeleteQueue(self, request: pb.DeleteQueueRequest, _: Any) -> pb.DeleteQueueResponse:
+        """Delete a queue."""
+        broker = self._broker
+        broker.check_queue(request.queue)
+
+        async def work() -> pb.DeleteQueueResponse:
+            await broker.rsmq.delete_queue(request.queue)
+            return pb.DeleteQueueResponse()
+
+        return await broker.once("DeleteQueue", request, work)
+
+    async def SetAttributes(self, request: pb.SetAttributesRequest, _: Any) -> pb.QueueAttributes:
+        """Change what is stored on a queue."""
+        queue = self._broker.queue(request.queue)
+        vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
+        maxsize = request.maxsize if request.HasField("maxsize") else None
+
+        async def work() -> pb.QueueAttributes:
+            return attributes_message(
+                await queue.set_attributes(vt=vt, delay=delay, maxsize=maxsize)
+            )
+
+        return await self._broker.once("SetAttributes", request, work)
+
+    async def Announce(self, request: pb.AnnounceRequest, _: Any) -> pb.AnnounceResponse:
+        """Announce that a client consumes from a queue."""
+        queue = self._broker.queue(request.queue)
+        # The broker says which client it is, not the client.
+        name = f"{CALLER.get().identity}/{request.name[:200]}"
+        await queue.announce(name, max(0, request.consumers), request.holding[:100])
+        return pb.AnnounceResponse()
+
+    async def Purge(self, request: pb.PurgeRequest, _: Any) -> pb.PurgeResponse:
+        """Remove messages in bulk."""
+        queue = self._broker.queue(request.queue)
+
+        async def work() -> pb.PurgeResponse:
+            return pb.PurgeResponse(removed=await queue.purge(leased=request.leased))
+
+        return await self._broker.once("Purge", request, work)
+
+    async def Redrive(self, request: pb.RedriveRequest, _: Any) -> pb.RedriveResponse:
+        """Move messages from one queue to another."""
+        broker = self._broker
+        target, source = broker.queue(request.target), broker.queue(request.source)
+        count = request.count if request.HasField("count") else None
+        if request.ids:
+            broker.batch("ids", request.ids)
+        ids = set(request.ids)
+
+        async def work() -> pb.RedriveResponse:
+            moved = await target.redrive(
+                source,
+                count=min(count or len(ids), len(ids)) if ids else count,
+                where=(lambda found: found.id in ids) if ids else None,
+            )
+            return pb.RedriveResponse(moved=moved)
+
+        return await broker.once("Redrive", request, work)
+
+    async def DeleteMessages(
+        self, request: pb.DeleteMessagesRequest, _: Any
+    ) -> pb.DeleteMessagesResponse:
+        """Delete messages by id."""
+        self._broker.batch("ids", request.ids)
+        queue = self._broker.queue(request.queue)
+
+        async def work() -> pb.DeleteMessagesResponse:
+            ids = await queue.delete_many(request.ids, only_leased=request.only_leased)
+            return pb.DeleteMessagesResponse(ids=ids)
+
+        return await self._broker.once("DeleteMessages", request, work)
+
+    async def ChangeVisibility(
+        self, request: pb.ChangeVisibilityRequest, _: Any
+    ) -> pb.ChangeVisibilityResponse:
+        """Make a message visible after some time."""
+        queue = self._broker.queue(request.queue)
+
+        async def work() -> pb.ChangeVisibilityResponse:
+            changed = await queue.change_visibility(request.id, request.vt_ms / 1000)
+            return pb.ChangeVisibilityResponse(changed=changed)
+
+        return await self._broker.once("ChangeVisibility", request, work)

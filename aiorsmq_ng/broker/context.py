@@ -1,0 +1,286 @@
+"""What the services of one broker share: handles, checks of the caller, and conversions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import aiorsmq_ng
+from aiorsmq_ng import RSMQ, DeadLetter, InvalidValue, Queue, Retry, Subscription, Topic
+
+from .._common.bounded import BoundedDict
+from .._common.queue_defaults import dead_letter_queue
+from .._protocol.topic_names import check_part
+from ..rpc import v1_pb2 as pb
+from .admission import MAX_BYTES, count_sources
+from .idempotency import IdempotentCalls
+from .options import Limits
+from .outstanding import LoanedDeliveries, StreamDeliveries
+from .receipts import ReceiptContent, ReceiptSigner
+from .tokens import CALLER, PRODUCER, UNKNOWN, Owner, Refused, owner_of
+
+R = TypeVar("R")
+
+#: Largest ``max_bytes`` of a request. The broker's limit of a reply may be less, and holds as well.
+MOST_BYTES = 64 * 1024 * 1024
+#: With less, keep-alive calls of peers would keep the server busy.
+SHORTEST_SILENCE_S = 0.25
+#: Size of the caches of handles on queues and topics: to make a handle costs as much as a call.
+_HANDLES = 1024
+#: Size of the cache of handles on subscriptions.
+_SUBSCRIPTIONS = 10_000
+#: Dead letters kept per queue for the next reply, and queues for which they are kept.
+_LETTERS = 100
+#: Largest body of a dead letter that is kept.
+_LETTER_BYTES = 4096
+
+
+class BrokerContext:
+    """The client, the limits and the records of deliveries and calls of one broker."""
+
+    def __init__(
+        self, rsmq: RSMQ, limits: Limits, receipts: ReceiptSigner, idempotency: IdempotentCalls
+    ) -> None:
+        self.rsmq = rsmq
+        self.limits = limits
+        self.receipts = receipts
+        self.idempotency = idempotency
+        #: Deliveries of Consume streams, and those that Receive or Recover handed out.
+        self.streamed, self.loaned = StreamDeliveries(), LoanedDeliveries()
+        self._queue = lru_cache(_HANDLES)(rsmq.queue)
+        self._topic = lru_cache(_HANDLES)(rsmq.topic)
+        self._letters: BoundedDict[str, deque[pb.DeadLetter]] = BoundedDict(_LETTERS)
+        rsmq.dead_letters.listen(self._keep_dead_letter)
+        self._subscriptions: BoundedDict[tuple[object, ...], Subscription] = BoundedDict(
+            _SUBSCRIPTIONS
+        )
+
+    def queue(self, name: str, **settings: Any) -> Queue:
+        """Return a queue that the caller may use; ``Refused`` for another."""
+        self.check_queue(name)
+        return self._queue(name, **settings)
+
+    def check_queue(self, name: str) -> None:
+        """Raise ``Refused`` if the caller may not use the queue *name*."""
+        caller = CALLER.get()
+        if not caller.sees_queue(name):
+            raise Refused(f"token {caller.identity!r} is not for queue {name!r}", known=True)
+
+    def check_receipt(self, content: ReceiptContent) -> None:
+        """Raise ``Refused`` if the caller may not use the queue of a receipt any more."""
+        caller = CALLER.get()
+        owner = Owner(*content.owner) if content.owner else None
+        if not caller.sees_queue(content.queue, owner):
+            raise Refused(
+                f"token {caller.identity!r} is not for queue {content.queue!r}", known=True
+            )
+
+    def check_target(self, name: str) -> None:
+        """Raise ``Refused`` if the caller may not put messages into the queue *name*.
+
+        ``InvalidValue`` if no queue can have that name.
+        """
+        CALLER.get().need(PRODUCER)
+        self.queue(name)
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic that the caller may use; ``Refused`` for another."""
+        caller = CALLER.get()
+        if not caller.sees_topic(name):
+            raise Refused(f"token {caller.identity!r} is not for topic {name!r}", known=True)
+        return self._topic(name)
+
+    def subscriber(self, topic: str, consumer: str) -> Topic:
+        """Return a topic if the caller may use the subscription of *consumer*; else ``Refused``."""
+        found, caller = self.topic(topic), CALLER.get()
+        if not caller.sees_subscription(topic, consumer):
+            raise Refused(f"token {caller.identity!r} is not for consumer {consumer!r}", known=True)
+        check_part("consumer", consumer)
+        return found
+
+    def subscription(self, subscriber: pb.Subscriber, **settings: Any) -> Subscription:
+        """Return a subscription that the caller may use; no I/O."""
+        return self.subscriber(subscriber.topic, subscriber.consumer).subscription(
+            subscriber.consumer,
+            mode="each" if subscriber.mode == pb.MODE_EACH else "shared",
+            peer=subscriber.peer or None,
+            silence=silence(subscriber),
+            **settings,
+        )
+
+    def sources(self, request: pb.ReceiveRequest | pb.ConsumeRequest) -> list[Queue]:
+        """Return the queues, or the subscription, that a request wants to receive from."""
+        self.batch("sources", request.sources)
+        count_sources(len(request.sources))
+        if len(request.sources) > 1 and any(s.HasField("subscriber") for s in request.sources):
+            raise InvalidValue("a subscription must be the only source of a request")
+        return [self.source(source) for source in request.sources]
+
+    def source(self, source: pb.Source) -> Queue:
+        """Return the handle on a queue or subscription that a source names."""
+        # The queue's own dead-letter queue needs no permission of its own.
+        own = dead_letter_queue(source.queue) if source.queue else ""
+        if source.dead_letter not in ("", own):
+            self.check_target(source.dead_letter)
+        settings: dict[str, Any] = {
+            "dead_letter": source.dead_letter or None,
+            "retry": Retry(max_receives=source.max_receives) if source.max_receives else None,
+        }
+        if not source.HasField("subscriber"):
+            return self.queue(source.queue, vt=seconds(source, "vt_ms"), **settings)
+        if source.queue or source.HasField("vt_ms"):
+            raise InvalidValue("a source with a subscriber has neither a queue nor a vt")
+        # The handle remembers the peer's last sign of life, so it is kept for the next call.
+        # Unknown fields of the request are no part of its key: they could be large.
+        who = source.subscriber
+        key = (
+            *(who.topic, who.consumer, who.mode, who.peer, seconds(who, "silence_ms")),
+            *(source.dead_letter, source.max_receives),
+        )
+        found = self._subscriptions.get(key) or self.subscription(who, **settings)
+        self._subscriptions[key] = found
+        self.subscriber(who.topic, who.consumer)  # the handle may be that of another caller
+        return found
+
+    def batch(self, what: str, items: Any) -> None:
+        """Raise ``InvalidValue`` for a batch of nothing, or of too much."""
+        if not 1 <= len(items) <= self.limits.batch:
+            raise InvalidValue(f"a request has 1 to {self.limits.batch} {what}, not {len(items)}")
+
+    def count(self, given: int) -> int:
+        """Return how many messages a request asks for."""
+        if not 0 <= given <= self.limits.batch:
+            raise InvalidValue(f"count must be between 1 and {self.limits.batch}, not {given}")
+        return given or 1
+
+    def max_bytes(self, given: int) -> int:
+        """Return how many bytes of bodies a request wants in one reply."""
+        if not 0 <= given <= MOST_BYTES:
+            raise InvalidValue(f"max_bytes must be between 1 and {MOST_BYTES}, not {given}")
+        return min(given or MAX_BYTES, self.limits.largest_reply)
+
+    async def once(
+        self, method: str, request: Any, work: Callable[[], Awaitable[R]], **how: Any
+    ) -> R:
+        """Do *work* once, however often the request is repeated."""
+        key = (CALLER.get().identity, method, request.request)
+        content = content_of(request) if request.request.id else b""
+        return await self.idempotency.once(
+            key, work, content=content, holds=request.ByteSize(), **how
+        )
+
+    def delivery(
+        self,
+        delivery: aiorsmq_ng.Delivery,
+        source: Queue,
+        max_bytes: int = MAX_BYTES,
+        identity: str | None = None,
+    ) -> pb.Delivery:
+        """Return a delivery of *source* as a message for the client, with its receipt."""
+        body, omitted = delivery.body, 0
+        if len(body) > max_bytes:
+            body, omitted = b"", len(body)
+        return pb.Delivery(
+            queue=delivery.queue,
+            id=delivery.id,
+            body=body,
+            rc=delivery.rc,
+            fr=delivery.fr,
+            vt_ms=delivery.vt_ms,
+            receipt=self.receipt(delivery, source, identity),
+            omitted_bytes=omitted,
+            strikes=delivery.strikes,
+            excused=delivery.rc - delivery.attempt,
+        )
+
+    def _keep_dead_letter(self, letter: DeadLetter) -> None:
+        """Keep a dead letter that a receive made, for the next client that receives."""
+        if letter.by_receive:
+            queue, found = letter.queue, letter.message
+            kept = pb.DeadLetter(queue=queue, reason=letter.reason)
+            kept.id, kept.rc, kept.fr = found.id, found.rc, found.fr
+            if len(found.body) <= _LETTER_BYTES:
+                kept.body = found.body
+            letters = self._letters.get(queue) or deque(maxlen=_LETTERS)
+            letters.append(kept)
+            self._letters[queue] = letters
+
+    def take_dead_letters(self, queues: Sequence[Queue], room: int) -> list[pb.DeadLetter]:
+        """Return the new dead letters of *queues*, once; bodies as far as *room* bytes allow."""
+        found: list[pb.DeadLetter] = []
+        for queue in queues:
+            for letter in self._letters.pop(queue.name, ()):
+                room -= len(letter.body)
+                if room < 0:
+                    letter.body = b""
+                found.append(letter)
+        return found
+
+    def loan(
+        self, delivery: aiorsmq_ng.Delivery, source: Queue, max_bytes: int = MAX_BYTES
+    ) -> pb.Delivery:
+        """Return a delivery that no stream holds, and remember it until it is settled or ends."""
+        self.loaned.add(delivery)
+        return self.delivery(delivery, source, max_bytes)
+
+    def receipt(
+        self, delivery: aiorsmq_ng.Delivery, source: Queue, identity: str | None = None
+    ) -> str:
+        """Return the receipt of a delivery, for the caller or for *identity*.
+
+        A subscription is the only *source* of its request. If the name of its queue does not tell
+        topic and consumer, the receipt does.
+        """
+        dead, owner = delivery.origin.dead_letter, None
+        if isinstance(source, Subscription) and owner_of(source.name) is UNKNOWN:
+            owner = Owner(source.topic, source.consumer)
+        content = ReceiptContent(
+            delivery.queue,
+            delivery.id,
+            delivery.rc,
+            delivery.fr,
+            delivery.vt_ms,
+            "" if dead == dead_letter_queue(delivery.queue) else dead,
+            owner,
+        )
+        return self.receipts.sign(content, identity or CALLER.get().identity)
+
+
+def silence(subscriber: pb.Subscriber) -> float:
+    """Return a peer's timeout in seconds; it shows a sign of life four times as often."""
+    given = seconds(subscriber, "silence_ms")
+    if given is not None and given < SHORTEST_SILENCE_S:
+        raise InvalidValue(
+            f"silence_ms must be at least {SHORTEST_SILENCE_S * 1000:.0f}, not {given * 1000:.0f}"
+        )
+    return 30.0 if given is None else given
+
+
+def content_of(request: Any) -> bytes:
+    """Return a digest of a request that is the same for each of its attempts.
+
+    A later attempt may wait less, so the digest leaves that out.
+    """
+    id, wait_ms = type(request.request)(), getattr(request, "wait_ms", 0)
+    id.CopyFrom(request.request)
+    request.ClearField("request")
+    if wait_ms:
+        request.ClearField("wait_ms")
+    text = request.SerializeToString(deterministic=True)
+    request.request.CopyFrom(id)
+    if wait_ms:
+        request.wait_ms = wait_ms
+    return blake2b(text, digest_size=16).digest()
+
+
+def seconds(message: Any, field: str) -> float | None:
+    """Return an optional duration in seconds; ``None`` if it is not given."""
+    return getattr(message, field) / 1000 if message.HasField(field) else None
+
+
+def message(found: aiorsmq_ng.Message) -> pb.Message:
+    """Return a message as it goes over the wire."""
+    return pb.Message(id=found.id, body=found.body, rc=found.rc, fr=found.fr)

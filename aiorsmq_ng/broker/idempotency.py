@@ -1,0 +1,280 @@
+"""Idempotency: a repeated call with the same request id gets the answer of the first."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from aiorsmq_ng import (
+    AccessDenied,
+    ClientClosed,
+    InvalidValue,
+    NotSupported,
+    RSMQError,
+    SendUnknown,
+    Unavailable,
+)
+
+from .budget import CALL_BUDGET, Pool
+from .errors import BrokerError
+
+R = TypeVar("R")
+#: Method and id of a call.
+Name = tuple[str, str]
+
+logger = logging.getLogger("aiorsmq_ng.broker")
+
+#: How long a call is remembered.
+REMEMBERED_S = 300.0
+#: Calls remembered at most, and bytes of their answers, or of what a send of unknown outcome needs
+#: to be resent. Beyond MOST_BYTES only the fact that a call was made is kept; beyond MOST_CALLS
+#: nothing. Each caller has a share of both, and only its own calls are forgotten for it.
+MOST_CALLS = 100_000
+MOST_BYTES = 32 * 1024 * 1024
+_SHORTEST_ID, _LONGEST_ID = 16, 128
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call: the task that makes it, or its answer or error."""
+
+    at: float
+    #: Digest of the request.
+    content: bytes
+    task: asyncio.Task[Any] | None = None
+    answer: Any = None
+    error: RSMQError | None = None
+    size: int = 0
+    #: Bytes of the request, which a send of unknown outcome keeps.
+    holds: int = 0
+    #: Its answer is not kept any more; or its caller went away, and it was cancelled.
+    dropped: bool = False
+    abandoned: bool = False
+
+
+class IdempotentCalls:
+    """The calls with a RequestId that this process remembers."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        most_bytes: int = MOST_BYTES,
+        most_calls: int = MOST_CALLS,
+        *,
+        divided: bool = False,
+    ) -> None:
+        #: Names this process; a call that another one made is not remembered here.
+        self.broker_id = secrets.token_hex(8)
+        self._clock = clock
+        self._calls = Pool(most_calls, divided=divided)
+        self._bytes = Pool(most_bytes, divided=divided)
+        #: By identity; there are as many as tokens.
+        self._callers: dict[str, _CallerCalls] = {}
+
+    async def once(
+        self,
+        key: tuple[str, str, Any],
+        work: Callable[[], Awaitable[R]],
+        *,
+        content: bytes = b"",
+        again: Callable[[SendUnknown], Awaitable[R]] | None = None,
+        abandon: bool = False,
+        holds: int = 0,
+    ) -> R:
+        """Do *work*, unless the call *key* (identity, method, RequestId) was made before.
+
+        It goes on if the caller goes away, so that a repetition finds its result; with *abandon*
+        it is cancelled instead, and a repetition starts again. *again* resends a send of unknown
+        outcome; *holds* is how many bytes are kept for that. *content* tells a repetition from
+        another request under the same id, which is refused.
+        """
+        identity, method, request = key
+        if not request.id:
+            return await work()
+        _check(request)
+        calls = self._callers.setdefault(
+            identity, _CallerCalls(identity, self._clock, self._calls, self._bytes)
+        )
+        name = (method, request.id)
+        if request.broker not in ("", self.broker_id) and not calls.knows(name):
+            raise _forgotten("another process made the first attempt")
+        while True:
+            made = calls.made_before(name, content, again, said=bool(request.broker))
+            made = made or calls.begin(name, content, work, holds)
+            if (task := made.task) is not None:
+                try:
+                    await asyncio.wait([task])
+                except asyncio.CancelledError:
+                    if abandon:
+                        task.cancel()
+                    raise
+            # One that its first caller abandoned is made again for the next.
+            if not made.abandoned:
+                return cast(R, _recall(made))
+
+
+class _CallerCalls:
+    """The calls of one identity."""
+
+    def __init__(self, identity: str, clock: Callable[[], float], calls: Pool, space: Pool) -> None:
+        self._identity = identity
+        self._clock = clock
+        self._calls, self._bytes = calls, space
+        self._made: OrderedDict[Name, _Call] = OrderedDict()
+        #: When the last call was made that had to be forgotten too early.
+        self._dropped_at = -REMEMBERED_S
+        #: Those whose answer is still kept, oldest first.
+        self._answered: OrderedDict[Name, None] = OrderedDict()
+
+    def knows(self, name: Name) -> bool:
+        """Return True if the call is remembered."""
+        self._forget()
+        return name in self._made
+
+    def made_before(
+        self,
+        name: Name,
+        content: bytes,
+        again: Callable[[SendUnknown], Awaitable[Any]] | None,
+        *,
+        said: bool,
+    ) -> _Call | None:
+        """Return the call if it is remembered; *said*: the client knows that it was made here."""
+        self._forget()
+        made = self._made.get(name)
+        if made is None:
+            if said and self._clock() - self._dropped_at < REMEMBERED_S:
+                raise _forgotten("too many calls were made since to remember it")
+            return None
+        if made.content != content:
+            raise InvalidValue(
+                "the request id was used for another request; draw a new one for each request"
+            )
+        if isinstance(made.error, SendUnknown) and again is not None:
+            made.task = self._start(name, made, partial(again, made.error))
+            self._drop_answer(name)
+            made.dropped = False
+        return made
+
+    def begin(
+        self, name: Name, content: bytes, work: Callable[[], Awaitable[Any]], holds: int
+    ) -> _Call:
+        """Make a call for the first time."""
+        made = self._made[name] = _Call(self._clock(), content, holds=holds)
+        self._calls.add(self._identity, 1)
+        made.task = self._start(name, made, work)
+        return made
+
+    def _forget(self) -> None:
+        """Forget what is old, and, over the share of this identity, what is not."""
+        now = self._clock()
+        while self._made:
+            oldest, made = next(iter(self._made.items()))
+            young = now - made.at < REMEMBERED_S
+            if made.task is not None or (young and self._calls.room(self._identity) > 0):
+                break
+            if young:
+                self._dropped_at = max(self._dropped_at, made.at)
+            self._drop_answer(oldest)
+            self._remove(oldest)
+
+    def _remove(self, name: Name) -> None:
+        if self._made.pop(name, None) is not None:
+            self._calls.add(self._identity, -1)
+
+    def _start(
+        self, name: Name, made: _Call, work: Callable[[], Awaitable[Any]]
+    ) -> asyncio.Task[Any]:
+        async def run() -> None:
+            try:
+                made.answer = await work()
+                made.size = made.answer.ByteSize()
+                self._keep(name)
+            except RSMQError as error:
+                made.error = _bare(error)
+                made.size = _error_size(error, made.holds)
+                if _may_run_later(error):
+                    self._remove(name)
+                self._keep(name)
+            except Exception as error:
+                logger.exception("a call failed in an unexpected way; please report it")
+                made.error = BrokerError("internal", f"unexpected {type(error).__name__}")
+                self._remove(name)
+            except asyncio.CancelledError:
+                made.abandoned = True
+                self._remove(name)
+                raise
+            finally:
+                made.task = None
+
+        task = asyncio.create_task(run(), name="aiorsmq-ng broker call")
+        CALL_BUDGET.get().hold(task)  # it may go on without its caller, and has the request
+        return task
+
+    def _keep(self, name: Name) -> None:
+        if name not in self._made:
+            return
+        self._answered[name] = None
+        self._bytes.add(self._identity, self._made[name].size)
+        while self._bytes.room(self._identity) < 0 and len(self._answered) > 1:
+            self._drop_answer(next(iter(self._answered)))
+
+    def _drop_answer(self, name: Name) -> None:
+        if name in self._answered:
+            del self._answered[name]
+            made = self._made[name]
+            self._bytes.add(self._identity, -made.size)
+            made.answer, made.error, made.dropped = None, None, True
+
+
+def _recall(made: _Call) -> Any:
+    if made.error is not None:
+        # Not the one that is kept: raised, it would hold on to all that its caller has.
+        raise _bare(made.error)
+    if made.dropped:
+        raise _forgotten("it was made, but its answer is not kept any more")
+    return made.answer
+
+
+def _bare(error: RSMQError) -> RSMQError:
+    """Return the error without its traceback, whose frames hold the request and its bodies."""
+    bare = copy.copy(error)
+    if isinstance(error, SendUnknown) and isinstance(bare, SendUnknown):
+        bare.token = error.token
+    return bare
+
+
+def _error_size(error: RSMQError, holds: int) -> int:
+    size = sum(len(str(value)) for value in (error, *vars(error).values()))
+    return size + holds if isinstance(error, SendUnknown) and error.token else size
+
+
+def check_id(id: str) -> None:
+    """Raise ``InvalidValue`` for a request id that two clients might draw both."""
+    if not _SHORTEST_ID <= len(id) <= _LONGEST_ID:
+        raise InvalidValue(f"a request id has {_SHORTEST_ID} to {_LONGEST_ID} characters")
+
+
+def _check(request: Any) -> None:
+    check_id(request.id)
+    if request.durable:
+        raise InvalidValue("only a send of one body without a dedup key can be durable")
+
+
+def _forgotten(why: str) -> BrokerError:
+    return BrokerError("requestForgotten", f"the call cannot be repeated: {why}")
+
+
+def _may_run_later(error: RSMQError) -> bool:
+    """Return True if the call certainly did not run, and a repetition may succeed."""
+    if isinstance(error, Unavailable):
+        return error.executed is False
+    return isinstance(error, AccessDenied | ClientClosed | NotSupported)

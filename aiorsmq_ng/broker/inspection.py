@@ -1,0 +1,146 @@
+"""Calls that change nothing: describe the broker and queues, peek, list, scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import aiorsmq_ng
+
+from ..rpc import v1_pb2 as pb
+from .admission import MAX_BYTES
+from .context import BrokerContext, message
+from .tokens import CALLER
+
+M = TypeVar("M", bound=aiorsmq_ng.Message)
+
+
+class InspectionCalls:
+    """Describe the broker and its queues, and read messages without leasing them."""
+
+    _broker: BrokerContext
+
+    async def GetInfo(self, _request: pb.GetInfoRequest, _: Any) -> pb.GetInfoResponse:
+        """Describe this broker and its limits."""
+        broker = self._broker
+        return pb.GetInfoResponse(
+            broker=broker.idempotency.broker_id,
+            version=aiorsmq_ng.__version__,
+            namespace=broker.rsmq.ns,
+            identity=CALLER.get().identity,
+            max_message_bytes=broker.limits.message_bytes,
+            max_batch=broker.limits.batch,
+            max_wait_ms=round(broker.limits.wait * 1000),
+            max_unsettled=broker.limits.unsettled,
+        )
+
+    async def ListQueues(self, _request: pb.ListQueuesRequest, _: Any) -> pb.ListQueuesResponse:
+        """List the queues that the caller may use."""
+        names = await self._broker.rsmq.list_queues()
+        return pb.ListQueuesResponse(queues=filter(CALLER.get().sees_queue, names))
+
+    async def GetAttributes(self, request: pb.GetAttributesRequest, _: Any) -> pb.QueueAttributes:
+        """Describe a queue."""
+        return attributes_message(await self._broker.queue(request.queue).attributes())
+
+    async def GetStats(self, request: pb.GetStatsRequest, _: Any) -> pb.QueueStats:
+        """Describe a queue with its dead letters and consumers."""
+        if request.dead_letter:
+            self._broker.check_queue(request.dead_letter)
+        queue = self._broker.queue(request.queue, dead_letter=request.dead_letter or None)
+        stats = await queue.stats()
+        return pb.QueueStats(
+            attributes=attributes_message(stats.attributes),
+            dead=stats.dead,
+            consumers=_consumers(stats.consumers),
+        )
+
+    async def Peek(self, request: pb.PeekRequest, _: Any) -> pb.PeekResponse:
+        """Read ready messages."""
+        queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
+        found = await queue.peek(request.start, count)
+        return pb.PeekResponse(messages=[message(m) for m in _that_fit(found)])
+
+    async def ListPending(self, request: pb.ListPendingRequest, _: Any) -> pb.ListPendingResponse:
+        """Read leased messages."""
+        queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
+        found = await queue.pending(request.start, count)
+        return pb.ListPendingResponse(
+            messages=[
+                pb.PendingMessage(message=message(m), delivered=m.delivered, idle_ms=m.idle)
+                for m in _that_fit(found)
+            ]
+        )
+
+    async def Scan(self, request: pb.ScanRequest, _: Any) -> pb.ScanResponse:
+        """Read one page of the messages of every state."""
+        queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
+        after = None
+        if request.HasField("after"):
+            place = request.after
+            after = aiorsmq_ng.ScannedMessage(
+                place.id, b"", 0, 0, visible_at=place.visible_at, now=0
+            )
+        response, size = pb.ScanResponse(), 0
+        async for found in queue.scan(request.start, after=after, page=count):
+            size += len(found.body)
+            if response.messages and (size > MAX_BYTES or len(response.messages) == count):
+                last = response.messages[-1]
+                response.next.visible_at, response.next.id = last.visible_at, last.message.id
+                break
+            response.messages.add(
+                message=message(found), visible_at=found.visible_at, state=found.state
+            )
+        return response
+
+    async def GetReason(self, request: pb.GetReasonRequest, _: Any) -> pb.GetReasonResponse:
+        """Return why a message was rejected."""
+        reason = await self._broker.queue(request.queue).reason(request.id)
+        return pb.GetReasonResponse(reason=reason)
+
+
+def _that_fit(found: list[M]) -> list[M]:
+    """Return as many as fit into a reply, and at least one."""
+    size = 0
+    for place, one in enumerate(found):
+        size += len(one.body)
+        if place and size > MAX_BYTES:
+            return found[:place]
+    return found
+
+
+def _consumers(found: Sequence[aiorsmq_ng.ConsumerInfo]) -> list[pb.ConsumerInfo]:
+    """Return the consumers; the ids they hold as far as these fit into a reply."""
+    shown, size = [], 0
+    for one in found:
+        size += sum(map(len, one.holding))
+        shown.append(
+            pb.ConsumerInfo(
+                name=one.name,
+                consumers=one.consumers,
+                holding=one.holding if size < MAX_BYTES // 2 else (),
+                silent_ms=round(one.silent * 1000),
+            )
+        )
+    return shown
+
+
+def attributes_message(found: aiorsmq_ng.QueueAttributes) -> pb.QueueAttributes:
+    """Return attributes as they go over the wire."""
+    age = found.oldest_age
+    return pb.QueueAttributes(
+        vt=found.vt,
+        delay=found.delay,
+        maxsize=found.maxsize,
+        totalrecv=found.totalrecv,
+        totalsent=found.totalsent,
+        created=found.created,
+        modified=found.modified,
+        msgs=found.msgs,
+        hiddenmsgs=found.hiddenmsgs,
+        ready=found.ready,
+        delayed=found.delayed,
+        leased=found.leased,
+        exact=found.exact,
+        oldest_age_ms=None if age is None else round(age * 1000),
+    )

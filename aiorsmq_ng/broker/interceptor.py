@@ -1,0 +1,209 @@
+"""gRPC interceptor: authenticates callers, checks roles and limits, maps errors to statuses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from aiorsmq_ng import RSMQError
+
+from .admission import MAX_BYTES, Admission, RefusalLog, Rule
+from .budget import CALL_BUDGET, CallBudget
+from .errors import BrokerError, ErrorStatus, error_status
+from .tokens import ADMIN, ANYBODY, CALLER, CONSUMER, PRODUCER, Caller, Refused, Tokens
+
+logger = logging.getLogger("aiorsmq_ng.broker")
+
+Handler = Callable[[Any, Any], Awaitable[Any]]
+
+QUEUES, TOPICS = "/aiorsmq.v1.Queues/", "/aiorsmq.v1.Topics/"
+#: Health checks need no token; they tell nothing else about the broker.
+_HEALTH = "/grpc.health.v1.Health/"
+#: Pause before a fallback response, because its client asks again at once.
+_PAUSE_S = 0.5
+
+_ANY, _P, _C, _A = (PRODUCER, CONSUMER), (PRODUCER,), (CONSUMER,), (ADMIN,)
+
+#: Every method of the broker's own services. One without a rule is refused: none is forgotten.
+RULES = {
+    **{f"{QUEUES}{name}": Rule(_A) for name in (
+        "CreateQueue", "DeleteQueue", "SetAttributes", "Purge", "Redrive", "DeleteMessages",
+        "ChangeVisibility",
+    )},
+    **{f"{QUEUES}{name}": Rule(_A, large=True) for name in ("Peek", "ListPending", "Scan")},
+    **{f"{QUEUES}{name}": Rule(_ANY) for name in ("GetInfo", "GetAttributes")},
+    **{f"{QUEUES}{name}": Rule(_ANY, large=True) for name in ("ListQueues", "GetStats")},
+    **{f"{QUEUES}{name}": Rule(_C, settles=True) for name in (
+        "Ack", "Extend", "Release", "Reject", "Forward", "Announce",
+    )},
+    f"{QUEUES}GetReason": Rule(_C),
+    **{f"{QUEUES}{name}": Rule(_C, large=True) for name in ("Pop", "Recover")},
+    **{f"{QUEUES}{name}": Rule(_C, waits=True) for name in ("Receive", "Consume", "Watch")},
+    f"{QUEUES}Send": Rule(_P),
+    f"{TOPICS}ListTopics": Rule(_ANY, large=True),
+    f"{TOPICS}DescribeTopic": Rule(_ANY, large=True),
+    f"{TOPICS}Publish": Rule(_P),
+    f"{TOPICS}Subscribe": Rule(_C),
+    f"{TOPICS}Unsubscribe": Rule(_C),
+    f"{TOPICS}KeepAlive": Rule(_C, settles=True),
+    f"{TOPICS}SetBacklog": Rule(_A),
+    f"{TOPICS}DeleteTopic": Rule(_A),
+}  # fmt: skip
+#: The rule of health checks.
+PROBE = Rule(_ANY, waits=True, settles=True)
+
+
+class BrokerInterceptor(grpc.aio.ServerInterceptor):
+    """Admits calls, and turns errors into statuses.
+
+    Every handler is registered as one that takes a stream of requests, and reads its one request
+    when there is room for it. gRPC receives the request of a unary handler whole before it calls
+    the handler. *rules* are those of further services, by the full name of the method.
+    """
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        admission: Admission,
+        broker_id: str,
+        rules: Mapping[str, Rule] | None = None,
+    ) -> None:
+        self._tokens = tokens
+        self._admission = admission
+        self._refusals = RefusalLog(time.monotonic)
+        self._metadata = (("rsmq-broker", broker_id),)
+        self._rules = RULES | dict(rules or {})
+        #: Services with rules: each of their methods needs one.
+        self._ruled = tuple({method.rpartition("/")[0] + "/" for method in self._rules})
+
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
+    ) -> Any:
+        """Return the handler of a call, or one that refuses it."""
+        method = handler_call_details.method
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        caller, rule = ANYBODY, PROBE
+        try:
+            if not method.startswith(_HEALTH):
+                caller = self._tokens.caller(handler_call_details.invocation_metadata or ())
+                rule = self._rules.get(method, Rule(_ANY, waits=True))
+                if method not in self._rules and method.startswith(self._ruled):
+                    raise Refused(f"method {method} is not offered", known=True)
+                caller.need(*rule.roles)
+        except Refused as refusal:
+            who = caller.identity if refusal.known else ""
+            self._refusals.log(who, logging.INFO, "refused a call of %s: %s", method, refusal)
+            return self._refusing(error_status(refusal))
+        if handler.request_streaming:
+            return self._streaming(handler, rule, caller)
+        inner: Handler = handler.unary_stream or handler.unary_unary
+
+        async def call(_: Any, context: Any) -> Any:
+            CALLER.set(caller)
+            return await self._call(method, rule, inner, context)
+
+        make = (
+            grpc.stream_stream_rpc_method_handler
+            if handler.response_streaming
+            else grpc.stream_unary_rpc_method_handler
+        )
+        return make(
+            call,
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    async def _call(self, method: str, rule: Rule, inner: Handler, context: Any) -> Any:
+        try:
+            try:
+                budget = self._enter(rule, context)
+                request = await self._admission.request(budget, context)
+                if rule.large:
+                    await self._admission.reply(budget, MAX_BYTES)
+            except BrokerError as full:
+                if rule.fallback_response is None:
+                    raise
+                self._log_refusal(logging.WARNING, "%s was answered with nothing: %s", method, full)
+                await asyncio.sleep(_PAUSE_S)
+                return rule.fallback_response()
+            result = await inner(request, context)
+            if result is not None:
+                budget.replies(result.ByteSize())
+            context.set_trailing_metadata(self._metadata)
+        except (grpc.RpcError, grpc.aio.AbortError):
+            raise
+        except grpc.aio.InternalError:
+            logger.info("a client of %s went away while it was written to", method)
+            return None
+        except Exception as error:
+            status = self._status(method, error)
+        else:
+            return result
+        await context.abort(status.status, status.message, (*self._metadata, *status.metadata))
+        return None
+
+    def _status(self, method: str, error: Exception) -> ErrorStatus:
+        """Return the status that a client gets for an error, log what operators should see."""
+        match error:
+            case Refused():
+                self._log_refusal(logging.INFO, "refused a call of %s: %s", method, error)
+            case DecodeError():
+                return error_status(BrokerError("invalidValue", "the request cannot be decoded"))
+            case RSMQError():
+                pass
+            case _:
+                # The request is not shown: it may hold a body.
+                logger.error("%s failed in an unexpected way; please report it", method,
+                             exc_info=error)  # fmt: skip
+        return error_status(error)
+
+    def _log_refusal(self, level: int, text: str, method: str, why: Exception) -> None:
+        self._refusals.log(CALLER.get().identity, level, text, method, why)
+
+    def _enter(self, rule: Rule, context: Any) -> CallBudget:
+        """Admit a call; what it takes is counted until its reply is written."""
+        if rule is PROBE:
+            # All connections of a machine count as one.
+            budget = self._admission.probe(context.peer().rpartition(":")[0])
+        else:
+            budget = self._admission.enter(rule, CALLER.get().identity)
+        context.add_done_callback(budget.leave)
+        CALL_BUDGET.set(budget)
+        return budget
+
+    def _streaming(self, handler: Any, rule: Rule, caller: Caller) -> Any:
+        """Admit a call whose handler reads a stream by itself; one request of it is counted."""
+
+        async def call(requests: Any, context: Any) -> Any:
+            CALLER.set(caller)
+            try:
+                budget = self._enter(rule, context)
+                await self._admission.expect(budget)
+            except BrokerError as full:
+                status = error_status(full)
+                await context.abort(status.status, status.message, status.metadata)
+            async for reply in handler.stream_stream(requests, context):
+                yield reply
+
+        return grpc.stream_stream_rpc_method_handler(
+            call,
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _refusing(self, status: ErrorStatus) -> Any:
+        """Return a handler that refuses the call, and reads nothing of it."""
+
+        async def refuse(_: Any, context: Any) -> None:
+            await context.abort(status.status, status.message, (*self._metadata, *status.metadata))
+
+        return grpc.stream_stream_rpc_method_handler(refuse)

@@ -1,0 +1,233 @@
+"""Receive, Pop, Recover: lease or take messages for a reply of limited size."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+from aiorsmq_ng import RSMQ, Delivery, Queue, Subscription
+
+from .._common.bounded import BoundedDict
+from .._common.queue_defaults import DEFAULT_MAXSIZE
+from .._common.tasks import retrieve_exception
+from ..rpc import v1_pb2 as pb
+from .admission import MAX_BYTES, Admission, unread
+from .budget import CALL_BUDGET, RetainedBytes
+from .context import BrokerContext, message, seconds
+
+#: Respond this long before the call's deadline: a reply on its way takes time.
+_MARGIN_S = 0.05
+#: How long the size limit of a queue is cached, and of how many queues.
+_MAXSIZE_TTL_S, _MAXSIZES = 30.0, 10_000
+#: Messages that one Recover takes over, though they might be too large for its reply; what does not
+#: fit is made visible again.
+_RECOVERED = 64
+#: Bytes of bodies that a waiting call takes at once, if the queue limits their size.
+_WAITED_BYTES = 500_000
+
+
+class ReceiveCalls:
+    """Lease messages, or take them for good."""
+
+    _broker: BrokerContext
+    _admission: Admission
+    _receiver: BoundedReceiver
+
+    async def Receive(self, request: pb.ReceiveRequest, context: Any) -> pb.ReceiveResponse:
+        """Lease ready messages, waiting for the first if wanted."""
+        broker = self._broker
+        queues = broker.sources(request)
+        count, vt = broker.count(request.count), seconds(request, "vt_ms")
+        max_bytes = broker.max_bytes(request.max_bytes)
+        wait = min(request.wait_ms / 1000, broker.limits.wait, until_deadline(context))
+
+        async def work() -> pb.ReceiveResponse:
+            taken, next_visible = await self._receiver.take(queues, count, vt, max_bytes, wait)
+            return pb.ReceiveResponse(
+                deliveries=[broker.loan(d, queues[0], max_bytes) for d in taken],
+                next_visible_ms=None if next_visible is None else math.ceil(next_visible * 1000),
+                dead_letters=broker.take_dead_letters(
+                    queues, max_bytes - sum(len(d.body) for d in taken)
+                ),
+            )
+
+        return await broker.once("Receive", request, work, abandon=True)
+
+    async def Pop(self, request: pb.PopRequest, _: Any) -> pb.PopResponse:
+        """Take and delete ready messages."""
+        queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
+        popped = await queue.pop_many(min(count, await self._receiver.safe([queue], MAX_BYTES)))
+        return pb.PopResponse(messages=[message(m) for m in popped])
+
+    async def Recover(self, request: pb.RecoverRequest, _: Any) -> pb.RecoverResponse:
+        """Take over messages that other clients hold."""
+        broker = self._broker
+        queue, count = broker.source(request.source), broker.count(request.count)
+        vt, idle = seconds(request, "vt_ms"), request.idle_ms / 1000
+
+        async def work() -> pb.RecoverResponse:
+            few = min(count, max(_RECOVERED, await self._receiver.safe([queue], MAX_BYTES)))
+            taken = await queue.recover(few, idle, vt=vt)
+            _cut(taken, MAX_BYTES)
+            room = MAX_BYTES - sum(len(d.body) for d in taken)
+            return pb.RecoverResponse(
+                deliveries=[broker.loan(d, queue) for d in taken],
+                dead_letters=broker.take_dead_letters([queue], room),
+            )
+
+        return await broker.once("Recover", request, work, abandon=True)
+
+
+class BoundedReceiver:
+    """Leases messages for a reply of limited size, within what the caller may have in flight."""
+
+    def __init__(self, broker: BrokerContext, admission: Admission) -> None:
+        self._rsmq = broker.rsmq
+        self._admission = admission
+        self._stopping = admission.stopping
+        #: Size limits of queues, and until when they are cached.
+        self._maxsizes: BoundedDict[str, tuple[float, int]] = BoundedDict(_MAXSIZES)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the broker stops, so that nothing new is handed out."""
+        return self._stopping.is_set()
+
+    def retained(self) -> RetainedBytes:
+        """Return a counter of messages that stay in memory between two replies."""
+        return RetainedBytes(self._admission.replies)
+
+    async def take(
+        self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float
+    ) -> tuple[list[Delivery], float | None]:
+        """Lease up to *count* messages of *max_bytes* together, waiting for the first.
+
+        Without any, the second value is in how many seconds one becomes visible. If the caller is
+        gone, the messages are given back.
+        """
+        taken, next_visible = await self.take_roughly(queues, count, vt, max_bytes, wait)
+        _cut(taken, max_bytes)
+        return taken, next_visible
+
+    async def take_roughly(
+        self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float
+    ) -> tuple[list[Delivery], float | None]:
+        """Do what ``take`` does; the last messages may exceed *max_bytes*."""
+        largest = await self._largest(queues, max_bytes)
+        # Rather fewer than to wait until the client has read earlier replies.
+        step = min(count, max(1, min(max_bytes, CALL_BUDGET.get().room) // largest))
+        taken: list[Delivery] = []
+        try:
+            taken, next_visible = await self._now(step, queues, vt, step * largest)
+            if not taken and wait > 0:
+                next_visible = None
+                # It may take long, so no room is reserved for it; it is no more than this.
+                step = min(step, max(1, _WAITED_BYTES // largest))
+                taken = await self.wait(step, queues, vt, wait)
+                if not CALL_BUDGET.get().more(_size(taken)):
+                    raise unread()
+            # Fewer than asked for: there are no more. Without a lease, the same would come again.
+            full = len(taken) == step and min((d.vt_ms for d in taken), default=0) > 0
+            while full and len(taken) < count and not taken[0].suspect:
+                biggest, size = max(len(d.body) for d in taken), _size(taken)
+                left = min(max_bytes - size, CALL_BUDGET.get().room)
+                step = min(count - len(taken), left // max(biggest, 1024))
+                if step < 1:
+                    break
+                more, _ = await self._now(step, queues, vt, left)
+                full = len(more) == step
+                if more and more[0].suspect:
+                    more[0].give_back()  # a suspect comes alone, with the next receive
+                    break
+                taken += more
+        except BaseException:
+            for delivery in taken:
+                delivery.give_back()
+            raise
+        return taken, next_visible
+
+    async def safe(self, queues: list[Queue], max_bytes: int) -> int:
+        """Return how many messages of *queues* are sure to fit into *max_bytes*, at least 1."""
+        return max(1, max_bytes // await self._largest(queues, max_bytes))
+
+    async def _largest(self, queues: list[Queue], max_bytes: int) -> int:
+        """Return how large a message of *queues* can be; at most *max_bytes*."""
+        now, largest = asyncio.get_running_loop().time(), 1
+        for queue in queues:
+            until, limit = self._maxsizes.get(queue.name, (0.0, 0))
+            if now >= until:
+                limit = (await queue.attributes()).maxsize
+                self._maxsizes[queue.name] = (now + _MAXSIZE_TTL_S, limit)
+            largest = max(largest, limit if 0 < limit <= DEFAULT_MAXSIZE else max_bytes)
+        return largest
+
+    async def _now(
+        self, count: int, queues: list[Queue], vt: float | None, size: int
+    ) -> tuple[list[Delivery], float | None]:
+        """Lease what is ready, once there is room for *size* more bytes of the reply."""
+        budget = CALL_BUDGET.get()
+        reserved = await self._admission.reply(budget, size)
+        try:
+            if isinstance(queues[0], Subscription):
+                found, next_visible = await queues[0].receive_many(count, vt=vt), None
+            else:
+                found, next_visible = await self._rsmq.receive_now(count, *queues, vt=vt)
+        except BaseException:
+            budget.change(-reserved)
+            raise
+        budget.change(_size(found) - reserved)
+        return found, next_visible
+
+    async def wait(
+        self, count: int, queues: list[Queue], vt: float | None, wait: float
+    ) -> list[Delivery]:
+        """Wait for messages, but not while the broker is being stopped."""
+        receiving = asyncio.ensure_future(receive(self._rsmq, count, queues, vt, wait))
+        receiving.add_done_callback(retrieve_exception)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([receiving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            return receiving.result() if receiving.done() else []
+        except asyncio.CancelledError:
+            if receiving.done() and not receiving.cancelled() and not receiving.exception():
+                for delivery in receiving.result():
+                    delivery.give_back()
+            raise
+        finally:
+            stopping.cancel()
+            receiving.cancel()  # gives back what it took
+
+
+async def receive(
+    rsmq: RSMQ, count: int, queues: list[Queue], vt: float | None, wait: float
+) -> list[Delivery]:
+    """Lease messages of one subscription, or of several queues, waiting for the first.
+
+    The wait of a subscription is also the sign of life of its peer.
+    """
+    if len(queues) == 1 and isinstance(queues[0], Subscription):
+        return await queues[0].receive_many(count, vt=vt, wait=wait)
+    return await rsmq.receive_many(count, *queues, vt=vt, wait=wait)
+
+
+def _size(taken: list[Delivery]) -> int:
+    return sum(len(delivery.body) for delivery in taken)
+
+
+def _cut(taken: list[Delivery], max_bytes: int) -> None:
+    """Give back what does not fit; the first one is sent, without its body if need be."""
+    size = 0
+    for place, delivery in enumerate(taken):
+        size += len(delivery.body)
+        if place and size > max_bytes:
+            for surplus in reversed(taken[place:]):
+                surplus.give_back()
+            del taken[place:]
+            return
+
+
+def until_deadline(context: Any) -> float:
+    """Return for how many seconds a call may wait and still answer in time."""
+    remaining = context.time_remaining()
+    return math.inf if remaining is None else max(0.0, remaining - _MARGIN_S)

@@ -1,0 +1,136 @@
+"""``rsmqctl server``: the embedded server, from the shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import click
+from click.core import ParameterSource
+
+from .context import current_settings, examples, global_options
+from .lazy_group import LazyGroup
+from .options import NOTHING_THERE
+from .output import Record, complain, show_record, without_secrets
+
+folder_option = click.option(
+    "--folder",
+    metavar="FOLDER",
+    help="Its data; not given: the folder of an embedded:// URL, or AIORSMQ_DATA_DIR, or "
+    "aiorsmq-ng/default in ~/.local/state.",
+)
+
+
+@click.group(
+    cls=LazyGroup,
+    table={verb: f"embedded:{verb}" for verb in ("start", "stop", "status")},
+    epilog=examples("$ rsmqctl server start", "$ rsmqctl -r embedded:// queue list"),
+)
+@global_options()
+def server() -> None:
+    """Start, stop and look at the embedded server.
+
+    Programs that use embedded:// start it by themselves, and the last of them stops it. These
+    commands keep it running in between.
+    """
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl server start",
+        '{"running": true, "url": "unix:///home/me/.local/state/aiorsmq-ng/...", ...}',
+        "$ export RSMQ_URL=embedded://",
+    )
+)
+@folder_option
+@global_options()
+def start(folder: str | None) -> None:
+    """Start the server, and let it run until it is stopped.
+
+    It may run already. It outlives this command and the programs that use it. After a reboot the
+    next program that uses it starts it again.
+    """
+    from aiorsmq_ng.embedded import EmbeddedServer
+
+    with EmbeddedServer.acquire(_path(folder)) as held:
+        held.keep()
+    show_record(_record(folder))
+
+
+@click.command(epilog=examples("$ rsmqctl server stop"))
+@folder_option
+@global_options()
+def stop(folder: str | None) -> None:
+    """Stop the server. Its data stay.
+
+    While programs use it, it goes on, and the last of them stops it.
+    """
+    from aiorsmq_ng.embedded import stop
+
+    gone = stop(_path(folder))
+    show_record(_record(folder))
+    if not gone:
+        complain("programs use the server; it stops with the last of them, see its users")
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl server status -o table",
+        "running  true",
+        "url      unix:///home/me/.local/state/aiorsmq-ng/default/server.sock",
+        "engine   valkey 9.1.2",
+        "pid      4711",
+        "...",
+    )
+)
+@folder_option
+@global_options()
+def status(folder: str | None) -> None:
+    """Tell whether the server runs, where, and who uses it.
+
+    kept: it goes on without users. users: the processes that use it, or null where the system
+    does not tell. Exit status 3 if it does not run.
+    """
+    found = _record(folder)
+    show_record(found)
+    if not found["running"]:
+        click.get_current_context().exit(NOTHING_THERE)
+
+
+def _path(folder: str | None) -> Path | None:
+    url = current_settings().redis_url or ""
+    if not url.startswith("embedded://"):
+        _refuse_other_servers(url)
+    elif folder is None:
+        folder = unquote(url.removeprefix("embedded://"))
+    return Path(folder).expanduser() if folder else None
+
+
+def _refuse_other_servers(url: str) -> None:
+    """Refuse an option -r that names a server of another kind; a variable may be for the others."""
+    context: click.Context | None = click.get_current_context()
+    while context is not None:
+        if context.get_parameter_source("redis_url") is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"{without_secrets(url)} is no embedded server; leave -r out, or give embedded://"
+            )
+        context = context.parent
+
+
+def _record(folder: str | None) -> Record:
+    from aiorsmq_ng.embedded import status
+
+    found = status(_path(folder))
+    binary = found.binary
+    return {
+        "running": found.running,
+        "url": f"unix://{quote(str(found.socket))}",
+        "socket": str(found.socket),
+        "folder": str(found.folder),
+        "engine": binary and f"{binary.engine} {'.'.join(map(str, binary.version))}",
+        "program": binary and binary.path,
+        "pid": found.pid,
+        "kept": found.kept,
+        "in_use": found.in_use,
+        "users": None if found.users is None else list(found.users),
+    }

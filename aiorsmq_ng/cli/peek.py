@@ -1,0 +1,249 @@
+"""``rsmqctl message peek``, ``pending`` and ``tail``: messages that are only looked at."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+import click
+
+import aiorsmq_ng
+
+from .context import current_settings, examples, global_options, run
+from .options import (
+    count_option,
+    fail_empty_option,
+    messages,
+    name_option,
+    nothing,
+    positive,
+    start_option,
+)
+from .output import (
+    MESSAGE_COLUMNS,
+    Record,
+    Rows,
+    as_json,
+    as_text,
+    complain,
+    message_record,
+    show_rows,
+    write,
+)
+
+PEEK_COLUMNS = (*MESSAGE_COLUMNS, "sent")
+PENDING_COLUMNS = (*PEEK_COLUMNS, "delivered", "idle")
+
+
+def peek_record(message: aiorsmq_ng.Message) -> Record:
+    """Return a message that was looked at as it is printed."""
+    sent = message.sent
+    return {**message_record(message), "sent": None if sent is None else int(sent)}
+
+
+@asynccontextmanager
+async def given_back(found: Iterable[aiorsmq_ng.Delivery]) -> AsyncIterator[None]:
+    """Give messages back that were taken and cannot be printed."""
+    try:
+        yield
+    except BaseException:
+        import asyncio
+
+        for message in found:
+            # A release that has begun goes on, whatever happens to this task.
+            with suppress(aiorsmq_ng.RSMQError, asyncio.CancelledError):
+                await message.release(unseen=True)
+        raise
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl message peek -n jobs -c 1",
+        '[{"id": "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd", "message": "Hello, World",',
+        '  "rc": 0, "ts": 0, "sent": 1645020200667}]     (on one line)',
+        "$ rsmqctl message peek -n jobs -s -5 -o table",
+    )
+)
+@name_option
+@start_option
+@count_option
+@fail_empty_option
+@global_options()
+def peek(name: str, start: int, count: int, fail_empty: bool) -> None:
+    """Print ready messages without receiving them.
+
+    The next one comes first. sent is when it was sent, in epoch milliseconds; rc and ts are 0 for
+    one that was never received.
+    """
+    found = run(lambda rsmq: rsmq.queue(name).peek(start, count))
+    show_rows(map(peek_record, found), PEEK_COLUMNS)
+    if not found:
+        nothing(f"no message is ready in queue {name!r} there", fail=fail_empty)
+
+
+@click.command(epilog=examples("$ rsmqctl message pending -n jobs -o table"))
+@name_option
+@start_option
+@count_option
+@fail_empty_option
+@global_options()
+def pending(name: str, start: int, count: int, fail_empty: bool) -> None:
+    """Print leased messages: received, not deleted, still hidden.
+
+    delivered is the time of the last delivery in epoch milliseconds, idle how many milliseconds
+    ago that was. The one whose lease ends first comes first.
+    """
+    found = run(lambda rsmq: rsmq.queue(name).pending(start, count))
+    rows = [{**peek_record(m), "delivered": m.delivered, "idle": m.idle} for m in found]
+    show_rows(rows, PENDING_COLUMNS)
+    if not found:
+        nothing(f"no message is leased in queue {name!r} there", fail=fail_empty)
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl message tail -n jobs",
+        "$ rsmqctl message tail -n jobs --consume -c 100 -o ndjson >taken.ndjson",
+    )
+)
+@name_option
+@click.option(
+    "-l",
+    "--last",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Begin with so many that are there already.",
+)
+@click.option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
+@click.option(
+    "--interval", type=positive, default=0.2, show_default=True, help="Seconds between two looks."
+)
+@click.option("--consume", is_flag=True, help="Take them: receive, print, delete.")
+@global_options()
+def tail(name: str, last: int, count: int | None, interval: float, consume: bool) -> None:
+    """Print messages as they become ready, until Ctrl-C.
+
+    They are only looked at, and stay for the consumers; one that a consumer takes between two
+    looks is not seen. With --consume every message in the queue is received, printed and then
+    deleted, and Ctrl-C gives back what was received and not printed.
+    """
+    printer = Printer(count)
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> None:
+        queue = rsmq.queue(name)
+        if consume:
+            # A consumer waits for a queue to come; a person wants to be told. Its role may ask so.
+            if not await queue.exists():
+                raise aiorsmq_ng.QueueNotFound(name, rsmq.ns)
+            with printer.counted("deleted"):
+                await _consume(queue, printer)
+        else:
+            await _follow(queue, printer, last, interval)
+
+    run(work)
+
+
+class Printer:
+    """Prints messages one by one, so many at most."""
+
+    def __init__(self, count: int | None) -> None:
+        self._left = count
+        self._rows = Rows(PEEK_COLUMNS)
+        self._output = current_settings().output
+        self._printed = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether enough were printed."""
+        return self._left is not None and self._left <= 0
+
+    @contextmanager
+    def counted(self, what: str) -> Iterator[None]:
+        """Say how many were printed, and what became of them, if it does not come to its end."""
+        try:
+            yield
+        except BaseException:
+            if self._printed:
+                complain(f"{messages(self._printed)} printed and {what}")
+            raise
+
+    def __call__(self, message: aiorsmq_ng.Message) -> None:
+        """Print one."""
+        record, header = peek_record(message), not self._printed
+        if self._output == "csv":
+            self.show("".join(self._rows.csv([record], header=header)))
+        elif self._output == "table":
+            self.show("".join(self._rows.table([record], header=header)))
+        else:
+            self.show(f"{as_json(record)}\n")
+
+    def show(self, text: str) -> None:
+        """Print the text of one."""
+        write(text)
+        self._printed += 1
+        if self._left is not None:
+            self._left -= 1
+
+
+async def take(found: Sequence[aiorsmq_ng.Delivery], printer: Printer) -> None:
+    """Print messages as one document, and delete each once it is printed.
+
+    If it does not come to its end, those that were not printed are given back. Ctrl-C ends the
+    document properly.
+    """
+    import asyncio
+
+    text = as_text(map(peek_record, found), PEEK_COLUMNS)
+    left = deque(found)
+    async with given_back(left):
+        write(text.head)
+        whole = True
+        try:
+            for row in text.rows:
+                async with left.popleft():
+                    whole = False
+                    printer.show(row)
+                    whole = True
+        except asyncio.CancelledError:
+            if whole:
+                write(text.tail)
+            raise
+        write(text.tail)
+
+
+async def _consume(queue: aiorsmq_ng.Queue, printer: Printer) -> None:
+    async with queue.consume() as messages:
+        async for message in messages:
+            async with message:
+                printer(message)
+            if printer.done:
+                return
+
+
+async def _follow(queue: aiorsmq_ng.Queue, printer: Printer, last: int, interval_s: float) -> None:
+    async for message in _arrivals(queue, last, interval_s):
+        printer(message)
+        if printer.done:
+            return
+
+
+async def _arrivals(
+    queue: aiorsmq_ng.Queue, last: int, interval_s: float
+) -> AsyncIterator[aiorsmq_ng.Message]:
+    import anyio
+
+    # With nothing to begin with, one that is there already is read all the same, for its place.
+    start, shown = -max(last, 1), last > 0
+    seen: aiorsmq_ng.ScannedMessage | None = None
+    while True:
+        async for message in queue.scan(start, after=seen):
+            if message.state != "ready":
+                break
+            seen = message
+            if shown:
+                yield message
+        start, shown = 0, True
+        await anyio.sleep(interval_s)

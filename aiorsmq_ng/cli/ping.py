@@ -1,0 +1,38 @@
+"""``rsmqctl ping``: how fast the server answers."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from .context import DEFAULT_URL, current_settings, examples, finish, global_options
+from .output import show_record, without_secrets
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl ping", '{"url": "redis://localhost:6379", "connect_ms": 2.1, "ping_ms": 0.2}'
+    )
+)
+@global_options()
+def ping() -> None:
+    """Ask the server for an answer and print how long it took."""
+    settings = current_settings()
+
+    async def measure() -> tuple[float, float]:
+        client = settings.client()  # imports the driver, which is no time of the server
+        started = time.perf_counter()
+        async with client as rsmq:
+            connected = time.perf_counter()
+            await rsmq.open()
+            return connected - started, time.perf_counter() - connected
+
+    connect_s, ping_s = finish(measure)
+    show_record(
+        {
+            "url": without_secrets(settings.redis_url or DEFAULT_URL),
+            "connect_ms": round(connect_s * 1000, 3),
+            "ping_ms": round(ping_s * 1000, 3),
+        }
+    )

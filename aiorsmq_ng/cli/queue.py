@@ -1,0 +1,262 @@
+"""``rsmqctl queue``: commands on queues as such."""
+
+from __future__ import annotations
+
+import click
+
+import aiorsmq_ng
+
+from .._common.queue_defaults import DEFAULT_MAXSIZE
+from .context import current_settings, examples, global_options, program, run, seconds
+from .lazy_group import LazyGroup
+from .options import (
+    asks,
+    complete_queue,
+    confirm,
+    messages,
+    most_option,
+    name_option,
+    rate_option,
+    removing,
+    to_option,
+    yes_option,
+)
+from .output import Record, attributes_record, complain, emit, show_record, show_rows
+
+STATS_COLUMNS = (
+    "queue", "ready", "leased", "delayed", "dead", "oldest_age", "totalsent", "totalrecv",
+    "consumers",
+)  # fmt: skip
+
+
+@click.group(
+    cls=LazyGroup,
+    table={
+        name: f"queue:{function}"
+        for name, function in {
+            "list": "list_queues", "create": "create", "describe": "describe",
+            "delete": "delete", "set": "set_attributes", "purge": "purge", "stats": "stats",
+            "move": "move",
+        }.items()
+    },
+    epilog=examples("$ rsmqctl queue create -n jobs", "$ rsmqctl queue list"),
+)  # fmt: skip
+@global_options()
+def queue() -> None:
+    """List, create, describe, change, empty and delete queues."""
+
+
+@click.command("list", epilog=examples("$ rsmqctl queue list", '["emails", "jobs"]'))
+@global_options()
+def list_queues() -> None:
+    """Print the names of all queues as a JSON list, sorted."""
+    names = run(lambda rsmq: rsmq.list_queues())
+    match current_settings().output:
+        case "table" | "csv":
+            show_rows(({"queue": name} for name in names), ["queue"])
+        case "ndjson":
+            for name in names:
+                emit(name)
+        case _:
+            emit(names)
+
+
+@click.command(
+    epilog=examples("$ rsmqctl queue create -n jobs", "$ rsmqctl queue create -n slow -t 60 -d 5")
+)
+@name_option
+@click.option(
+    "-t",
+    "--vt",
+    type=seconds,
+    default=30,
+    show_default=True,
+    help="Visibility timeout: how long a received message is hidden from others; whole seconds.",
+)
+@click.option(
+    "-d",
+    "--delay",
+    type=seconds,
+    default=0,
+    show_default=True,
+    help="How long a new message waits before it can be received; whole seconds.",
+)
+@click.option(
+    "-m",
+    "--maxsize",
+    type=int,
+    metavar="BYTES",
+    default=DEFAULT_MAXSIZE,
+    show_default=True,
+    help="Largest message in bytes, 1024 to 65536, or -1 for no limit.",
+)
+@global_options()
+def create(name: str, vt: float, delay: float, maxsize: int) -> None:
+    """Create a queue. Prints nothing.
+
+    The defaults are RSMQ's own. (An older tool of this name stored a maxsize of 65535.)
+    """
+    run(lambda rsmq: rsmq.create_queue(name, vt=vt, delay=delay, maxsize=maxsize))
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl queue describe -n jobs",
+        '{"vt": 30, "delay": 0, "maxsize": 65536, "totalrecv": 2, "totalsent": 3,',
+        ' "created": 1645018248, "modified": 1645018248, "msgs": 2, "hiddenmsgs": 1,',
+        ' "ready": 1, "delayed": 0, "leased": 1, "oldest_age": 4.2}     (on one line)',
+    )
+)
+@name_option
+@global_options()
+def describe(name: str) -> None:
+    """Print a queue's attributes and counters as a JSON object.
+
+    The first nine are RSMQ's own. Every message is ready, delayed (not due yet) or leased
+    (received and hidden); oldest_age is for how many seconds the first one has been ready, or
+    null.
+    """
+    _show_attributes(run(lambda rsmq: rsmq.queue(name).attributes()))
+
+
+@click.command(epilog=examples("$ rsmqctl queue delete -n jobs"))
+@name_option
+@global_options()
+@removing()
+def delete(name: str) -> None:
+    """Delete a queue with all its messages, at once. Prints nothing."""
+    run(lambda rsmq: rsmq.delete_queue(name))
+
+
+@click.command("set", epilog=examples("$ rsmqctl queue set -n jobs -t 120"))
+@name_option
+@click.option("-t", "--vt", type=seconds, help="Visibility timeout, whole seconds.")
+@click.option("-d", "--delay", type=seconds, help="Delay of new messages, whole seconds.")
+@click.option(
+    "-m", "--maxsize", type=int, metavar="BYTES", help="Largest message: 1024 to 65536, or -1."
+)
+@global_options()
+def set_attributes(name: str, vt: float | None, delay: float | None, maxsize: int | None) -> None:
+    """Change a queue's attributes and print it as describe does.
+
+    What is not given stays. Messages that are in the queue keep their times.
+    """
+    _show_attributes(
+        run(lambda rsmq: rsmq.queue(name).set_attributes(vt=vt, delay=delay, maxsize=maxsize))
+    )
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl queue purge -n jobs", "$ rsmqctl queue purge -n jobs --yes", '{"purged": 120}'
+    )
+)
+@name_option
+@click.option("--leased", is_flag=True, help="Remove also what consumers work on right now.")
+@yes_option
+@global_options()
+@removing()
+def purge(name: str, leased: bool, yes: bool) -> None:
+    """Remove ready and delayed messages, after a question.
+
+    The queue itself and its attributes stay. Messages cannot be brought back; see message export.
+    """
+    if asks(yes=yes):
+        found = run(lambda rsmq: rsmq.queue(name).attributes())
+        if not (count := found.msgs if leased else found.ready + found.delayed):
+            show_record({"purged": 0})
+            return
+        held = f" ({found.leased} leased {'of them' if leased else 'ones stay'})"
+        confirm(f"Remove {messages(count)} from queue {name!r}{held if found.leased else ''}?")
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        from .bulk_moves import purge
+
+        return await purge(rsmq.queue(name), leased=leased)
+
+    show_record({"purged": run(work)})
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl queue stats -o table",
+        "QUEUE   READY  LEASED  DELAYED  DEAD  OLDEST_AGE  TOTALSENT  TOTALRECV  ...",
+        "emails      0       2        0     0                     51         51  ...",
+        "jobs      120      48        6     3        12.4       9120       9044  ...",
+    )
+)
+@click.option("-n", "--name", help="The queue; not given: all.", shell_complete=complete_queue)
+@global_options()
+def stats(name: str | None) -> None:
+    """Print what is in one queue or in all.
+
+    dead counts the messages in <queue>-dead, consumers the clients of this library that were
+    heard of in the last half minute. For a live view see top.
+    """
+    damaged: list[str] = []
+
+    async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
+        from .stats import all_stats
+
+        found = await all_stats(rsmq, [name] if name is not None else None, damaged.append)
+        return [stats_record(queue, stats) for queue, stats in found.items()]
+
+    rows = run(collect)
+    if name is None:
+        show_rows(rows, STATS_COLUMNS)
+        if damaged:
+            look = f"{program(current_settings().namespace)} doctor"
+            complain(f"left out, being no sound queues: {', '.join(damaged)}; look with: {look}")
+    else:
+        show_record(rows[0])
+
+
+@click.command(
+    epilog=examples(
+        "$ rsmqctl queue move -n jobs --to jobs-v2", '{"moved": 120}',
+        "$ rsmqctl queue move -n jobs --to jobs-v2 -c 1000 --rate 100/s",
+    )
+)  # fmt: skip
+@name_option
+@to_option
+@most_option
+@rate_option
+@global_options()
+def move(name: str, target: str, count: int | None, rate: float | None) -> None:
+    """Move the ready messages of a queue to another one.
+
+    They start anew there, with no receives. Delayed and leased ones stay, and so do those that
+    arrive while it runs. Interrupted at any point, every message is in exactly one of the queues,
+    and a note says how many were moved.
+    """
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        from .bulk_moves import move
+
+        for queue in (name, target):  # a missing one is reported, also if nothing is moved
+            await rsmq.queue(queue).attributes()
+        return await move(rsmq.queue(target), rsmq.queue(name), count=count, rate=rate)
+
+    show_record({"moved": run(work, patient=True)})
+
+
+def stats_record(name: str, stats: aiorsmq_ng.QueueStats) -> Record:
+    """Return the stats of a queue as they are printed."""
+    found = stats.attributes
+    return {
+        "queue": name,
+        "ready": found.ready,
+        "leased": found.leased,
+        "delayed": found.delayed,
+        "dead": stats.dead,
+        "oldest_age": found.oldest_age,
+        "totalsent": found.totalsent,
+        "totalrecv": found.totalrecv,
+        "consumers": sum(consumer.consumers for consumer in stats.consumers),
+    }
+
+
+def _show_attributes(attributes: aiorsmq_ng.QueueAttributes) -> None:
+    show_record(attributes_record(attributes))
+    if not attributes.exact:
+        complain("so many messages are hidden that 'leased' is an upper bound, 'delayed' a lower")

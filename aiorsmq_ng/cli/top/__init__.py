@@ -1,0 +1,1 @@
+"""``rsmqctl top``: all queues, live."""

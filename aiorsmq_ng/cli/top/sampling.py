@@ -1,0 +1,87 @@
+"""Looking at all queues at once, and what two looks tell about the time between them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+import aiorsmq_ng
+
+from ..output import Record
+from ..stats import all_stats
+
+#: How many looks the curve of a queue remembers.
+HISTORY = 60
+
+
+@dataclass(slots=True)
+class Trace:
+    """What was seen of one queue: the last two looks, and how deep it was before."""
+
+    stats: aiorsmq_ng.QueueStats
+    at: float
+    before: Trace | None = None
+    depths: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
+
+    def row(self, name: str) -> Record:
+        """Return the queue as ``top`` shows it; rates are null until there are two looks."""
+        found = self.stats.attributes
+        return {
+            "queue": name,
+            "ready": found.ready,
+            "leased": found.leased,
+            "delayed": found.delayed,
+            "oldest_age": found.oldest_age,
+            **self._rates(),
+            "dead": self.stats.dead,
+            "consumers": sum(consumer.consumers for consumer in self.stats.consumers),
+        }
+
+    def _rates(self) -> Record:
+        """Count what came, what left, and what was delivered and neither left nor stayed out.
+
+        Every delivery between two looks ends in one of three ways: its message left the queue, is
+        leased still, or came back. So what is left over is the number of messages that came back.
+        """
+        if self.before is None or self.at <= self.before.at:
+            return {"in_s": None, "out_s": None, "retries_s": None}
+        now, then = self.stats.attributes, self.before.stats.attributes
+        seconds = self.at - self.before.at
+        came = now.totalsent - then.totalsent
+        left = came - (now.msgs - then.msgs)
+        back = now.totalrecv - then.totalrecv - left - (now.leased - then.leased)
+        return {
+            "in_s": round(max(0, came) / seconds, 1),
+            "out_s": round(max(0, left) / seconds, 1),
+            "retries_s": round(max(0, back) / seconds, 1),
+        }
+
+
+class Sampler:
+    """Looks at all queues again and again."""
+
+    def __init__(self) -> None:
+        self.traces: dict[str, Trace] = {}
+
+    async def look(self, rsmq: aiorsmq_ng.RSMQ) -> None:
+        """Look once; queues that are gone are forgotten."""
+        found = await all_stats(rsmq)
+        self.take(found, time.monotonic())
+
+    def take(self, found: dict[str, aiorsmq_ng.QueueStats], at: float) -> None:
+        """Take note of what a look at the time *at* has found."""
+        traces = {}
+        for name, stats in found.items():
+            before = self.traces.get(name)
+            trace = Trace(stats, at, before)
+            if before is not None:
+                before.before = None
+                trace.depths.extend(before.depths)
+            trace.depths.append(stats.attributes.msgs)
+            traces[name] = trace
+        self.traces = traces
+
+    def rows(self) -> list[Record]:
+        """Return the queues as ``top`` shows them."""
+        return [trace.row(name) for name, trace in self.traces.items()]

@@ -1,0 +1,1 @@
+"""Messages as lines of files: ``message export`` and ``import``, and ``send --file``."""

@@ -1,0 +1,349 @@
+"""``rsmqctl message export`` and ``import``, and ``send --file``: messages by the line."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
+
+import click
+
+import aiorsmq_ng
+
+from ..context import examples, global_options, patiently, run
+from ..options import messages, name_option, skip_option
+from ..output import complain, printable, show_record
+
+#: What becomes of a line: a body, and a delay if it has one of its own.
+Entry = tuple[bytes, float | None]
+Reader = Callable[[bytes, int], Entry]
+Show = Callable[[Sequence[str]], None]
+#: Takes bodies and a delay and stores them, all or none; the ids.
+Send = Callable[[list[bytes], float | None], Awaitable[list[str]]]
+#: Returns how to send, and the largest body (-1: any).
+Aim = Callable[[aiorsmq_ng.RSMQ], Awaitable[tuple[Send, int]]]
+
+#: Messages and bytes of bodies that one call sends at most.
+_PAGE, _PAGE_BYTES = 1000, 1 << 20
+#: Lines that are read, or messages that are written, before the event loop has its turn.
+_SLICE = 100
+
+
+@click.command(
+    "export",
+    epilog=examples(
+        "$ rsmqctl message export -n jobs -f jobs.ndjson",
+        "$ rsmqctl message export -n jobs | gzip >jobs.ndjson.gz",
+        '{"id":"g73zkl38qzSBNq2NcnVVlCldqwqFXRJd","body":"Hello, World",',
+        ' "sent":1645020200667,"rc":0,"fr":0,"visible_at":1645020200667}',
+    ),
+)
+@name_option
+@click.option(
+    "-f", "--file", metavar="FILE", default="-", show_default=True, help="Where to; - for stdout."
+)
+@global_options()
+def export_messages(name: str, file: str) -> None:
+    """Write all messages of a queue to a file.
+
+    One JSON object per line: ready, delayed and leased messages, in the order in which they become
+    visible. They are only looked at. A body that is not
+    UTF-8 text is in body_base64 instead of body. sent, fr (first receive) and visible_at are epoch
+    milliseconds. A FILE is whole or as it was before, and only you can read it.
+
+    The queue may be in use. A message that is received, given back or hidden again meanwhile may be
+    written twice, or left out if it was given back; one that stays as it is, is written once.
+    """
+    try:
+        done = run(lambda rsmq: _export(rsmq, name, file), patient=True)
+    except aiorsmq_ng.Unavailable as error:
+        if error.executed is not None:
+            raise
+        # Nothing is in doubt about a look.
+        kept = "" if file == "-" else f", and {file} is as it was"
+        raise aiorsmq_ng.Unavailable(
+            f"the server did not answer in time; nothing was changed{kept}", transient=True
+        ) from error
+    except BaseException as error:
+        if file != "-" and not isinstance(error, Exception):
+            complain(f"nothing was exported; {file} is as it was")
+        raise
+    if file != "-":
+        show_record({"exported": done})
+
+
+async def _export(rsmq: aiorsmq_ng.RSMQ, name: str, file: str) -> int:
+    """Write messages; say how many if stdout does not get all of them."""
+    from ..progress import progress
+    from .files import sink
+    from .ndjson import encode
+
+    queue = rsmq.queue(name)
+    total = (await queue.attributes()).msgs
+    done = 0
+    seen = file == "-" and sys.stdout.isatty()
+    bar = sys.stderr.isatty() and not seen
+    pages = _pages(queue.scan())
+    try:
+        with sink(file) as out, progress("exporting", total, bar) as advance:
+            while page := await patiently(rsmq, anext(pages, None)):
+                lines = encode(page)
+                out.write(_harmless(lines) if seen else lines)
+                out.flush()  # so that what is counted is written
+                done += len(page)
+                advance(len(page))
+    except OSError:
+        raise  # its reader has gone, or it is full
+    except BaseException as error:
+        if file == "-":
+            cut = "; what follows them may be cut off" * isinstance(error, KeyboardInterrupt)
+            complain(f"{done} of {messages(max(done, total))} exported{cut}")
+        raise
+    return done
+
+
+@click.command(
+    "import",
+    epilog=examples(
+        "$ rsmqctl message import -n jobs -f jobs.ndjson", '{"imported": 120}',
+        "$ zcat jobs.ndjson.gz | rsmqctl message import -n jobs-copy",
+    ),
+)  # fmt: skip
+@name_option
+@click.option(
+    "-f", "--file", metavar="FILE", default="-", show_default=True, help="Where from; - for stdin."
+)
+@skip_option
+@click.option("--now", is_flag=True, help="Make all ready at once, whatever visible_at says.")
+@global_options()
+def import_messages(name: str, file: str, skip: int, now: bool) -> None:
+    """Send the messages of an export to a queue, in order.
+
+    Each line is a JSON object with body (text) or body_base64; of the rest only visible_at counts:
+    if that lies in the future, the message is delayed until then. Messages get new ids and
+    have no receives. A line that cannot be read ends the import; a failure says after how
+    many lines, to go on with --skip.
+    """
+    from ..._common.queue_defaults import MAX_SECONDS
+    from .ndjson import decode
+
+    late: list[int] = []
+    read = partial(decode, ready=now, late=late.append)
+    sent = _pump(_to_queue(name), file, read, skip=skip, label="importing")
+    show_record({"imported": sent})
+    if late:
+        complain(
+            f"{messages(len(late))}, the first in line {late[0]}, will be visible earlier than "
+            f"visible_at says, after {MAX_SECONDS} seconds, which is RSMQ's longest delay"
+        )
+
+
+def publish_file(name: str, file: str, delay: float | None, skip: int = 0) -> None:
+    """Publish every line of *file* after the first *skip* to a topic, and print the ids."""
+
+    async def aim(rsmq: aiorsmq_ng.RSMQ) -> tuple[Send, int]:
+        topic = rsmq.topic(name)
+        return lambda bodies, delay: topic.publish_many(bodies, delay=delay), -1
+
+    _lines(aim, file, delay, skip, "publishing")
+
+
+def send_file(name: str, file: str, delay: float | None, skip: int = 0) -> None:
+    """Send every line of *file* after the first *skip* as a message, and print the ids."""
+    _lines(_to_queue(name), file, delay, skip, "sending")
+
+
+def _lines(aim: Aim, file: str, delay: float | None, skip: int, label: str) -> None:
+    def read(line: bytes, number: int) -> Entry:
+        return line, delay
+
+    def show(ids: Sequence[str]) -> None:
+        click.echo("\n".join(ids))
+
+    _pump(aim, file, read, skip=skip, label=label, show=show)
+
+
+def _to_queue(name: str) -> Aim:
+    async def aim(rsmq: aiorsmq_ng.RSMQ) -> tuple[Send, int]:
+        queue = rsmq.queue(name)
+        try:
+            # A missing queue is reported before anything is read.
+            maxsize = (await queue.attributes()).maxsize
+        except aiorsmq_ng.AccessDenied:
+            maxsize = -1  # a producer may not look; the server checks sizes, page by page
+        return lambda bodies, delay: queue.send_many(bodies, delay=delay), maxsize
+
+    return aim
+
+
+def _pump(
+    aim: Aim,
+    file: str,
+    read: Reader,
+    *,
+    label: str,
+    skip: int = 0,
+    show: Show | None = None,
+) -> int:
+    """Send what *read* makes of the lines of *file*; return how many messages were sent."""
+
+    async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
+        from ..progress import progress
+        from .files import Source
+
+        send, maxsize = await aim(rsmq)
+        # Ids on the terminal are progress enough, and a bar would stand between them.
+        bar = sys.stderr.isatty() and not (show is not None and sys.stdout.isatty())
+        pump = _Pump(
+            lambda bodies, delay: patiently(rsmq, send(bodies, delay)),
+            _limited(read, maxsize),
+            *(skip, show),
+        )
+        with Source(file) as source, progress(label, source.count() if bar else 0, bar) as advance:
+            try:
+                async for lines in source.blocks():
+                    await pump.feed(lines)
+                    advance(len(lines))
+            except BaseException:
+                pump.tell()
+                raise
+        return pump.sent
+
+    return run(work, patient=True)
+
+
+def _limited(read: Reader, maxsize: int) -> Reader:
+    """Return *read* with a look at sizes: a page is stored whole, so a failure names no line."""
+    if maxsize < 0:
+        return read
+
+    def limited(line: bytes, number: int) -> Entry:
+        body, delay = read(line, number)
+        if len(body) > maxsize:
+            raise click.ClickException(
+                f"line {number} has a body of {len(body)} bytes, and the queue's maxsize is "
+                f"{maxsize}; leave it out, or use a queue with a larger one"
+            )
+        return body, delay
+
+    return limited
+
+
+class _Pump:
+    """Sends lines as messages, page by page and in order; reads one page while another is sent."""
+
+    def __init__(self, send: Send, read: Reader, skip: int, show: Show | None) -> None:
+        self._store = send
+        self._read = read
+        self._skip = skip
+        self._show = show
+        self._number = 0
+        self._sending: asyncio.Future[None] | None = None
+        #: A line that cannot be sent, if there was one.
+        self._bad: int | None = None
+        #: Lines that need no second try, messages sent, and ids printed.
+        self.done = self.sent = self._shown = 0
+
+    def tell(self) -> None:
+        """Say how many lines are done, and how to go on."""
+        done = f"the first {self.done} lines are done; " if self.done > self._skip else ""
+        if self._bad is not None and self.done == self._bad - 1:
+            complain(
+                f"{done}to go on with line {self._bad}: --skip {self.done}, "
+                f"without it: --skip {self._bad}"
+            )
+        elif done:
+            complain(f"{done}to go on: --skip {self.done}")
+        if self._show is not None and self._shown < self.sent:
+            complain(f"only the first {self._shown} ids are sure to be printed")
+
+    async def feed(self, lines: list[bytes]) -> None:
+        """Send *lines*; those before one that cannot be read are sent, too."""
+        failure: click.ClickException | None = None
+        try:
+            for start in range(0, len(lines), _PAGE):
+                entries, failure = await self._entries(lines[start : start + _PAGE])
+                for page in _cut(entries):
+                    await self._sent()
+                    self._sending = asyncio.ensure_future(self._send(page))
+                if failure is not None:
+                    break
+        finally:
+            await self._sent()
+        if failure is not None:
+            self.done = self._number - 1  # also lines before it that are empty or left out
+            raise failure
+        self.done = self._number
+
+    async def _entries(
+        self, lines: list[bytes]
+    ) -> tuple[list[tuple[int, Entry]], click.ClickException | None]:
+        """Return what is to be sent of *lines*, with their numbers, up to one that is none."""
+        entries: list[tuple[int, Entry]] = []
+        for at, line in enumerate(lines):
+            if not at % _SLICE:
+                await asyncio.sleep(0)  # so that the page before goes onto the wire meanwhile
+            self._number += 1
+            if self._number > self._skip and line.strip():
+                try:
+                    entries.append((self._number, self._read(line, self._number)))
+                except click.ClickException as error:
+                    self._bad = self._number
+                    return entries, error
+        return entries, None
+
+    async def _sent(self) -> None:
+        """Wait until what goes on the wire has arrived."""
+        sending, self._sending = self._sending, None
+        if sending is None:
+            return
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            await asyncio.wait([sending])  # so as to tell truly how far it came
+            raise
+
+    async def _send(self, page: Sequence[tuple[int, Entry]]) -> None:
+        by_delay: dict[float | None, list[bytes]] = {}
+        for _, (body, delay) in page:
+            by_delay.setdefault(delay, []).append(body)
+        calls = (self._store(bodies, d) for d, bodies in by_delay.items())
+        ids = await asyncio.gather(*calls)
+        self.done = page[-1][0]
+        self.sent += len(page)
+        if self._show is not None:
+            self._show([id for some in ids for id in some])
+            self._shown = self.sent
+
+
+def _cut(entries: Sequence[tuple[int, Entry]]) -> Iterator[Sequence[tuple[int, Entry]]]:
+    """Cut entries into pages that one call can carry."""
+    start = size = 0
+    for at, (_, (body, _)) in enumerate(entries):
+        if at - start == _PAGE or (size and size + len(body) > _PAGE_BYTES):
+            yield entries[start:at]
+            start, size = at, 0
+        size += len(body)
+    if start < len(entries):
+        yield entries[start:]
+
+
+def _harmless(lines: bytes) -> bytes:
+    """Return lines for a terminal, which JSON alone does not keep from being steered."""
+    return "".join(f"{printable(line)}\n" for line in lines.decode().split("\n")[:-1]).encode()
+
+
+async def _pages(
+    messages: AsyncIterator[aiorsmq_ng.ScannedMessage],
+) -> AsyncIterator[list[aiorsmq_ng.ScannedMessage]]:
+    page: list[aiorsmq_ng.ScannedMessage] = []
+    size = 0
+    async for message in messages:
+        page.append(message)
+        size += len(message.body)
+        if len(page) == _PAGE or size >= _PAGE_BYTES:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page

@@ -1,0 +1,120 @@
+"""``rsmqctl worker``: run the workers of a program."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+
+import click
+
+import aiorsmq_ng
+
+from .context import (
+    DAEMON_LOG,
+    current_settings,
+    examples,
+    global_options,
+    start_log,
+    wait_for_server,
+)
+
+logger = logging.getLogger("aiorsmq_ng.worker")
+
+
+@click.group(epilog=examples("$ rsmqctl worker run shop.jobs:worker"))
+@global_options()
+def worker() -> None:
+    """Run workers."""
+
+
+@worker.command(
+    epilog=examples(
+        "$ rsmqctl worker run shop.jobs:worker",
+        "$ RSMQ_URL=redis://db.example rsmqctl worker run jobs:worker",
+    )
+)
+@click.argument("target", metavar="MODULE:NAME")
+@wait_for_server
+@global_options()
+def run(target: str, wait_for_server: float | None) -> None:
+    """Run the Worker called NAME in the Python module MODULE.
+
+    A server that is away at the start is waited for, as the program says or --wait-for-server does.
+    SIGTERM or Ctrl-C: takes no more messages, lets handlers end within the worker's grace period,
+    gives the rest back and exits with 0. A second one does not wait for handlers. -r and RSMQ_URL
+    count for a Worker that was made without a URL; the namespace is the program's. The program
+    gets what it needs to connect, also the password, by its environment (RSMQ_URL), which the
+    processes that it starts inherit.
+    """
+    import anyio
+
+    settings = current_settings()
+    start_log(DAEMON_LOG, logging.INFO)
+    os.environ["RSMQ_URL"] = settings.full_url()
+    if (token := settings.token()) is not None:
+        os.environ["RSMQ_TOKEN"] = token
+    # A program that says nothing about these is asked for nothing more: the operator has decided.
+    for variable, given in (
+        ("RSMQ_PLAIN_PASSWORD", settings.plain_password),
+        ("RSMQ_INSECURE_TLS", settings.insecure_tls),
+    ):
+        if given:
+            os.environ[variable] = "1"
+    found = load(target)
+    if settings.namespace not in (None, found.rsmq.ns):
+        raise click.UsageError(
+            f"{target!r} works in namespace {found.rsmq.ns!r}, whatever --ns says; change it in "
+            f"the program: Worker(RSMQ(ns={settings.namespace!r}))"
+        )
+    if wait_for_server is not None:
+        found.wait_for_server = wait_for_server
+    logger.info("starting %r", found)
+    anyio.run(_run, found)
+
+
+async def _run(worker: aiorsmq_ng.Worker) -> None:
+    failed = True
+    try:
+        await worker.run()
+        failed = False
+    finally:
+        health = worker.health
+        logger.info(
+            "stopped; messages done: %d, failed: %d, rejected: %d, handlers that did not end: %d",
+            *(health.done, health.failed, health.rejected, health.stuck),
+        )
+        if health.stuck:
+            # A handler that ignores its cancellation would keep the event loop, and us, for ever.
+            sys.stderr.flush()
+            os._exit(int(failed))
+
+
+def load(target: str) -> aiorsmq_ng.Worker:
+    """Return the worker that *target* (``module:name``) names."""
+    module, colon, name = target.partition(":")
+    if not (module and colon and name) or module.startswith("."):
+        raise click.UsageError(f"{target!r} is not of the form MODULE:NAME")
+    # As with python -m, modules of the folder one works in can be named.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise _broken(module, error) from error
+        raise click.UsageError(f"there is no module {error.name!r}") from None
+    except Exception as error:
+        raise _broken(module, error) from error
+    worker = getattr(found, name, None)
+    if not isinstance(worker, aiorsmq_ng.Worker):
+        raise click.UsageError(f"module {module!r} has no Worker called {name!r}")
+    return worker
+
+
+def _broken(module: str, error: Exception) -> click.ClickException:
+    what = f"{type(error).__name__}: {error}"
+    return click.ClickException(
+        f"module {module!r} cannot be imported: {what}; run it again with -v to see where"
+    )
