@@ -26,7 +26,7 @@ from ._runtime.dead_letters import DeadLetters
 from ._runtime.leases import LeaseKeeper
 from ._runtime.listing import list_names
 from ._runtime.long_poll import Receiver
-from ._runtime.outages import outlast
+from ._runtime.outages import retry_through_outages
 from ._runtime.presence import Presence
 from ._runtime.publish_plan import Plans
 from ._transport.brokers import with_token
@@ -37,7 +37,7 @@ from ._transport.notifier import Notifier
 from ._transport.urls import read as read_url
 from ._transport.urls import url_or_default
 from .codec import JSON, Codec
-from .delivery import Delivery
+from .delivery import Delivery, from_reply
 from .doctor import Doctor, Orders, Progress, together
 from .errors import InvalidValue, QueueExists
 from .models import DoctorReport, Message, QueueAttributes
@@ -129,7 +129,7 @@ class RSMQ:
             left_s = try_s if within_s is None else min(try_s, ends_at - anyio.current_time())
             await self._transport.ping(left_s, told_s=within_s)
 
-        await outlast(ping, within_s)
+        await retry_through_outages(ping, within_s)
         return self
 
     async def aclose(self) -> None:
@@ -396,7 +396,7 @@ class RSMQ:
         received = await self._receiver(*(context.intake for context in contexts)).receive(
             limits.check_count(count), limits.optional_ms("vt", vt), wait_s
         )
-        found = Delivery.of(received, {context.keys.queue: context for context in contexts})
+        found = from_reply(received, {context.keys.queue: context for context in contexts})
         return found, received.next_visible_ms
 
     async def _connect(self) -> Driver:

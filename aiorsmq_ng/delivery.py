@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
@@ -17,7 +17,9 @@ from ._protocol.messages import How
 from ._protocol.operation import Operation
 from ._protocol.values import Leased, Receipt, Received
 from ._runtime.context import QueueContext
-from .errors import ClientClosed, InvalidValue, RSMQError, WrongContext
+from ._runtime.leases import Lease
+from ._runtime.prefetch import give_back
+from .errors import InvalidValue, RSMQError
 from .models import DeadLetter, Message
 
 logger = logging.getLogger("aiorsmq_ng.delivery")
@@ -41,53 +43,31 @@ class Named(Protocol):
 class Delivery(Message):
     """A leased message with its receipt (``id``, ``rc``, ``fr``).
 
-    Every verb is fenced inside its script: if somebody, any RSMQ client, has received the message
-    since, nothing changes and ``LeaseLost`` is raised. ``async with delivery`` renews the lease
-    while inside, acks at the end, and releases if the block raises.
+    Every verb is fenced inside its script: if any RSMQ client has received the message since,
+    nothing changes and ``LeaseLost`` is raised. ``async with delivery`` renews the lease while
+    inside, acks at the end, and releases if the block raises.
     """
 
-    __slots__ = (
-        "_excused",
-        "_strikes",
-        "expires_at",
-        "lease_lost",
-        "on_lost",
-        "origin",
-        "outcome",
-        "vt_ms",
-    )
+    __slots__ = ("_context", "_excused", "_strikes", "lease", "outcome")
 
-    def __init__(self, leased: Leased, origin: QueueContext, expires_at: float) -> None:
-        self.id, self.body, self.rc, self.fr, _, self.vt_ms, self._strikes, self._excused = leased
-        self.origin = origin
+    def __init__(self, leased: Leased, context: QueueContext, expires_at: float) -> None:
+        id, self.body, rc, fr, keys, vt_ms, self._strikes, self._excused = leased
+        self.id, self.rc, self.fr = receipt = tuple.__new__(Receipt, (id, rc, fr))
+        self._context = context
+        #: What this client knows of the lease: ``vt``, ``expires_at``, ``lost``.
+        self.lease = Lease(keys, receipt, vt_ms / 1000, expires_at)
         #: How its holder settled it; none as long as that has not happened.
         self.outcome: Outcome | None = None
-        #: When the lease of ``vt_ms`` ends on the event loop's clock.
-        self.expires_at = expires_at
-        #: True once the lease is lost, or could not be renewed in time.
-        self.lease_lost = False
-        #: Called when that happens.
-        self.on_lost: Callable[[], object] | None = None
-
-    @classmethod
-    def of(cls, received: Received, origins: Mapping[str, QueueContext]) -> list[Self]:
-        """Return the deliveries that a receive brought; *origins* are by queue name."""
-        # Counted from before the request, so that our idea of a lease's end is never too late.
-        return [
-            cls(leased, origins[leased.keys.queue], received.asked_at + leased.vt_ms / 1000)
-            for leased in received.messages
-        ]
-
-    @classmethod
-    def proven(cls, receipt: Receipt, origin: QueueContext, vt_ms: int) -> Self:
-        """Return the delivery that *receipt* proves; its body is not known."""
-        leased = Leased(receipt.id, b"", receipt.rc, receipt.fr, origin.keys, vt_ms)
-        return cls(leased, origin, asyncio.get_running_loop().time() + vt_ms / 1000)
 
     @property
     def queue(self) -> str:
         """Name of the queue it was received from."""
-        return self.origin.keys.queue
+        return self.lease.keys.queue
+
+    @property
+    def dead_letter(self) -> str:
+        """Name of the queue that ``reject`` moves it to."""
+        return self._context.dead_letter
 
     @property
     def attempt(self) -> int:
@@ -114,47 +94,38 @@ class Delivery(Message):
     @property
     def receipt(self) -> Receipt:
         """The proof of this delivery."""
-        return tuple.__new__(Receipt, (self.id, self.rc, self.fr))
+        return self.lease.receipt
+
+    @property
+    def lease_lost(self) -> bool:
+        """True once the lease is lost, or could not be renewed in time."""
+        return self.lease.lost
+
+    @property
+    def visible_at(self) -> datetime:
+        """When the lease ends unless it is renewed, by this process's clock; an aware datetime."""
+        left_s = self.lease.expires_at - asyncio.get_running_loop().time()
+        return datetime.now(UTC) + timedelta(seconds=left_s)
 
     async def ack(self) -> None:
         """Delete the message: it is done."""
-        await self._settle(messages.ack(self.origin.keys, self.receipt), "acked")
-
-    @staticmethod
-    async def ack_all(origin: QueueContext, batch: Sequence[Delivery]) -> list[Delivery]:
-        """Ack deliveries of one queue by one call; return those that were still their holder's."""
-        keeper = origin.keeper
-        origin.transport.check()
-        for delivery in batch:
-            keeper.suspend(delivery)
-        operation = messages.ack_many(origin.keys, [delivery.receipt for delivery in batch])
-        try:
-            outcomes = await origin.transport.see_through(operation)
-        except RSMQError:
-            for delivery in batch:
-                keeper.resume(delivery)
-            raise
-        finally:
-            for delivery in batch:
-                keeper.forget(delivery)
-        acked = [delivery for delivery, done in zip(batch, outcomes, strict=True) if done]
-        for delivery in acked:
-            delivery.outcome = "acked"
-        return acked
+        await self._settle(messages.ack(self.lease.keys, self.lease.receipt), "acked")
 
     async def extend(self, vt: limits.Seconds) -> None:
         """Hold the message for *vt* from now on."""
         vt_ms = limits.seconds_to_ms("vt", vt)
         # Counted from before the request, so that our idea of its end is never too late.
         started = asyncio.get_running_loop().time()
+        transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
+        transport.check()
         operation = self._visibility(vt_ms, "" if vt_ms else "r")
-        after = self._suspend(operation)
+        after = keeper.pause(lease)
         try:
-            await self.origin.transport.submit(operation, after=after)
-            self.vt_ms = vt_ms
-            self.expires_at = started + vt_ms / 1000
+            await transport.submit(operation, after=after)
+            lease.vt = vt_ms / 1000
+            lease.expires_at = started + lease.vt
         finally:
-            self.origin.keeper.resume(self)
+            keeper.resume(lease)
 
     async def release(self, delay: limits.Seconds = 0, *, unseen: bool = False) -> None:
         """Give the message back; it is visible again after *delay*.
@@ -171,74 +142,95 @@ class Delivery(Message):
         The dead-letter queue is an ordinary queue; it is created if it does not exist. The reason
         can be read there with ``Queue.reason(id)`` for 14 days, its first 1000 characters.
         """
-        origin = self.origin
-        target = self._target(origin.dead_letter)
+        context = self._context
+        target = self._target(context.dead_letter)
         await self._settle(
             messages.reject(
-                origin.keys,
+                context.keys,
                 self.receipt,
                 target,
                 reason=reason or "",
-                channel=origin.channel(target),
+                channel=context.channel(target),
             ),
             "rejected",
         )
-        origin.letters.tell(DeadLetter(self, self.queue, target.queue, reason or ""))
+        context.letters.tell(DeadLetter(self, self.queue, target.queue, reason or ""))
 
     async def forward(self, queue: str | Named, *, delay: limits.Seconds | None = None) -> None:
-        """Move the message to another queue, where it starts anew with no receives."""
-        origin = self.origin
+        """Move the message to another queue, where it starts again with no receives."""
+        context = self._context
         target = self._target(queue if isinstance(queue, str) else queue.name)
         await self._settle(
             messages.forward(
-                origin.keys,
+                context.keys,
                 self.receipt,
                 target,
                 delay_ms=limits.optional_ms("delay", delay),
-                channel=origin.channel(target),
+                channel=context.channel(target),
             ),
             "forwarded",
         )
 
-    def give_back(self, delay: limits.Seconds = 0, *, how: How = "u") -> asyncio.Future[Any]:
-        """Start to release the message; it goes on whatever happens to the caller.
+    def release_nowait(
+        self, delay: limits.Seconds = 0, *, unseen: bool = False, vanished: bool = False
+    ) -> asyncio.Future[Any]:
+        """Start to release the message. The call goes on whatever happens to the caller.
 
-        Also while the client is being closed. By default no work on it has begun, and the
-        delivery does not count. If its holder did begin, *how* is ``"r"``; if that one is gone
-        without a word, ``""``: it vanished.
+        Also while the client is being closed. The future need not be awaited. *unseen* is that of
+        ``release``. With *vanished* its holder is gone without a word: the delivery counts, and the
+        next one is a suspect.
         """
-        self.origin.transport.check()
+        transport = self._context.transport
+        transport.check()
+        how: How = "u" if unseen else "" if vanished else "r"
         operation = self._visibility(limits.seconds_to_ms("delay", delay), how)
-        after = self.origin.keeper.drop(self)
-        return self.origin.transport.submit(operation, after=after, closing=True)
+        after = self._context.keeper.drop(self.lease)
+        return transport.submit(operation, after=after, closing=True)
 
-    def renewal(self) -> Operation[bool]:
-        """Return the operation that renews the lease."""
-        return self._visibility(self.vt_ms)
+    def hold(self, on_lost: Callable[[], object] | None = None) -> None:
+        """Renew the lease until the message is settled, or ``let_go`` is called.
 
-    def lost(self) -> None:
-        """Take note that the lease is lost, or will be before it can be renewed."""
-        self.lease_lost = True
-        if self.on_lost is not None:
-            self.on_lost()
-
-    @property
-    def expired_s(self) -> float:
-        """For how many seconds the lease has been over, by this process's clock; 0 if it holds.
-
-        A lease of no length is never over.
+        For a program that works on messages outside of a block. *on_lost* is called if the lease is
+        lost, or cannot be renewed in time.
         """
-        over_s = asyncio.get_running_loop().time() - self.expires_at
-        return over_s if over_s > 0 and self.vt_ms > 0 else 0.0
+        self._context.transport.check()
+        self.lease.on_lost = on_lost
+        keeper = self._context.keeper
+        if not keeper.take_over(self.lease):
+            keeper.keep(self.lease)
+
+    def hand_over(self) -> None:
+        """Stop renewing the lease until the next holder calls ``hold`` or enters a block."""
+        self._context.keeper.hand_over(self.lease)
+
+    def let_go(self) -> None:
+        """Renew the lease no more: the message is visible again when it ends."""
+        self._context.keeper.drop(self.lease)
 
     @property
     def settled(self) -> bool:
-        """Tell whether it was acked, released, rejected or forwarded."""
+        """True if it was acked, released, rejected or forwarded."""
         return self.outcome is not None
 
+    async def settle(self, error: BaseException | None = None) -> None:
+        """Settle the message by the outcome of its handling, as the end of a block does.
+
+        Without an *error* it is acked. With one, the queue's retry policy decides when it is
+        visible again, or moves it to the dead letters. Without a policy, or if the handling was
+        cancelled, it is visible again at once.
+        """
+        retry = self._context.retry
+        if error is None:
+            await self.ack()
+        elif retry is None or not isinstance(error, Exception):
+            await self.release()
+        elif retry.gives_up(self.attempt):
+            await self.reject(f"{type(error).__name__}: {error}"[:_REASON_LENGTH])
+        else:
+            await self.release(retry.delay(self.attempt))
+
     async def __aenter__(self) -> Self:
-        self.origin.transport.check()
-        self.origin.keeper.keep(self)
+        self.hold()
         return self
 
     async def __aexit__(
@@ -247,113 +239,106 @@ class Delivery(Message):
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
+        if self.settled:
+            return
         if isinstance(error, GeneratorExit):
             # The coroutine is thrown away, by the garbage collector perhaps: it cannot wait, and
             # the thread may be any.
-            self.origin.transport.call_soon(self._abandon)
+            self._context.transport.call_soon(self._abandon)
             return
         try:
-            if not self.settled:
-                await self._conclude(error)
+            if error is None:
+                await self.ack()
+            else:
+                await self._fail(error)
         finally:
-            # Whatever came of it: nobody works on the message any more.
-            self.origin.keeper.drop(self)
+            # Whatever came of it: the block works on the message no more.
+            if not self.settled:
+                self.let_go()
 
     def _abandon(self) -> None:
         if not self.settled:
             give_back([self])
-        self.origin.keeper.drop(self)
 
-    async def fail(self, error: BaseException) -> None:
-        """Do what the retry policy says about a message whose handling raised *error*.
-
-        Without a policy, or if the handling was cancelled, it is visible again at once.
-        """
-        retry = self.origin.retry
-        if retry is None or not isinstance(error, Exception):
-            await self.release()
-        elif retry.gives_up(self.attempt):
-            await self.reject(f"{type(error).__name__}: {error}"[:_REASON_LENGTH])
-        else:
-            await self.release(retry.delay(self.attempt))
-
-    async def _conclude(self, error: BaseException | None) -> None:
-        if error is None:
-            await self.ack()
-            return
+    async def _fail(self, error: BaseException) -> None:
         # Once begun, it goes on whatever happens to this task.
         with anyio.CancelScope(shield=True):
             try:
-                await self.fail(error)
+                await self.settle(error)
             except RSMQError as failure:
                 logger.warning("message %s was not given back: %s", self.id, failure)
 
-    def _visibility(self, vt_ms: int, how: How = "") -> Operation[bool]:
-        keys = self.origin.keys
+    def _visibility(self, vt_ms: int, how: How) -> Operation[bool]:
+        keys = self.lease.keys
         return messages.visibility(
             keys, self.id, vt_ms=vt_ms, receipt=self.receipt, channel=keys.wake, how=how
         )
 
     def _target(self, name: str) -> QueueKeys:
-        target = self.origin.sibling(name)
+        target = self._context.sibling(name)
         if target.queue == self.queue:
             raise InvalidValue(f"message {self.id} is in queue {name!r} already; use release()")
         return target
 
     async def _settle(self, operation: Operation[Any], outcome: Outcome) -> None:
-        """Run *operation*, which ends the lease, even if the caller is cancelled meanwhile."""
-        keeper = self.origin.keeper
-        try:
-            await self.origin.transport.see_through(operation, after=self._suspend(operation))
-        except RSMQError:
-            keeper.resume(self)
-            raise
-        finally:
-            keeper.forget(self)
-        self.outcome = outcome
-
-    def _suspend(self, operation: Operation[Any]) -> asyncio.Future[Any] | None:
-        """Stop renewing for now, and return what *operation* has to follow.
+        """Run *operation*, which ends the lease, even if the caller is cancelled meanwhile.
 
         A change of visibility follows a renewal that is under way: one that overtook it would
         hide the message again. What takes the message out of the queue need not wait.
         """
-        self.origin.transport.check()
-        renewing = self.origin.keeper.suspend(self)
-        return renewing if operation.script.name == "visibility" else None
+        transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
+        transport.check()
+        renewing = keeper.pause(lease)
+        after = renewing if operation.script.name == "visibility" else None
+        try:
+            await transport.see_through(operation, after=after)
+            self.outcome = outcome
+            keeper.drop(lease)
+        except RSMQError:
+            raise  # its holder has it still, and may try again
+        except BaseException:
+            keeper.drop(lease)  # the operation goes on without the caller
+            raise
+        finally:
+            keeper.resume(lease)
 
 
-def give_back(deliveries: Iterable[Delivery]) -> list[asyncio.Future[Any]]:
-    """Start to release messages; a client that has ended renews no leases, so they end, too."""
-    going = []
-    for delivery in deliveries:
-        with suppress(ClientClosed, WrongContext):
-            going.append(delivery.give_back())
-    return going
+def from_reply(received: Received, contexts: Mapping[str, QueueContext]) -> list[Delivery]:
+    """Return the deliveries that a receive brought; *contexts* are by queue name."""
+    # Counted from before the request, so that our idea of a lease's end is never too late.
+    return [
+        Delivery(leased, contexts[leased.keys.queue], received.asked_at + leased.vt_ms / 1000)
+        for leased in received.messages
+    ]
 
 
-def fresh(deliveries: list[Delivery]) -> list[Delivery]:
-    """Return those whose leases hold; give back those with which it is too late to begin.
+def from_receipt(receipt: Receipt, context: QueueContext, vt_ms: int) -> Delivery:
+    """Return the delivery that *receipt* proves; its body is not known."""
+    leased = Leased(receipt.id, b"", receipt.rc, receipt.fr, context.keys, vt_ms)
+    return Delivery(leased, context, asyncio.get_running_loop().time() + vt_ms / 1000)
 
-    After a stall nothing has noticed yet that leases have ended: the task that renews them was
-    stalled, too. Somebody else may be at work on these messages.
-    """
-    now = asyncio.get_running_loop().time()
-    # Nearly always all of them hold, and this is asked three times for each message of a worker.
-    if not any(d.lease_lost or d.expires_at < now for d in deliveries):
-        return deliveries
-    held: list[Delivery] = []
-    late: list[Delivery] = []
-    over_s = 0.0
-    for delivery in deliveries:
-        expired_s = delivery.expired_s
-        (late if delivery.lease_lost or expired_s else held).append(delivery)
-        over_s = max(over_s, expired_s)
-    if over_s:
-        logger.warning(
-            "the event loop was blocked for more than %.1f s: work on %d messages of queue %r is "
-            "not begun, their leases have ended; run what blocks by asyncio.to_thread",
-            over_s, len(late), late[0].queue,
-        )  # fmt: skip
-    give_back(late)
-    return held
+
+async def ack_many(context: QueueContext, batch: Sequence[Delivery]) -> list[Delivery]:
+    """Ack deliveries of one queue by one call; return those that were still their holder's."""
+    keeper, transport = context.keeper, context.transport
+    transport.check()
+    for delivery in batch:
+        keeper.pause(delivery.lease)
+    operation = messages.ack_many(context.keys, [delivery.receipt for delivery in batch])
+    try:
+        outcomes = await transport.see_through(operation)
+        for delivery in batch:
+            keeper.drop(delivery.lease)
+    except RSMQError:
+        raise  # their holder has them still, and may try again
+    except BaseException:
+        for delivery in batch:
+            keeper.drop(delivery.lease)  # the operation goes on without the caller
+        raise
+    finally:
+        for delivery in batch:
+            keeper.resume(delivery.lease)
+    acked = [delivery for delivery, done in zip(batch, outcomes, strict=True) if done]
+    for delivery in acked:
+        delivery.outcome = "acked"
+    return acked

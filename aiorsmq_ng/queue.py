@@ -21,7 +21,7 @@ from ._runtime.long_poll import Receiver
 from ._runtime.redrive import counted, redrive
 from .codec import Codec, to_body
 from .consumer import Consumer
-from .delivery import Delivery, Named
+from .delivery import Delivery, Named, ack_many, from_receipt, from_reply
 from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
 from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage, Sent
 from .retry import Retry
@@ -139,7 +139,7 @@ class Queue:
         """
         id, rc, fr = receipt
         vt_ms = limits.seconds_to_ms("vt", vt)
-        return Delivery.proven(Receipt(limits.check_id(id), rc, fr), self._context, vt_ms)
+        return from_receipt(Receipt(limits.check_id(id), rc, fr), self._context, vt_ms)
 
     @contextmanager
     def present(self) -> Iterator[None]:
@@ -186,11 +186,10 @@ class Queue:
         the result. All calls begin at once, and go on if the caller is cancelled.
         """
         batch = list(deliveries)
-        origins = {id(delivery.origin): delivery.origin for delivery in batch}
-        if any(origin.keys != self._keys for origin in origins.values()):
+        if any(delivery.lease.keys != self._keys for delivery in batch):
             raise InvalidValue(f"ack_many of queue {self.name!r} takes deliveries of that queue")
         pages = [batch[at : at + _DELETE_PAGE] for at in range(0, len(batch), _DELETE_PAGE)]
-        acked = await asyncio.gather(*(Delivery.ack_all(self._context, page) for page in pages))
+        acked = await asyncio.gather(*(ack_many(self._context, page) for page in pages))
         return [delivery for page in acked for delivery in page]
 
     async def delete(self, id: str) -> bool:
@@ -325,7 +324,7 @@ class Queue:
                 )
                 page = await transport.run(operation)
                 done.append((operation, page))
-                found += Delivery.of(page.received, {self.name: self._context})
+                found += from_reply(page.received, {self.name: self._context})
         except BaseException:
             for operation, page in done:
                 transport.undo(operation, page)
@@ -427,7 +426,7 @@ class Queue:
 
     async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
         received = await self._receiver.receive(count, vt_ms, wait_s)
-        return Delivery.of(received, {self.name: self._context})
+        return from_reply(received, {self.name: self._context})
 
     async def _pending_pages(self, skip: int, count: int) -> list[PendingMessage]:
         found: list[PendingMessage] = []

@@ -21,11 +21,11 @@ LEASE, JOB = 1.0, 4.0
 
 async def count_renewals(message: Delivery, job: asyncio.Task[None]) -> int:
     """Look at the end of the lease until *job* is done, and count how often it moved."""
-    renewals, end = 0, message.expires_at
+    renewals, end = 0, message.lease.expires_at
     while not job.done():
         await asyncio.wait([job], timeout=0.02)
-        if message.expires_at > end:
-            renewals, end = renewals + 1, message.expires_at
+        if message.lease.expires_at > end:
+            renewals, end = renewals + 1, message.lease.expires_at
     return renewals
 
 

@@ -747,7 +747,7 @@ MUTANTS = (
     Mutant(
         "worker: the clock is looked at before a handler is called",
         "aiorsmq_ng/worker/jobs.py",
-        """        self._batch[:] = fresh(self._batch)
+        """        self._batch[:] = still_leased(self._batch)
         if self._batch:
             self._begun""",
         """        if self._batch:
@@ -756,9 +756,9 @@ MUTANTS = (
     ),
     Mutant(
         "consumer: the clock is looked at before a message is handed out",
-        "aiorsmq_ng/consumer.py",
-        "if fresh([delivery]):",
-        "if not delivery.lease_lost:",
+        "aiorsmq_ng/_runtime/prefetch.py",
+        "if still_leased([message]):",
+        "if not message.lease.lost:",
         ("tests/contract/test_worker_edges.py",),
     ),
     Mutant(
@@ -769,8 +769,8 @@ MUTANTS = (
         ("tests/contract/test_worker_edges.py",),
     ),
     Mutant(
-        "stock: a reply that comes after the end is given back",
-        "aiorsmq_ng/consumer.py",
+        "prefetch: a reply that comes after the end is given back",
+        "aiorsmq_ng/_runtime/prefetch.py",
         """        if self._closed:
             # AnyIO""",
         """        if False:
@@ -801,17 +801,29 @@ MUTANTS = (
     Mutant(
         "consumer: the next step ends its rest",
         "aiorsmq_ng/consumer.py",
-        "            self._rest.cancel()\n",
+        "            self._idle_timer.cancel()\n",
         "",
         ("tests/contract/test_edges.py",),
     ),
     Mutant(
+        "leases: a message that was handed over and not taken up is not renewed",
+        "aiorsmq_ng/_runtime/leases.py",
+        "if not lease.owned:",
+        "if False:",
+        ("tests/unit/test_leases.py",),
+    ),
+    Mutant(
+        "leases: no renewal is sent beside an operation of the holder",
+        "aiorsmq_ng/_runtime/leases.py",
+        "if lease not in self._kept or lease.pauses or done.cancelled():",
+        "if lease not in self._kept or done.cancelled():",
+        ("tests/unit/test_leases.py",),
+    ),
+    Mutant(
         "leases: what its holder has let go of is not renewed again",
         "aiorsmq_ng/_runtime/leases.py",
-        """for good; return the renewal that is under way, if one is.\"\"\"
-        self._suspended.discard(lease)""",
-        """for good; return the renewal that is under way, if one is.\"\"\"
-        """,
+        "self._kept.pop(lease, None)\n        lease.on_lost",
+        "lease.on_lost",
         ("tests/unit/test_leases.py",),
     ),
     Mutant(

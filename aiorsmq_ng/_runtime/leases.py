@@ -1,16 +1,33 @@
-"""Lease renewal: one task per client keeps the leases of all messages in hand."""
+"""Lease renewal: one task per client renews the leases of all messages that it holds.
+
+Theory of operation. A ``Lease`` is plain data: what the client knows of the lease of one message.
+The ``LeaseKeeper`` reads and writes leases; it knows nothing of deliveries, workers or consumers,
+and reports a loss by the callback in the lease. The rules:
+
+1. A lease is registered once, by ``keep``, and removed once: by ``drop`` when the message is
+   settled or given up, or by the keeper when the lease is lost.
+2. While it is registered and has an owner, it is renewed. A holder that passes a message on inside
+   the client passes on the registration with it. ``hand_over`` is for a receiver that may never
+   take it up: if that has not called ``take_over`` when a renewal is due, the lease is removed.
+3. A holder that sends an operation of its own on the lease brackets it with ``pause`` and
+   ``resume``. No renewal is sent in between, and the result of one under way is ignored.
+4. The renewal under way stays in the lease until it is answered, also after the lease was lost or
+   dropped: a release has to follow it, or the renewal would hide the message again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import anyio
 
+from .._protocol import messages
+from .._protocol.keys import QueueKeys
 from .._protocol.operation import Operation
+from .._protocol.values import Receipt
 from .._transport.batching import Transport
 from ..errors import ClientClosed, LeaseLost
 
@@ -19,109 +36,141 @@ logger = logging.getLogger("aiorsmq_ng.leases")
 #: A lease is renewed when a third of it is gone, so two renewals may fail before it ends.
 _RENEW_AFTER = 1 / 3
 #: A renewal that failed is tried again after this part of the lease.
-_TRY_AGAIN_AFTER = 1 / 10
+_RETRY_AFTER = 1 / 10
 _SHORTEST_PAUSE_S = 0.02
+#: How long the task sleeps if all leases are paused.
+_IDLE_S = 1.0
 #: The task that renews leases is late by less than this on any busy machine.
 _STALL_S = 0.2
 
 
-class Lease(Protocol):
-    """Something whose lease can be renewed."""
+class Lease:
+    """What this client knows of the lease of one message."""
 
-    #: The lease in milliseconds, and when it ends on the event loop's clock.
-    vt_ms: int
-    expires_at: float
-    #: The message.
-    id: str
+    __slots__ = (
+        "expires_at",
+        "keys",
+        "lost",
+        "on_lost",
+        "owned",
+        "pauses",
+        "receipt",
+        "renew_at",
+        "renewing",
+        "vt",
+    )
+
+    def __init__(self, keys: QueueKeys, receipt: Receipt, vt: float, expires_at: float) -> None:
+        self.keys = keys
+        #: The proof of the delivery: ``id``, ``rc``, ``fr``.
+        self.receipt = receipt
+        #: Length of the lease in seconds.
+        self.vt = vt
+        #: When it ends on the event loop's clock; never later than on the server's.
+        self.expires_at = expires_at
+        #: True once it is lost, or could not be renewed in time.
+        self.lost = False
+        #: Called when that happens.
+        self.on_lost: Callable[[], object] | None = None
+        #: False while it is handed over, and not taken over yet.
+        self.owned = True
+        #: Operations of its holder under way; the lease is not renewed meanwhile.
+        self.pauses = 0
+        #: When to renew it, and the renewal under way.
+        self.renew_at = 0.0
+        self.renewing: asyncio.Future[bool] | None = None
+
+    @property
+    def id(self) -> str:
+        """Id of the message."""
+        return self.receipt.id
 
     @property
     def queue(self) -> str:
         """Name of the queue that the message is in."""
-        ...
-
-    def renewal(self) -> Operation[bool]:
-        """Return the operation that renews it."""
-        ...
-
-    def lost(self) -> None:
-        """Take note that it is lost, or will be before anything can be done about it."""
-
-
-@dataclass(slots=True, eq=False)
-class _Kept:
-    """A lease being kept: when to renew it, or the renewal under way."""
-
-    lease: Lease
-    renew_at: float
-    renewing: asyncio.Future[bool] | None = None
+        return self.keys.queue
 
     @property
-    def give_up_at(self) -> float:
-        """A little before the end, so that whoever works on the message can be stopped in time."""
-        length_s = self.lease.vt_ms / 1000
-        return self.lease.expires_at - min(max(1.0, length_s / 10), length_s / 4)
+    def over_s(self) -> float:
+        """Seconds since its end by this process's clock; 0 while it holds, or has no length."""
+        over_s = asyncio.get_running_loop().time() - self.expires_at
+        return over_s if over_s > 0 and self.vt > 0 else 0.0
 
     @property
-    def wake_at(self) -> float:
-        """When something has to be done about it."""
-        return self.give_up_at if self.renewing else min(self.renew_at, self.give_up_at)
+    def ended(self) -> bool:
+        """True if it is lost, or over: another client may work on the message."""
+        return self.lost or self.over_s > 0
+
+    def lose(self) -> None:
+        """Mark it as lost, and tell its holder."""
+        self.lost = True
+        if self.on_lost is not None:
+            self.on_lost()
+
+    def __repr__(self) -> str:
+        return f"<Lease of message {self.id} in queue {self.queue!r}>"
 
 
 class LeaseKeeper:
-    """Renews leases until they are dropped. Those due together share one script call."""
+    """Renews registered leases. Those due together share one script call."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._kept: dict[Lease, _Kept] = {}
-        # Leases that are not renewed while their holder asks the server for something.
-        self._suspended: set[Lease] = set()
-        # Renewals still under way of leases that were given up.
-        self._late: dict[Lease, asyncio.Future[bool]] = {}
+        self._kept: dict[Lease, None] = {}
         self._changed = asyncio.Event()
         self._running = False
-        #: When the task looks again by itself.
-        self._looks_at = 0.0
+        #: When the task wakes up by itself.
+        self._wakes_at = 0.0
 
     def keep(self, lease: Lease) -> None:
-        """Renew *lease* from now on. A lease of no length cannot be kept."""
-        if lease.vt_ms <= 0 or lease in self._kept:
+        """Register *lease*: renew it from now on. A lease of no length is not renewed."""
+        if lease.vt > 0:
+            lease.owned = True
+            self._kept[lease] = None
+            self._schedule(lease)
+
+    def hand_over(self, lease: Lease) -> None:
+        """Stop renewing *lease* until ``take_over``; without that it is removed when it is due."""
+        lease.owned = False
+
+    def take_over(self, lease: Lease) -> bool:
+        """Renew a lease that is registered already; return False if it is not."""
+        lease.owned = True
+        return lease in self._kept
+
+    def drop(self, lease: Lease) -> asyncio.Future[bool] | None:
+        """Remove *lease*: renew it no more; return the renewal that is under way, if one is."""
+        self._kept.pop(lease, None)
+        lease.on_lost = None
+        return lease.renewing
+
+    def pause(self, lease: Lease) -> asyncio.Future[bool] | None:
+        """Send no renewals of *lease* until ``resume``; return the one that is under way."""
+        lease.pauses += 1
+        return lease.renewing
+
+    def resume(self, lease: Lease) -> None:
+        """End a pause; a lease that is still registered is renewed again when it is due."""
+        lease.pauses -= 1
+        if lease.pauses or lease not in self._kept:
             return
-        renew_at = lease.expires_at - lease.vt_ms / 1000 * (1 - _RENEW_AFTER)
-        self._kept[lease] = _Kept(lease, renew_at)
+        if lease.vt > 0:
+            self._schedule(lease)
+        else:
+            self.drop(lease)
+
+    def kept(self) -> list[Lease]:
+        """Return all leases that are renewed, or paused."""
+        return [lease for lease in self._kept if lease.owned]
+
+    def _schedule(self, lease: Lease) -> None:
+        lease.renew_at = lease.expires_at - lease.vt * (1 - _RENEW_AFTER)
         # Most are due later than those kept already.
-        if renew_at < self._looks_at:
+        if lease.renew_at < self._wakes_at:
             self._changed.set()
         if not self._running:
             self._running = True
             self._transport.spawn(self._run)
-
-    def drop(self, lease: Lease) -> asyncio.Future[bool] | None:
-        """Stop renewing *lease* for good; return the renewal that is under way, if one is."""
-        self._suspended.discard(lease)
-        kept = self._kept.pop(lease, None)
-        return self._late.get(lease) if kept is None else kept.renewing
-
-    def suspend(self, lease: Lease) -> asyncio.Future[bool] | None:
-        """Stop renewing *lease* until ``resume``; return the renewal that is under way."""
-        known = lease in self._kept or lease in self._suspended
-        renewing = self.drop(lease)
-        if known:
-            self._suspended.add(lease)
-        return renewing
-
-    def resume(self, lease: Lease) -> None:
-        """Renew *lease* again if it was before ``suspend``, and its holder still has it."""
-        if lease in self._suspended:
-            self._suspended.discard(lease)
-            self.keep(lease)
-
-    def forget(self, lease: Lease) -> None:
-        """Let a suspended lease not be resumed; one that is renewed again stays so."""
-        self._suspended.discard(lease)
-
-    def kept(self) -> list[Lease]:
-        """Return all leases being renewed."""
-        return list(self._kept)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -129,58 +178,79 @@ class LeaseKeeper:
             while self._kept:
                 self._act(loop.time())
                 self._changed.clear()
-                wake_at = min((kept.wake_at for kept in self._kept.values()), default=0.0)
-                self._looks_at = max(wake_at, loop.time() + _SHORTEST_PAUSE_S)
-                with anyio.move_on_after(self._looks_at - loop.time()):
+                wake_at = min(
+                    (_wake_at(lease) for lease in self._kept if not lease.pauses),
+                    default=loop.time() + _IDLE_S,
+                )
+                self._wakes_at = max(wake_at, loop.time() + _SHORTEST_PAUSE_S)
+                with anyio.move_on_after(self._wakes_at - loop.time()):
                     await self._changed.wait()
-                self._note_stall(loop.time() - self._looks_at)
+                self._note_stall(loop.time() - self._wakes_at)
         except ClientClosed:
             pass  # the client is being closed; leases end by themselves
         finally:
             self._running = False
 
     def _note_stall(self, late_s: float) -> None:
-        """Say that the event loop stood still, if that was long enough to miss renewals."""
-        shortest_ms = min((lease.vt_ms for lease in self._kept), default=0)
-        if late_s > max(_STALL_S, shortest_ms / 1000 * _RENEW_AFTER):
+        """Log that the event loop was blocked, if that was long enough to miss renewals."""
+        shortest_s = min((lease.vt for lease in self._kept), default=0.0)
+        if late_s > max(_STALL_S, shortest_s * _RENEW_AFTER):
             logger.warning(
                 "the event loop was blocked, or the process stopped, for more than %.1f s: leases "
                 "could not be renewed; run what blocks by asyncio.to_thread", late_s,
             )  # fmt: skip
 
     def _act(self, now: float) -> None:
-        for kept in list(self._kept.values()):
-            if now >= kept.give_up_at:
-                logger.warning("lease of %r could not be renewed in time", kept.lease)
-                self._lose(kept)
+        for lease in list(self._kept):
             # What is due soon goes along: one call for all.
-            elif not kept.renewing and now >= kept.renew_at - kept.lease.vt_ms / 10_000:
-                kept.renewing = self._transport.submit(kept.lease.renewal())
-                kept.renewing.add_done_callback(partial(self._renewed, kept, now))
+            due = now >= lease.renew_at - lease.vt / 10
+            if lease.pauses:
+                continue
+            if not lease.owned:
+                if due:
+                    self.drop(lease)
+            elif now >= _give_up_at(lease):
+                logger.warning("%r could not be renewed in time", lease)
+                self._lose(lease)
+            elif due and lease.renewing is None:
+                lease.renewing = self._transport.submit(_renewal(lease))
+                lease.renewing.add_done_callback(partial(self._renewed, lease, now))
 
-    def _renewed(self, kept: _Kept, started: float, done: asyncio.Future[bool]) -> None:
-        kept.renewing = None
-        if self._kept.get(kept.lease) is not kept or done.cancelled():
-            return  # settled meanwhile
-        length_s = kept.lease.vt_ms / 1000
+    def _renewed(self, lease: Lease, started: float, done: asyncio.Future[bool]) -> None:
+        lease.renewing = None
+        if lease not in self._kept or lease.pauses or done.cancelled():
+            return  # settled meanwhile, or about to be
         error = done.exception()
         if error is None:
             # Counted from before the request, so that our idea of its end is never too late.
-            kept.lease.expires_at = started + length_s
-            kept.renew_at = started + length_s * _RENEW_AFTER
+            lease.expires_at = started + lease.vt
+            lease.renew_at = started + lease.vt * _RENEW_AFTER
         elif isinstance(error, LeaseLost):
             logger.warning("%s", error)
-            self._lose(kept)
+            self._lose(lease)
         else:
             logger.warning("lease not renewed yet, trying again: %s", error)
-            kept.renew_at = asyncio.get_running_loop().time() + length_s * _TRY_AGAIN_AFTER
+            lease.renew_at = asyncio.get_running_loop().time() + lease.vt * _RETRY_AFTER
         self._changed.set()
 
-    def _lose(self, kept: _Kept) -> None:
-        lease = kept.lease
+    def _lose(self, lease: Lease) -> None:
         self._kept.pop(lease, None)
-        if kept.renewing is not None:
-            # It may still reach the server; a release must not be overtaken by it.
-            self._late[lease] = kept.renewing
-            kept.renewing.add_done_callback(lambda _: self._late.pop(lease, None))
-        lease.lost()
+        lease.lose()
+
+
+def _renewal(lease: Lease) -> Operation[bool]:
+    keys, receipt = lease.keys, lease.receipt
+    return messages.visibility(
+        keys, receipt.id, vt_ms=round(lease.vt * 1000), receipt=receipt, channel=keys.wake
+    )
+
+
+def _give_up_at(lease: Lease) -> float:
+    """Return a time a little before its end, so that its holder can be stopped before that."""
+    return lease.expires_at - min(max(1.0, lease.vt / 10), lease.vt / 4)
+
+
+def _wake_at(lease: Lease) -> float:
+    """Return when something has to be done about it."""
+    give_up_at = _give_up_at(lease)
+    return give_up_at if lease.renewing else min(lease.renew_at, give_up_at)

@@ -20,12 +20,14 @@ _BASE_S, _CAP_S = 0.1, 5.0
 _LEAST_S = 0.1
 
 
-async def outlast(call: Callable[[], Awaitable[R]], within_s: float | None = None) -> R:
+async def retry_through_outages(
+    call: Callable[[], Awaitable[R]], within_s: float | None = None
+) -> R:
     """Return what *call* returns, and call again while the server is away.
 
     After *within_s* seconds the outage is raised; none: it is waited out, for any length of time.
     A refusal, which will not pass by itself, is raised at once. The log of an outage is written
-    where calls are made (``transport/contact.py``).
+    where calls are made (``_transport/contact.py``).
     """
     backoff = Backoff(_BASE_S, _CAP_S)
     ends_at = None if within_s is None else anyio.current_time() + within_s

@@ -134,7 +134,7 @@ class Stream:
         while self._outbox:
             delivery = self._outbox.popleft()
             self._broker.streamed.settled(key_of(delivery))
-            delivery.give_back()
+            delivery.release_nowait(unseen=True)
         while self._unsettled:
             self._changed.clear()
             await self._changed.wait()
@@ -149,7 +149,7 @@ class Stream:
         for key, delivery in list(self._unsettled.items()):
             self._broker.streamed.settled(key)
             if not delivery.lease_lost:
-                delivery.give_back(how="u" if key in unseen else how)
+                delivery.release_nowait(unseen=key in unseen, vanished=not how)
 
     async def _fill(self) -> None:
         pause = _OUTAGE_BASE_S
@@ -185,20 +185,20 @@ class Stream:
             for delivery in taken:
                 # The stream may have ended while they were on their way to it.
                 if self._stopped.is_set() or not fits:
-                    delivery.give_back()
+                    delivery.release_nowait(unseen=True)
                 else:
                     self._hold(delivery)
 
     async def _alone(self, suspect: Delivery) -> None:
         """Hand out a suspect while the client holds nothing else, and wait for its settlement."""
-        suspect.origin.keeper.keep(suspect)
+        suspect.hold()
         try:
             await self._nothing_held()
         except BaseException:
-            suspect.give_back()
+            suspect.release_nowait(unseen=True)
             raise
         if self._stopped.is_set():
-            suspect.give_back()
+            suspect.release_nowait(unseen=True)
             return
         self._hold(suspect)
         await self._nothing_held()
@@ -259,9 +259,8 @@ class Stream:
         key = key_of(delivery)
         self._unsettled[key] = delivery
         self._broker.streamed.add(delivery, self._free)
-        delivery.on_lost = lambda: self._lose(key)
         if self._renews:
-            delivery.origin.keeper.keep(delivery)
+            delivery.hold(lambda: self._lose(key))
         else:
             self._expire_later(key, delivery)
         self._outbox.append(delivery)
@@ -270,15 +269,17 @@ class Stream:
     def _expire_later(self, key: DeliveryKey, delivery: Delivery) -> None:
         """Report the lease as lost when it ends, which an Extend may have made later."""
         loop = asyncio.get_running_loop()
-        if loop.time() >= delivery.expires_at:
+        if loop.time() >= delivery.lease.expires_at:
             self._lose(key)
         else:
-            self._timers[key] = loop.call_at(delivery.expires_at, self._expire_later, key, delivery)
+            self._timers[key] = loop.call_at(
+                delivery.lease.expires_at, self._expire_later, key, delivery
+            )
 
     def _lose(self, key: DeliveryKey) -> None:
         if (delivery := self._unsettled.get(key)) is None:
             return
-        delivery.lease_lost = True
+        delivery.lease.lost = True
         receipt = self._broker.receipt(delivery, self._queues[0], self._identity)
         self._lost.append(pb.LostLease(queue=delivery.queue, id=delivery.id, receipt=receipt))
         self._broker.streamed.settled(key)
@@ -288,7 +289,7 @@ class Stream:
         if timer := self._timers.pop(key, None):
             timer.cancel()
         if delivery is not None:
-            delivery.origin.keeper.drop(delivery)
+            delivery.let_go()
         self._changed.set()
         self._settlement.set()
 

@@ -189,7 +189,7 @@ class BrokerContext:
             body=body,
             rc=delivery.rc,
             fr=delivery.fr,
-            vt_ms=delivery.vt_ms,
+            vt_ms=round(delivery.lease.vt * 1000),
             receipt=self.receipt(delivery, source, identity),
             omitted_bytes=omitted,
             strikes=delivery.strikes,
@@ -234,7 +234,7 @@ class BrokerContext:
         A subscription is the only *source* of its request. If the name of its queue does not tell
         topic and consumer, the receipt does.
         """
-        dead, owner = delivery.origin.dead_letter, None
+        dead, owner = delivery.dead_letter, None
         if isinstance(source, Subscription) and owner_of(source.name) is UNKNOWN:
             owner = Owner(source.topic, source.consumer)
         content = ReceiptContent(
@@ -242,7 +242,7 @@ class BrokerContext:
             delivery.id,
             delivery.rc,
             delivery.fr,
-            delivery.vt_ms,
+            round(delivery.lease.vt * 1000),
             "" if dead == dead_letter_queue(delivery.queue) else dead,
             owner,
         )

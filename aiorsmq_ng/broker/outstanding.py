@@ -69,7 +69,7 @@ class LoanedDeliveries:
     def add(self, delivery: Delivery) -> None:
         """Remember a delivery until its lease ends."""
         now = asyncio.get_running_loop().time()
-        self._ends[key_of(delivery)] = delivery.expires_at
+        self._ends[key_of(delivery)] = delivery.lease.expires_at
         while len(self._ends) > _MAX_LOANED or next(iter(self._ends.values())) <= now:
             self._ends.popitem(last=False)
             if not self._ends:

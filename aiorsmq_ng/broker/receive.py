@@ -128,7 +128,7 @@ class BoundedReceiver:
                 if not CALL_BUDGET.get().more(_size(taken)):
                     raise unread()
             # Fewer than asked for: there are no more. Without a lease, the same would come again.
-            full = len(taken) == step and min((d.vt_ms for d in taken), default=0) > 0
+            full = len(taken) == step and min((d.lease.vt for d in taken), default=0) > 0
             while full and len(taken) < count and not taken[0].suspect:
                 biggest, size = max(len(d.body) for d in taken), _size(taken)
                 left = min(max_bytes - size, CALL_BUDGET.get().room)
@@ -138,12 +138,14 @@ class BoundedReceiver:
                 more, _ = await self._now(step, queues, vt, left)
                 full = len(more) == step
                 if more and more[0].suspect:
-                    more[0].give_back()  # a suspect comes alone, with the next receive
+                    more[0].release_nowait(
+                        unseen=True
+                    )  # a suspect comes alone, with the next receive
                     break
                 taken += more
         except BaseException:
             for delivery in taken:
-                delivery.give_back()
+                delivery.release_nowait(unseen=True)
             raise
         return taken, next_visible
 
@@ -192,7 +194,7 @@ class BoundedReceiver:
         except asyncio.CancelledError:
             if receiving.done() and not receiving.cancelled() and not receiving.exception():
                 for delivery in receiving.result():
-                    delivery.give_back()
+                    delivery.release_nowait(unseen=True)
             raise
         finally:
             stopping.cancel()
@@ -222,7 +224,7 @@ def _cut(taken: list[Delivery], max_bytes: int) -> None:
         size += len(delivery.body)
         if place and size > max_bytes:
             for surplus in reversed(taken[place:]):
-                surplus.give_back()
+                surplus.release_nowait(unseen=True)
             del taken[place:]
             return
 

@@ -227,7 +227,7 @@ def _take(held: dict[str, Delivery], delivery: Delivery) -> Row:
     now = asyncio.get_running_loop().time()
     while len(held) > _REMEMBERED:
         oldest = next(iter(held.values()))
-        if oldest.expires_at > now:
+        if oldest.lease.expires_at > now:
             break
         del held[oldest.id]
     return row

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..delivery import Delivery, Outcome, fresh
+from .._runtime.prefetch import still_leased
+from ..delivery import Delivery, Outcome
 from ..errors import InvalidValue, LeaseLost, RSMQError
 from ..models import DeadLetter
 from .routes import DeadLetterHook, FailureHook, Middleware, Route
@@ -86,8 +87,7 @@ class Job:
     def start(self, on_end: Callable[[Job], None]) -> None:
         """Begin; *on_end* is called when the handler has ended."""
         for delivery in self._batch:
-            delivery.on_lost = self._lost
-            delivery.origin.keeper.keep(delivery)
+            delivery.hold(self._lost)
         self.task = asyncio.create_task(self._run(), name=f"aiorsmq-ng {self.route.name}")
         self.task.add_done_callback(lambda task: self._ended(task, on_end))
 
@@ -137,7 +137,7 @@ class Job:
         self._handling = asyncio.create_task(self._handle(arguments))
         raised = await self._outcome(self._handling)
         if not self._begun and self._reason:
-            self._batch[:] = fresh(self._batch)
+            self._batch[:] = still_leased(self._batch)
         if not self._batch:
             return  # given back: it was too late to begin
         if raised is None:
@@ -158,7 +158,7 @@ class Job:
             return await self.route.handler(*arguments)
 
         # The last moment: other handlers may have blocked the event loop since this one was chosen.
-        self._batch[:] = fresh(self._batch)
+        self._batch[:] = still_leased(self._batch)
         if self._batch:
             self._begun = True
             await call(0)
@@ -204,7 +204,7 @@ class Job:
 
     async def _failed(self, error: BaseException) -> None:
         retry = self.route.retry
-        settled = await self._settle_all(lambda delivery: delivery.fail(error))
+        settled = await self._settle_all(lambda delivery: delivery.settle(error))
         if isinstance(error, Exception):
             gone = sum(retry.gives_up(delivery.attempt) for delivery in settled)
             self._tally.rejected += gone
@@ -235,8 +235,7 @@ class Job:
 
     def _drop(self) -> None:
         for delivery in self._batch:
-            delivery.on_lost = None
-            delivery.origin.keeper.drop(delivery)
+            delivery.let_go()
 
     async def _note(self, error: Exception) -> None:
         first = self._batch[0]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from .._runtime.outages import outlast
+from .._runtime.outages import retry_through_outages
 from ..client import RSMQ
 from ..errors import AccessDenied, QueueNotFound, Unavailable
 from ..queue import Queue
@@ -33,7 +33,7 @@ async def reach(
 
     # A broker may answer although its server does not. A limit of 0 is one try, as long as a call.
     with anyio.move_on_after(limit_s or math.inf):
-        return await outlast(find, limit_s)
+        return await retry_through_outages(find, limit_s)
     raise Unavailable(
         f"the queues cannot be reached: {rsmq.contact.error or 'no answer'} "
         f"(gave up after {limit_s:g} s)",

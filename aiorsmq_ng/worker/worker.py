@@ -15,9 +15,9 @@ from .._common.durations import Seconds, at_least_0, in_seconds
 from .._common.queue_defaults import dead_letter_queue
 from .._protocol.limits import MAX_SECONDS
 from .._runtime.context import context_of
+from .._runtime.prefetch import Prefetch, give_back, still_leased
 from ..client import RSMQ
-from ..consumer import Stock
-from ..delivery import Delivery, fresh, give_back
+from ..delivery import Delivery
 from ..errors import ClientClosed, InvalidValue, RSMQError
 from ..models import DeadLetter
 from ..retry import Retry
@@ -400,7 +400,7 @@ class Worker:
         finally:
             if (suspect := self._suspect) is not None:
                 self._suspect = None
-                suspect.give_back()
+                suspect.release_nowait(unseen=True)
 
     def _interrupt(self) -> None:
         if self._intake is not None:
@@ -429,7 +429,7 @@ class Worker:
         await self.rsmq.wait_idle(_CANCEL_S)
         await self._slots.acquire()
         self._suspect = None
-        if held := fresh([suspect]):
+        if held := still_leased([suspect]):
             job = self._start(route, held)
             await asyncio.wait([job.task], timeout=self.alone)
         else:
@@ -450,7 +450,7 @@ class Worker:
             " their holders, and %d handlers that run here take long",
             suspect.id, suspect.queue, delay, suspect.strikes, beside,
         )  # fmt: skip
-        suspect.give_back(delay=delay)
+        suspect.release_nowait(delay, unseen=True)
         self._postponed[suspect.id] = times
         if len(self._postponed) > _POSTPONED_IDS:
             # Somebody else has handled it, most likely.
@@ -464,39 +464,39 @@ class Worker:
         """
         routes = {s.queue.name: s.route for s in served}
         size = served[0].route.size
-        stock = Stock(
+        prefetch = Prefetch(
             lambda count: self._receive(served, count),
-            context_of(served[0].queue),
+            context_of(served[0].queue).transport,
             max(self._prefetch, size),
         )
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stock.fill)
+            tasks.start_soon(prefetch.fill)
             try:
                 while True:
                     # First the messages, then the slot: who has nothing to do holds no slot.
-                    batch = await stock.take_many(size or 1, served[0].route.wait)
+                    batch = await prefetch.take_many(size or 1, served[0].route.wait)
                     if batch[0].suspect:
                         if self._suspect is None:
                             self._suspect = batch.pop()
-                        stock.put_back(batch)
+                        prefetch.put_back(batch)
                         intake.cancel()
                         await anyio.sleep_forever()
                     try:
                         await self._slots.acquire()
                     except BaseException:
-                        stock.put_back(batch)
+                        prefetch.put_back(batch)
                         raise
                     # A suspect came while they waited: nothing is begun beside it.
-                    if stock.holds_suspect:
+                    if prefetch.holds_suspect:
                         give_back(batch)
                         batch = []
                     # Some may have been lost while they gathered or waited for the slot.
-                    if held := fresh(batch):
+                    if held := still_leased(batch):
                         self._start(routes[held[0].queue], held)
                     else:
                         self._slots.release()
             finally:
-                if going := stock.close():
+                if going := prefetch.close():
                     with anyio.CancelScope(shield=True):
                         await asyncio.wait(going, timeout=_CANCEL_S)
 

@@ -533,8 +533,8 @@ async def test_what_a_client_has_is_acknowledged_before_it_can_be_received_again
     assert len((await service._observe(peer, bool, None)).records) == 1
     for reply in peer.unacknowledged._replies:
         for _, delivery in reply.taken:
-            delivery.origin.keeper.drop(delivery)
-            delivery.expires_at = 0.0
+            delivery.let_go()
+            delivery.lease.expires_at = 0.0
     await pass_time(raw, f"{rsmq.ns}:{subscription.queue}", 60)
 
     assert not (await service._observe(peer, bool, None)).records

@@ -477,7 +477,7 @@ async def test_a_lost_lease_is_told_with_the_receipt_of_whom_the_stream_is(rsmq,
     (held,) = stream._unsettled.values()
 
     # Leases are renewed by a task that began in the call of somebody else.
-    contextvars.Context().run(held.on_lost)
+    contextvars.Context().run(held.lease.on_lost)
 
     (lost,) = (await written.responses.get()).lost
     assert lost.receipt == delivery.receipt

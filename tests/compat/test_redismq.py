@@ -234,7 +234,7 @@ async def test_pop_any_leases_for_the_longest_time_of_its_queues(rsmq):
 
     await ReliableQueue.pop_any(queues)
 
-    assert queues[0].held[id].vt_ms == 500_000
+    assert queues[0].held[id].lease.vt == 500
 
 
 async def test_pop_any_waits_for_a_message_in_any_queue(rsmq):
@@ -375,7 +375,7 @@ async def test_instance_forgets_what_it_lost_long_ago_when_there_is_too_much(min
     await mine.pop(4)
     assert list(mine.held) == pushed[:4]  # their leases run, so nothing is forgotten
     for id in pushed[:3]:
-        mine.held[id].expires_at = 0.0
+        mine.held[id].lease.expires_at = 0.0
 
     await mine.pop(1)
 

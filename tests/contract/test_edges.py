@@ -8,7 +8,7 @@ import pytest
 from aiorsmq_ng import RSMQ, LeaseLost, Options, QueueCorrupt, QueueNotFound
 from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng.consumer import REST_S
+from aiorsmq_ng.consumer import IDLE_S
 
 from ..support.clock import server_ms
 from ..support.keys import lasting_keys
@@ -269,7 +269,7 @@ async def test_wait_that_follows_a_timeout_at_once_is_not_ended_by_the_rest(queu
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(consumer), 0.01)
         waiting = asyncio.create_task(anext(consumer))
-        await asyncio.sleep(2 * REST_S)
+        await asyncio.sleep(2 * IDLE_S)
         await queue.send("x")
 
         async with asyncio.timeout(10):
@@ -314,7 +314,7 @@ async def test_waiting_goes_on_while_another_call_is_cancelled(queue):
         waiting, leaving = (asyncio.create_task(anext(consumer)) for _ in range(2))
         await asyncio.sleep(0.05)
         leaving.cancel()
-        await asyncio.sleep(2 * REST_S)
+        await asyncio.sleep(2 * IDLE_S)
         await queue.send("x")
 
         async with asyncio.timeout(10):

@@ -139,8 +139,8 @@ async def test_waiters_with_wishes_of_their_own_get_them(queue):
 
     async with asyncio.timeout(5):
         first, second = await one, await two
-    assert ([m.text for m in first], first[0].vt_ms) == (["0", "1", "2"], 100_000)
-    assert ([m.text for m in second], second[0].vt_ms) == (["3", "4"], 200_000)
+    assert ([m.text for m in first], first[0].lease.vt) == (["0", "1", "2"], 100)
+    assert ([m.text for m in second], second[0].lease.vt) == (["3", "4"], 200)
 
 
 async def test_idle_consumers_ask_redis_hardly_anything(server_url, ns, raw):

@@ -170,7 +170,7 @@ async def test_receive_leases_counts_and_stamps(queue, raw, ns):
     message = await queue.receive(vt=10)
     after = await server_ms(raw)
 
-    assert (message.rc, message.vt_ms) == (1, 10_000)
+    assert (message.rc, message.lease.vt) == (1, 10)
     assert before <= message.fr <= after
     stored = await raw.hgetall(f"{ns}:jobs:Q")
     assert stored[f"{id}:rc".encode()] == b"1"
@@ -217,7 +217,7 @@ async def test_concurrent_receives_get_different_messages(queue):
 
     texts = [m.text for m in received if m is not None]
     assert sorted(texts, key=int) == [str(i) for i in range(100)]
-    assert {m.vt_ms for m in received if m} == {5000, 6000, 7000}
+    assert {m.lease.vt for m in received if m} == {5, 6, 7}
 
 
 @pytest.mark.parametrize("vt", [-1, 10_000_000, "5"])

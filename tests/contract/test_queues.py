@@ -317,7 +317,7 @@ async def test_fractional_vt_of_another_client_is_honoured(queue, raw, ns):
 
     message = await queue.receive()
 
-    assert message.vt_ms == 2500
+    assert message.lease.vt == 2.5
     await pass_time(raw, f"{ns}:jobs", 2.5)
     assert (await queue.receive()).rc == 2
 

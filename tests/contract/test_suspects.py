@@ -47,11 +47,11 @@ async def test_messages_that_vanished_with_their_holder_come_one_by_one(queue, r
     [
         lambda m: m.release(),
         lambda m: m.release(unseen=True),
-        lambda m: m.give_back(),
-        lambda m: m.fail(KeyError("x")),
+        lambda m: m.release_nowait(unseen=True),
+        lambda m: m.settle(KeyError("x")),
         lambda m: m.extend(0),
     ],
-    ids=["release", "unseen", "give_back", "fail", "extend"],
+    ids=["release", "unseen", "release_nowait", "settle", "extend"],
 )
 async def test_messages_returned_in_order_come_together(queue, back):
     await queue.send_many(["a", "b", "c"])
@@ -66,7 +66,7 @@ async def test_retry_after_an_exception_is_no_suspicion(rsmq, raw, ns):
     queue = rsmq.queue("jobs", retry=Retry(5, base=10, cap=10))
     await queue.send_many(["a", "b", "c"])
     for message in await queue.receive_many(3):
-        await message.fail(KeyError("x"))
+        await message.settle(KeyError("x"))
     await pass_time(raw, f"{ns}:jobs", 11)
 
     assert len(await queue.receive_many(3)) == 3
@@ -154,7 +154,7 @@ async def test_deliveries_nobody_began_to_work_on_do_not_count_for_the_limit(rsm
     queue = rsmq.queue("jobs", retry=Retry(2))
     id = await queue.send("a")
     for _ in range(5):
-        await (await queue.receive()).give_back()
+        await (await queue.receive()).release_nowait(unseen=True)
 
     first = await queue.receive()
     assert (first.rc, first.attempt) == (6, 1)
@@ -174,7 +174,7 @@ async def test_rejected_message_keeps_the_number_of_deliveries_that_do_not_count
     queue, dead = await rsmq.create_queue("jobs"), rsmq.queue("jobs-dead")
     id = await queue.send("a")
     for _ in range(2):
-        await (await queue.receive()).give_back()
+        await (await queue.receive()).release_nowait(unseen=True)
     await vanish(queue, raw, ns)
     await (await queue.receive()).reject()
 
@@ -195,11 +195,11 @@ async def test_reason_of_a_receive_does_not_follow_a_message_that_is_rejected_la
     assert await rsmq.queue("jobs-dead-dead").reason(id) is None
 
 
-async def test_give_back_that_is_repeated_excuses_once(queue):
+async def test_release_of_unseen_that_is_repeated_excuses_once(queue):
     await queue.send("a")
     message = await queue.receive()
-    await message.give_back()
-    await message.give_back()
+    await message.release_nowait(unseen=True)
+    await message.release_nowait(unseen=True)
 
     assert (await queue.receive()).attempt == 1
 
@@ -211,7 +211,7 @@ async def test_ends_of_leases_are_spread_and_never_earlier_than_asked_for(queue,
     ends = [await raw.zscore(f"{ns}:jobs", m.id) for m in held]
     assert ends == sorted(set(ends))
     assert ends[-1] - ends[0] <= 1000
-    assert all(m.expires_at <= now + 10 for m in held)
+    assert all(m.lease.expires_at <= now + 10 for m in held)
 
     await asyncio.gather(*(m.extend(10) for m in held))
 

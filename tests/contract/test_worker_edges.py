@@ -440,7 +440,7 @@ async def test_handler_is_not_begun_on_a_lease_that_ended_while_the_loop_was_blo
     worker = Worker(rsmq, concurrency=6)
 
     def note(message):
-        late.append(message.expired_s)
+        late.append(message.lease.over_s)
         if not handled:
             handled.append(message.text)
             time.sleep(1.5)
@@ -482,7 +482,7 @@ async def test_handler_that_ends_as_its_lease_is_given_up_has_not_failed(rsmq, q
 
     @worker.handler("jobs")
     async def handle(message: Delivery) -> None:
-        message.lost()
+        message.lease.lose()
 
     running = asyncio.create_task(worker.run(signals=False))
     await until(lambda: worker.health.done or worker.health.failed)
@@ -504,7 +504,7 @@ async def test_iteration_hands_out_no_message_whose_lease_ended_while_the_loop_w
     async with asyncio.timeout(30), queue.consume(prefetch=prefetch, vt=0.5) as consumer:
         while len(seen) < 4:
             message = await anext(consumer)
-            late.append(message.expired_s)
+            late.append(message.lease.over_s)
             seen.add(message.text)
             await message.ack()
             if len(seen) == 1:

@@ -74,7 +74,7 @@ async def held_by(rsmq, owner):
     """Return a delivery that the owner took, as if *rsmq* had taken it."""
     await owner.queue("jobs").send("held")
     delivery = await owner.queue("jobs").receive(vt=60)
-    delivery.origin = rsmq.queue("jobs")._context
+    delivery._context = rsmq.queue("jobs")._context
     return delivery
 
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from itertools import count
 
 import pytest
@@ -14,9 +16,10 @@ from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng._protocol.values import Leased
 from aiorsmq_ng._runtime.dead_letters import DeadLetters
 from aiorsmq_ng._runtime.leases import LeaseKeeper
+from aiorsmq_ng._runtime.prefetch import Prefetch, still_leased
 from aiorsmq_ng._runtime.presence import Presence
-from aiorsmq_ng.consumer import Consumer, Stock
-from aiorsmq_ng.delivery import Delivery, QueueContext, fresh
+from aiorsmq_ng.consumer import Consumer
+from aiorsmq_ng.delivery import Delivery, QueueContext
 
 from ..support.driver import ScriptedDriver, transport_on
 
@@ -111,18 +114,18 @@ async def scene(answer=fine):
 async def test_renewal_that_succeeds_moves_the_end_of_the_lease_on():
     async with scene() as s:
         delivery = s.due()
-        before = delivery.expires_at
-        s.keeper.keep(delivery)
-        await until(lambda: delivery.expires_at != before)
+        before = delivery.lease.expires_at
+        delivery.hold()
+        await until(lambda: delivery.lease.expires_at != before)
 
-    assert delivery.expires_at > before + LEASE_S / 4
+    assert delivery.lease.expires_at > before + LEASE_S / 4
     assert not delivery.lease_lost
 
 
 async def test_renewal_that_succeeds_is_followed_by_the_next_only_when_that_is_due():
     async with scene() as s:
         delivery = s.due()
-        s.keeper.keep(delivery)
+        delivery.hold()
         await until(lambda: s.sent(RENEWAL))
         await asyncio.sleep(0.1)
 
@@ -137,10 +140,10 @@ async def test_renewal_that_fails_is_tried_again():
 
     async with scene(answer) as s:
         delivery = s.delivery(lease_s=4, used_s=2)
-        s.keeper.keep(delivery)
+        delivery.hold()
         await until(lambda: len(s.sent(RENEWAL)) == 2)
 
-        assert delivery in s.keeper.kept()
+        assert delivery.lease in s.keeper.kept()
         assert not delivery.lease_lost
 
 
@@ -151,12 +154,12 @@ async def test_renewal_without_an_answer_does_not_hold_up_the_others():
 
     async with scene(answer) as s:
         stuck, well = s.due("stuck"), s.delivery("well", lease_s=0.3)
-        s.keeper.keep(stuck)
-        s.keeper.keep(well)
+        stuck.hold()
+        well.hold()
         await until(lambda: len(s.sent(RENEWAL)) >= 5 or well.lease_lost)
 
         assert not well.lease_lost
-        assert stuck in s.keeper.kept()
+        assert stuck.lease in s.keeper.kept()
 
 
 @pytest.mark.usefixtures("quick_close")
@@ -164,20 +167,19 @@ async def test_renewal_without_an_answer_is_told_before_the_lease_ends():
     async with scene(lambda _: gate()) as s:
         delivery = s.delivery(used_s=LEASE_S - 3.01)
         told = []
-        delivery.on_lost = lambda: told.append(now())
-        s.keeper.keep(delivery)
+        delivery.hold(lambda: told.append(now()))
         await until(lambda: told)
 
-    assert told[0] < delivery.expires_at
+    assert told[0] < delivery.lease.expires_at
     assert delivery.lease_lost
 
 
 async def test_lease_of_no_length_is_not_kept():
     async with scene() as s:
         delivery = s.delivery(lease_s=0)
-        s.keeper.keep(delivery)
+        delivery.hold()
 
-        assert delivery not in s.keeper.kept()
+        assert delivery.lease not in s.keeper.kept()
 
 
 SETTLING = {
@@ -196,10 +198,10 @@ def settled(command):
 async def test_settling_ends_the_renewals(verb):
     async with scene(settled) as s:
         delivery = s.delivery()
-        s.keeper.keep(delivery)
+        delivery.hold()
         await SETTLING[verb](delivery)
 
-        assert delivery not in s.keeper.kept()
+        assert delivery.lease not in s.keeper.kept()
 
 
 @pytest.mark.parametrize("verb", SETTLING)
@@ -209,11 +211,11 @@ async def test_settling_that_fails_goes_on_with_the_renewals(verb):
 
     async with scene(answer) as s:
         delivery = s.delivery()
-        s.keeper.keep(delivery)
+        delivery.hold()
         with pytest.raises(Unavailable):
             await SETTLING[verb](delivery)
 
-        assert delivery in s.keeper.kept()
+        assert delivery.lease in s.keeper.kept()
         assert not delivery.settled
 
 
@@ -226,7 +228,7 @@ async def test_settling_that_fails_starts_no_renewals_where_there_were_none():
         with pytest.raises(Unavailable):
             await delivery.ack()
 
-        assert delivery not in s.keeper.kept()
+        assert delivery.lease not in s.keeper.kept()
 
 
 @pytest.mark.parametrize("verb", ["release", "extend"])
@@ -238,7 +240,7 @@ async def test_change_of_visibility_is_not_written_before_the_renewal_under_way_
 
     async with scene(answer) as s:
         delivery = s.due()
-        s.keeper.keep(delivery)
+        delivery.hold()
         await until(lambda: s.sent(RENEWAL))
         changing = asyncio.create_task(
             delivery.release() if verb == "release" else delivery.extend(60)
@@ -262,7 +264,7 @@ async def test_release_after_the_lease_was_given_up_still_follows_the_renewal_un
 
     async with scene(answer) as s:
         delivery = s.delivery(used_s=LEASE_S - 3.01)
-        s.keeper.keep(delivery)
+        delivery.hold()
         await until(lambda: delivery.lease_lost)
         releasing = asyncio.create_task(delivery.release())
         await settle_down()
@@ -277,7 +279,7 @@ async def test_release_after_the_lease_was_given_up_still_follows_the_renewal_un
 async def test_ack_does_not_wait_for_the_renewal_under_way():
     async with scene(lambda c: gate() if script(c) == RENEWAL else fine(c)) as s:
         delivery = s.due()
-        s.keeper.keep(delivery)
+        delivery.hold()
         await until(lambda: s.sent(RENEWAL))
         async with asyncio.timeout(10):
             await delivery.ack()
@@ -289,7 +291,7 @@ async def test_renewal_that_is_answered_after_the_ack_tells_nobody_of_a_lost_lea
     renewing = gate()
     async with scene(lambda c: renewing if script(c) == RENEWAL else fine(c)) as s:
         delivery = s.due()
-        s.keeper.keep(delivery)
+        delivery.hold()
         await until(lambda: s.sent(RENEWAL))
         await delivery.ack()
         renewing.set_result([0])  # the message is gone, as it should be
@@ -304,14 +306,14 @@ async def test_extend_decides_the_length_and_the_end_of_the_lease():
         before = now()
         await delivery.extend(120)
 
-        assert delivery.vt_ms == 120_000
-        assert before + 120 <= delivery.expires_at <= now() + 120
+        assert delivery.lease.vt == 120
+        assert before + 120 <= delivery.lease.expires_at <= now() + 120
 
 
 async def test_extend_decides_how_long_the_renewals_after_it_are():
     async with scene() as s:
         delivery = s.delivery()
-        s.keeper.keep(delivery)
+        delivery.hold()
         await delivery.extend(0.3)
         await until(lambda: len(s.sent(RENEWAL)) == 2)
 
@@ -334,8 +336,8 @@ async def test_extend_inside_a_block_outlives_the_renewal_under_way():
             await extending
             await settle_down()
 
-            assert delivery.expires_at > now() + 590
-            assert delivery in s.keeper.kept()
+            assert delivery.lease.expires_at > now() + 590
+            assert delivery.lease in s.keeper.kept()
         assert [c.words[-2] for c in s.sent(RENEWAL)] == [LEASE_S * 1000, 600_000]
 
 
@@ -345,22 +347,22 @@ async def test_extend_that_fails_leaves_the_lease_as_it_was():
 
     async with scene(answer) as s:
         delivery = s.delivery()
-        s.keeper.keep(delivery)
-        before = delivery.vt_ms, delivery.expires_at
+        delivery.hold()
+        before = delivery.lease.vt, delivery.lease.expires_at
         with pytest.raises(Unavailable):
             await delivery.extend(600)
 
-        assert (delivery.vt_ms, delivery.expires_at) == before
-        assert delivery in s.keeper.kept()
+        assert (delivery.lease.vt, delivery.lease.expires_at) == before
+        assert delivery.lease in s.keeper.kept()
 
 
 async def test_extend_to_nothing_inside_a_block_ends_the_renewals():
     async with scene() as s:
         delivery = s.delivery()
-        s.keeper.keep(delivery)
+        delivery.hold()
         await delivery.extend(0)
 
-        assert delivery not in s.keeper.kept()
+        assert delivery.lease not in s.keeper.kept()
 
 
 async def test_renewal_that_falls_due_during_close_does_not_break_the_calls_under_way():
@@ -376,7 +378,7 @@ async def test_renewal_that_falls_due_during_close_does_not_break_the_calls_unde
         call = asyncio.create_task(s.transport.run(operation))
         await until(lambda: s.sent(SEND))
         delivery = s.delivery(lease_s=0.3)
-        s.keeper.keep(delivery)
+        delivery.hold()
         closing = asyncio.create_task(s.transport.aclose())
         await until(lambda: not s.keeper._running)
         sending.set_result([[b"0" * 32]])
@@ -385,56 +387,56 @@ async def test_renewal_that_falls_due_during_close_does_not_break_the_calls_unde
         assert await call == ["0" * 32]
 
 
-async def stock_of(s, *bodies, size=5):
-    """Return a stock that holds messages, and those messages."""
+async def prefetch_of(s, *bodies, size=5):
+    """Return a prefetch that holds messages, and those messages."""
     held = [s.delivery(body=body) for body in bodies]
     batches = [held]
 
     async def receive(count):
         return batches.pop() if batches else await gate()
 
-    stock = Stock(receive, s.origin(), size)
-    s.transport.spawn(stock.fill)
-    await until(lambda: len(stock._held) == len(held))
-    return stock, held
+    prefetch = Prefetch(receive, s.transport, size)
+    s.transport.spawn(prefetch.fill)
+    await until(lambda: len(prefetch._messages) == len(held))
+    return prefetch, held
 
 
-async def test_message_that_waits_in_the_stock_is_kept():
+async def test_message_that_waits_in_the_prefetch_is_kept():
     async with scene() as s:
-        stock, held = await stock_of(s, b"a", b"b")
+        prefetch, held = await prefetch_of(s, b"a", b"b")
 
-        assert s.keeper.kept() == held
-        stock.close()
+        assert s.keeper.kept() == [d.lease for d in held]
+        prefetch.close()
 
 
-async def test_message_that_is_taken_from_the_stock_is_no_longer_kept():
+async def test_message_that_is_taken_from_the_prefetch_is_no_longer_kept():
     async with scene() as s:
-        stock, held = await stock_of(s, b"a", b"b")
-        await stock.take()
+        prefetch, held = await prefetch_of(s, b"a", b"b")
+        await prefetch.take()
 
-        assert [d in s.keeper.kept() for d in held] == [False, True]
-        stock.close()
+        assert [d.lease in s.keeper.kept() for d in held] == [False, True]
+        prefetch.close()
 
 
-async def test_message_lost_while_it_waits_in_the_stock_is_not_handed_out():
+async def test_message_lost_while_it_waits_in_the_prefetch_is_not_handed_out():
     async with scene() as s:
-        stock, held = await stock_of(s, b"a", b"b")
-        held[0].lost()
+        prefetch, held = await prefetch_of(s, b"a", b"b")
+        held[0].lease.lose()
 
-        assert (await stock.take()).body == b"b"
-        stock.close()
+        assert (await prefetch.take()).body == b"b"
+        prefetch.close()
 
 
-async def test_message_given_back_from_the_stock_is_no_longer_kept():
+async def test_message_given_back_from_the_prefetch_is_no_longer_kept():
     async with scene() as s:
-        stock, held = await stock_of(s, b"a", b"b")
-        await asyncio.wait(stock.close())
+        prefetch, held = await prefetch_of(s, b"a", b"b")
+        await asyncio.wait(prefetch.close())
 
         assert s.keeper.kept() == []
         assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
 
 
-async def test_reply_that_was_there_when_the_stock_closed_is_given_back():
+async def test_reply_that_was_there_when_the_prefetch_closed_is_given_back():
     """AnyIO does not cancel a task that waits for a future which is done."""
     async with scene() as s:
         reply, late = gate(), [s.delivery(body=b"a"), s.delivery(body=b"b")]
@@ -442,49 +444,49 @@ async def test_reply_that_was_there_when_the_stock_closed_is_given_back():
         async def receive(count):
             return await reply
 
-        stock = Stock(receive, s.origin(), 5)
-        s.transport.spawn(stock.fill)
+        prefetch = Prefetch(receive, s.transport, 5)
+        s.transport.spawn(prefetch.fill)
         await settle_down()
         reply.set_result(late)
-        assert stock.close() == []
+        assert prefetch.close() == []
         await until(lambda: s.sent(RENEWAL))
 
         assert s.keeper.kept() == []
         assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
 
 
-async def test_stock_that_is_closed_before_it_is_filled_stays_empty():
+async def test_prefetch_that_is_closed_before_it_is_filled_stays_empty():
     async with scene() as s:
 
         async def receive(count):
             raise AssertionError("nobody wants a message")
 
-        stock = Stock(receive, s.origin(), 5)
-        s.transport.spawn(stock.fill)
-        stock.close()
+        prefetch = Prefetch(receive, s.transport, 5)
+        s.transport.spawn(prefetch.fill)
+        prefetch.close()
         await settle_down()
 
         assert s.transport.closers == set()
 
 
-async def test_message_put_back_into_a_closed_stock_is_given_back():
+async def test_message_put_back_into_a_closed_prefetch_is_given_back():
     async with scene() as s:
-        stock, _ = await stock_of(s, b"a")
-        taken = await stock.take_many(1, 0)
-        stock.close()
-        stock.put_back(taken)
+        prefetch, _ = await prefetch_of(s, b"a")
+        taken = await prefetch.take_many(1, 0)
+        prefetch.close()
+        prefetch.put_back(taken)
         await until(lambda: s.sent(RENEWAL))
 
         assert s.keeper.kept() == []
         assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
 
 
-async def test_waiting_for_a_message_ends_when_the_stock_is_closed():
+async def test_waiting_for_a_message_ends_when_the_prefetch_is_closed():
     async with scene() as s:
-        stock, _ = await stock_of(s)
-        waiting = asyncio.create_task(stock.take())
+        prefetch, _ = await prefetch_of(s)
+        waiting = asyncio.create_task(prefetch.take())
         await settle_down()
-        stock.close()
+        prefetch.close()
 
         async with asyncio.timeout(10):
             with pytest.raises(StopAsyncIteration):
@@ -518,10 +520,10 @@ async def test_extension_of_a_message_that_is_given_back_meanwhile_does_not_keep
 
     async with scene(answer) as s:
         slow, delivery = gate(), s.delivery()
-        s.keeper.keep(delivery)
+        delivery.hold()
         late = asyncio.create_task(delivery.extend(60))
         await until(lambda: s.driver.commands)
-        delivery.give_back()
+        delivery.release_nowait(unseen=True)
         slow.set_result([1])
         await late
 
@@ -538,7 +540,7 @@ async def test_block_of_a_coroutine_that_is_thrown_away_gives_the_message_back()
 
         thrown = work()
         thrown.send(None)
-        assert s.keeper.kept() == [delivery]
+        assert s.keeper.kept() == [delivery.lease]
         await asyncio.to_thread(thrown.close)
         await until(lambda: s.sent(RENEWAL))
 
@@ -593,12 +595,12 @@ async def test_message_without_a_lease_is_handed_out_however_late():
     async with scene() as s:
         delivery = s.delivery(lease_s=0, used_s=10)
 
-        assert fresh([delivery]) == [delivery]
+        assert still_leased([delivery]) == [delivery]
 
 
 async def test_stall_that_is_longer_than_the_pause_between_renewals_is_logged(caplog):
     async with scene() as s:
-        s.keeper.keep(s.delivery(lease_s=0.9))
+        s.delivery(lease_s=0.9).hold()
         await settle_down()
         time.sleep(1.2)  # noqa: ASYNC251 - the point of it
         await settle_down()
@@ -609,8 +611,75 @@ async def test_stall_that_is_longer_than_the_pause_between_renewals_is_logged(ca
 async def test_keeper_that_looks_in_time_logs_no_stall(caplog):
     async with scene() as s:
         delivery = s.due()
-        before = delivery.expires_at
-        s.keeper.keep(delivery)
-        await until(lambda: delivery.expires_at != before)
+        before = delivery.lease.expires_at
+        delivery.hold()
+        await until(lambda: delivery.lease.expires_at != before)
 
         assert "blocked" not in caplog.text
+
+
+class Registry:
+    """Counts how often each lease is registered with a keeper, and removed."""
+
+    def __init__(self, keeper):
+        self.kept, self.dropped = Counter(), Counter()
+        for name, counter in (("keep", self.kept), ("drop", self.dropped)):
+            setattr(keeper, name, self._counting(getattr(keeper, name), counter))
+
+    @staticmethod
+    def _counting(method, counter):
+        def call(lease):
+            counter[lease.id] += 1
+            return method(lease)
+
+        return call
+
+
+@pytest.mark.parametrize("prefetch", [1, 5])
+async def test_lease_is_registered_once_and_removed_once_by_a_consumer(prefetch):
+    async with scene() as s:
+        registry = Registry(s.keeper)
+        waiting = [s.delivery() for _ in range(6)]
+        ids = [delivery.id for delivery in waiting]
+
+        async def receive(count):
+            taken, waiting[:count] = waiting[:count], []
+            return taken or await gate()
+
+        consumer = Consumer(s.origin(), receive, prefetch)
+        for _ in ids:
+            async with await anext(consumer):
+                await asyncio.sleep(0)
+        await consumer.aclose()
+
+        assert registry.kept == registry.dropped == dict.fromkeys(ids, 1)
+        assert s.keeper._kept == {}
+
+
+async def test_message_that_is_handed_over_and_not_taken_up_is_not_renewed():
+    async with scene() as s:
+        delivery = s.delivery(lease_s=0.3)
+        delivery.hold()
+        delivery.hand_over()
+        await until(lambda: not s.keeper._kept)
+
+        assert s.sent(RENEWAL) == []
+        assert not delivery.lease_lost
+
+
+async def test_message_that_is_handed_over_is_renewed_inside_its_block():
+    async with scene() as s:
+        delivery = s.delivery(lease_s=0.3)
+        delivery.hold()
+        delivery.hand_over()
+        async with delivery:
+            await until(lambda: len(s.sent(RENEWAL)) >= 2)
+
+        assert not delivery.lease_lost
+
+
+async def test_visible_at_is_the_end_of_the_lease_as_an_aware_datetime():
+    async with scene() as s:
+        left = s.delivery(used_s=10).visible_at - datetime.now(UTC)
+
+        assert LEASE_S - 11 < left.total_seconds() <= LEASE_S - 10

@@ -70,7 +70,7 @@ class RecordedQueue:
             delivery.body.decode(errors="replace"),
             holder=self.holder,
             begun=begun,
-            vt=delivery.vt_ms / 1000,
+            vt=delivery.lease.vt,
         )
         return delivery
 
@@ -115,7 +115,7 @@ class RecordedQueue:
         except BaseException as error:
             self._escaped(error)
             raise
-        vt_s = delivery.vt_ms / 1000
+        vt_s = delivery.lease.vt
         self.history.extended(delivery.id, delivery.rc, begun=begun, vt=vt_s)
         return True
 

@@ -52,7 +52,7 @@ class Peer:
         """Remember what goes into a reply, and until when the client waits for it."""
         for _, delivery in taken:
             # Renewed for as long as its client is connected, however slow that is.
-            delivery.origin.keeper.keep(delivery)
+            delivery.hold()
         self.unacknowledged.add(taken, deadline)
 
     async def take(self, wait_s: float) -> Taken:
@@ -68,14 +68,14 @@ class Peer:
             if not taken and self.subscriptions:
                 for delivery in await self._wait(wait_s):
                     if (key := self._key_of(delivery)) is None:
-                        delivery.give_back()  # the subscription was ended meanwhile
+                        delivery.release_nowait(unseen=True)  # the subscription was ended meanwhile
                         continue
                     # Kept: given back, it would come after messages that arrive meanwhile.
                     self._carried.setdefault(key, deque()).append(delivery)
                     await self._sweep(taken, room)
         except BaseException:
             for _, delivery in taken:
-                delivery.give_back()
+                delivery.release_nowait(unseen=True)
             raise
         finally:
             self._count()
@@ -101,7 +101,7 @@ class Peer:
         self.subscriptions.pop(key, None)
         carried = self._carried.pop(key, None)
         while carried:
-            carried.pop().give_back()
+            carried.pop().release_nowait(unseen=True)
         self._count()
 
     def _count(self) -> None:
@@ -111,7 +111,7 @@ class Peer:
         if not self._retained.hold(CALL_BUDGET.get().who, size, leaving=2 * LIMIT):
             for carried in self._carried.values():
                 while carried:
-                    carried.pop().give_back()
+                    carried.pop().release_nowait(unseen=True)
 
     def _key_of(self, delivery: Delivery) -> str | None:
         found = (k for k, s in self.subscriptions.items() if s.name == delivery.queue)
@@ -139,7 +139,7 @@ class Peer:
             waiting.popleft()
             if size > LIMIT:
                 await self._dead_letter(delivery, size)
-            elif not delivery.lease_lost and anyio.current_time() < delivery.expires_at:
+            elif not delivery.lease_lost and anyio.current_time() < delivery.lease.expires_at:
                 room[0] -= size
                 taken.append((key, delivery))
         return True
@@ -161,10 +161,10 @@ class Peer:
         if self._carried.get(key) is waiting:
             waiting += found
             for delivery in found:
-                delivery.origin.keeper.keep(delivery)
+                delivery.hold()
         else:  # ended meanwhile
             for delivery in found:
-                delivery.give_back()
+                delivery.release_nowait(unseen=True)
 
     async def _dead_letter(self, delivery: Delivery, size: int) -> None:
         """Move a message away that no client of GOMQ can receive: it would stay in the way."""

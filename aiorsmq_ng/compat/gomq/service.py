@@ -161,7 +161,7 @@ class RouteGuideService:
         except BaseException as error:
             peer.unacknowledged.leave()
             for _, delivery in taken:
-                delivery.give_back()
+                delivery.release_nowait(unseen=True)
             if isinstance(error, asyncio.CancelledError):
                 logger.info("a peer went away while it observed; its messages are given back")
             raise

@@ -33,7 +33,7 @@ class _Reply(NamedTuple):
     def expired(self) -> bool:
         """Return True if a lease of it is over, so that its message could be received again."""
         now = anyio.current_time()
-        return any(delivery.expires_at <= now for _, delivery in self.taken)
+        return any(delivery.lease.expires_at <= now for _, delivery in self.taken)
 
 
 class UnacknowledgedReplies:

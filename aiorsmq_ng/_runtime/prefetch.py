@@ -1,0 +1,222 @@
+"""Prefetch: messages leased ahead of time, for a consumer or a worker.
+
+A message is held from the moment in which it arrives: its lease is registered once, and passes on
+with it. A worker takes a message with its lease (``take_many``). A consumer's caller may never
+work on what it gets, so that is handed over (``take``): it is renewed again inside its block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+import anyio
+
+from .._transport.batching import Transport
+from ..errors import ClientClosed, WrongContext
+from .leases import Lease
+from .outages import retry_through_outages
+
+logger = logging.getLogger("aiorsmq_ng.prefetch")
+
+
+class LeasedMessage(Protocol):
+    """A delivery, as far as it matters here."""
+
+    lease: Lease
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the delivery before this one vanished with its holder."""
+        ...
+
+    def hold(self) -> None:
+        """Renew the lease."""
+
+    def hand_over(self) -> None:
+        """Stop renewing the lease until the next holder takes the message over."""
+
+    def release_nowait(self, *, unseen: bool) -> asyncio.Future[Any]:
+        """Start to release the message."""
+        ...
+
+
+D = TypeVar("D", bound=LeasedMessage)
+
+
+def give_back(messages: Iterable[LeasedMessage]) -> list[asyncio.Future[Any]]:
+    """Start to release messages on which no work has begun; return the calls under way.
+
+    A client that has ended renews no leases, so theirs end, too.
+    """
+    going = []
+    for message in messages:
+        with suppress(ClientClosed, WrongContext):
+            going.append(message.release_nowait(unseen=True))
+    return going
+
+
+def still_leased(messages: list[D]) -> list[D]:
+    """Return those whose leases hold; give back those with which it is too late to begin.
+
+    After a stall nothing has noticed yet that leases have ended: the task that renews them was
+    stalled, too. Another client may be at work on these messages.
+    """
+    # Nearly always all of them hold.
+    if not any(message.lease.ended for message in messages):
+        return messages
+    late = [message for message in messages if message.lease.ended]
+    if over_s := max(message.lease.over_s for message in late):
+        logger.warning(
+            "the event loop was blocked for more than %.1f s: work on %d messages of queue %r is "
+            "not begun, their leases have ended; run what blocks by asyncio.to_thread",
+            over_s, len(late), late[0].lease.queue,
+        )  # fmt: skip
+    give_back(late)
+    return [message for message in messages if message not in late]
+
+
+class Prefetch(Generic[D]):
+    """A buffer of leased messages that is refilled when half of it is gone.
+
+    A suspect is held alone: what else is there is given back when it comes, and nothing is leased
+    ahead until its taker comes back for more.
+    """
+
+    def __init__(
+        self, receive: Callable[[int], Awaitable[list[D]]], transport: Transport, size: int
+    ) -> None:
+        self._receive = receive
+        self._closers = transport.closers
+        self._size = size
+        self._messages: deque[D] = deque()
+        self._filling = anyio.CancelScope()
+        self._arrived = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._failure: Exception | None = None
+        self._closed = False
+        self._suspect: D | None = None
+
+    async def fill(self) -> None:
+        """Refill whenever half is gone, until closed; never sleep while messages come."""
+        if self._closed:
+            return
+        # A client that is closed first gives everything back by itself.
+        self._closers.add(self._client_closes)
+        with self._filling:
+            try:
+                while not self._closed:
+                    while self._suspect is not None or 2 * len(self._messages) > self._size:
+                        self._taken.clear()
+                        await self._taken.wait()
+                    wanted = self._size - len(self._messages)
+                    self._store(await retry_through_outages(partial(self._receive, wanted)))
+            except Exception as error:
+                self._failure = error
+                self._arrived.set()
+
+    def take_now(self) -> D | None:
+        """Hand over the next message if there is one."""
+        while (message := self._next()) is not None:
+            # One whose lease was lost while it waited here belongs to another client.
+            if still_leased([message]):
+                message.hand_over()
+                return message
+        return None
+
+    async def take(self) -> D:
+        """Hand over the next message, waiting for one; ``StopAsyncIteration`` once it is closed."""
+        while (message := self.take_now()) is None:
+            await self._wait()
+        return message
+
+    async def take_many(self, count: int, wait_s: float) -> list[D]:
+        """Return *count* messages, or those that came within *wait_s* after the first.
+
+        The caller holds them from now on, with their leases. Cancelled, they stay in the buffer.
+        """
+        taken: list[D] = []
+        try:
+            await self._gather(taken, 1)
+            if count > 1:
+                with anyio.move_on_after(wait_s):
+                    await self._gather(taken, count)
+        except BaseException:
+            self.put_back(taken)
+            raise
+        return taken
+
+    async def _gather(self, taken: list[D], count: int) -> None:
+        while len(taken) < count and not (taken and taken[0].suspect):
+            while (message := self._next()) is None:
+                await self._wait()
+            if message.suspect:
+                give_back(taken)
+                taken.clear()
+            taken.append(message)
+
+    @property
+    def holds_suspect(self) -> bool:
+        """Whether a suspect waits here: nothing should be begun before it."""
+        return self._suspect is not None and bool(self._messages)
+
+    def put_back(self, messages: list[D]) -> None:
+        """Take back messages on which no work has begun."""
+        if self._closed:
+            give_back(messages)
+            return
+        self._messages.extendleft(reversed(messages))
+        self._arrived.set()
+
+    def close(self) -> list[asyncio.Future[Any]]:
+        """Stop filling and give everything back; return the calls under way for that."""
+        self._closed = True
+        self._filling.cancel()
+        self._closers.discard(self._client_closes)
+        messages, self._messages = self._messages, deque()
+        self._arrived.set()
+        return give_back(messages)
+
+    def _next(self) -> D | None:
+        if not self._messages:
+            if self._suspect is not None:
+                # Its taker survived: it asks for the next message.
+                self._suspect = None
+                self._taken.set()
+            return None
+        message = self._messages.popleft()
+        if 2 * len(self._messages) <= self._size:
+            self._taken.set()
+        return message
+
+    async def _wait(self) -> None:
+        """Wait until something has come, or raise what ends the waiting."""
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise StopAsyncIteration
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    def _client_closes(self) -> None:
+        self._failure = ClientClosed("the client was closed")
+        self.close()
+
+    def _store(self, messages: list[D]) -> None:
+        if self._closed:
+            # AnyIO does not cancel a task whose reply is there already.
+            give_back(messages)
+            return
+        for message in messages:
+            message.hold()
+            if message.suspect:
+                give_back(self._messages)
+                self._messages.clear()
+                self._suspect = message
+        self._messages.extend(messages)
+        self._arrived.set()
