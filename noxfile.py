@@ -62,7 +62,7 @@ def protos(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Write the generated pages: rsmqctl, index of decisions."""
+    """Write the generated pages: rsmqctl, scripts, index of decisions."""
     session.install("-e", ".[all]", "pytest")
     for script in sorted(Path("tools/docs").glob("make_*.py")):
         session.run("python", str(script))

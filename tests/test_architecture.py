@@ -156,12 +156,10 @@ def test_public_definitions_have_docstrings(module):
     assert bare == []
 
 
-def test_protocol_page_tells_of_every_script_and_side_key():
+def test_protocol_page_tells_of_every_side_key():
     page = (ROOT / "docs" / "reference" / "protocol.md").read_text()
-    scripts = [p.stem for p in (PACKAGE / "_protocol" / "scripts").glob("[!_]*.lua")]
     side_keys = re.findall(r":ng:(\w+)", (PACKAGE / "_protocol" / "keys.py").read_text())
 
-    assert [name for name in scripts if f"| `{name}`" not in page] == []
     assert [name for name in side_keys if f"ng:{name}" not in page] == []
 
 

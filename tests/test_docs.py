@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from aiorsmq_ng._protocol.scripts import names
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
@@ -98,6 +100,14 @@ def test_every_decision_has_status_and_date_and_is_in_the_index():
     script = runpy.run_path(str(ROOT / "tools/docs/make_decisions.py"))
 
     assert script["page"]() == (ROOT / "docs/decisions/README.md").read_text()
+
+
+def test_page_of_scripts_is_made_from_the_headers_of_the_scripts():
+    """If it fails: ``python tools/docs/make_scripts.py``."""
+    script = runpy.run_path(str(ROOT / "tools/docs/make_scripts.py"))
+
+    assert script["page"]() == (ROOT / "docs/reference/scripts.md").read_text()
+    assert {name for name in names() if f"\n### {name}\n" not in script["page"]()} == set()
 
 
 def test_every_page_is_in_the_index():

@@ -74,7 +74,7 @@ class QueueKeys:
 
     @cached_property
     def deliveries(self) -> str:
-        """Hash with a TTL: message id -> what is known of its deliveries; see ``_past.lua``."""
+        """Hash with a TTL: message id -> note on its deliveries; see ``_delivery_notes.lua``."""
         return f"{self.namespace.name}:{self.queue}:ng:deliveries"
 
     @cached_property

@@ -12,7 +12,7 @@ from .scripts import load
 def shift(keys: QueueKeys, *, by_ms: int, stay: Iterable[str] = ()) -> Operation[int]:
     """Bring every message but *stay* nearer to being visible; the result is how many became so."""
     return Operation(
-        script=load("shift"),
+        script=load("test_shift_time"),
         keys=(keys.zset, keys.hash),
         args=(keys.wake, by_ms, *stay),
         parse=int,

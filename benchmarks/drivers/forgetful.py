@@ -8,8 +8,8 @@ from aiorsmq_ng._protocol import scripts
 
 #: Script, or part of scripts -> what is taken out of it, and what stands there instead.
 CUTS = {
-    "send": (r"redis\.call\('SET', memory, outcome, [^\n]*'GET'\)\n", "false\n"),
-    "_once": (
+    "_replay_send": (r"redis\.call\('SET', memory, outcome, [^\n]*'GET'\)\n", "false\n"),
+    "_idempotency": (
         r"\Z",
         "remember = function() end\nrecall = function() return nil end\n",
     ),

@@ -30,6 +30,13 @@ async def leased(queue, *bodies, vt=600):
     return await queue.receive_many(len(bodies), vt=vt)
 
 
+async def test_recover_that_finds_nothing_writes_nothing(queue, raw, ns):
+    before = await raw.keys(f"{ns}:*")
+
+    assert await queue.recover(10, idle=60) == []
+    assert await raw.keys(f"{ns}:*") == before
+
+
 async def test_recover_makes_a_new_delivery_of_a_message_left_idle(queue, raw, ns):
     (message,) = await leased(queue, "x")
     await age(raw, ns, 60)

@@ -418,7 +418,7 @@ async def rsmq(request):
 
 
 def test_inventory_takes_the_same_fields_for_a_queues_own_as_the_scripts_do():
-    text = files("aiorsmq_ng._protocol.scripts").joinpath("_own_fields.lua").read_text()
+    text = files("aiorsmq_ng._protocol.scripts").joinpath("shared/_queue_fields.lua").read_text()
 
     assert set(re.findall(r"'([^']+)'", text.partition("{")[2])) == inventory._ATTRIBUTES
 

@@ -231,7 +231,7 @@ def test_scripts_are_constants():
         for path in package.rglob("*.py")
         if re.search(r"\bScript\(|redis\.p?call|\"EVAL|'EVAL", path.read_text())
     ]
-    files = {path.stem for path in SCRIPTS.glob("*.lua") if not path.name.startswith("_")}
+    files = {path.stem for path in SCRIPTS.rglob("*.lua") if not path.name.startswith("_")}
 
     # The drivers of a broker and a cluster only recognize script calls.
     assert set(makers) == {

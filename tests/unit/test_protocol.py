@@ -1,12 +1,9 @@
 """Operations are built and replies are read without a server."""
 
-import re
-from importlib.resources import files
-
 import pytest
 
 from aiorsmq_ng import LeaseLost, MessageTooLong, QueueCorrupt, QueueNotFound, SendUnknown
-from aiorsmq_ng._protocol import messages, queues, scripts
+from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.messages import Intake
 from aiorsmq_ng._protocol.values import Receipt
@@ -118,24 +115,3 @@ def test_code_words_become_errors_of_this_queue():
     assert isinstance(fail("queueNotFound"), QueueNotFound)
     assert isinstance(fail("wrongType"), QueueCorrupt)
     assert isinstance(fail("queueCorrupt"), QueueCorrupt)
-
-
-@pytest.mark.parametrize("name", scripts.names())
-def test_script_is_constant_and_declares_what_it_touches(name):
-    source = scripts.load(name).source.decode()
-
-    assert "@include" not in source
-    assert "--" not in source
-    assert scripts.load(name) is scripts.load(name)
-    # Keys are never built inside a script: only what is in KEYS may be touched.
-    assert not re.search(r"KEYS\[\d+\]\s*\.\.", source)
-    assert source.count("redis.call('TIME')") <= 1
-
-
-@pytest.mark.parametrize("name", scripts.names())
-def test_script_file_opens_with_its_contract(name):
-    header = files("aiorsmq_ng._protocol.scripts").joinpath(f"{name}.lua").read_text()
-    comment = header.split("\nlocal")[0]
-
-    for word in ("KEYS", "ARGV", "Returns:", "Cost:"):
-        assert word in comment, word

@@ -1,5 +1,0 @@
--- Check that a queue exists: vt, delay and maxsize are all there.
--- KEYS: hash. ARGV: none.
--- Returns: 1 or 0. Cost: O(1). Reads by HMGET only, so every user with a right on the queue may ask.
-local stored = redis.call('HMGET', KEYS[1], 'vt', 'delay', 'maxsize')
-return (stored[1] and stored[2] and stored[3]) and 1 or 0

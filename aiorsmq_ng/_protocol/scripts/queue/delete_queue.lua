@@ -1,0 +1,16 @@
+-- Delete a queue with its messages and side keys, whatever is left of it, whatever the types.
+-- KEYS: index, zset, hash, then side keys, last the memory of the caller's series.
+-- ARGV: call number, attempt (see _idempotency.lua), name.
+-- Returns: 1 something was there, 0 nothing was; to a repeated call what the first attempt returned.
+-- Errors: none.
+-- Cost: O(1); the server frees the memory in the background.
+-- @include idempotency
+local memory = KEYS[#KEYS]
+local before = recall(memory, ARGV[1], ARGV[2])
+if before then return tonumber(before) or 0 end
+local listed = redis.call('SREM', KEYS[1], ARGV[3])
+local removed = redis.call('UNLINK', KEYS[2], KEYS[3])
+for i = 4, #KEYS - 1 do redis.call('UNLINK', KEYS[i]) end
+local found = listed + removed > 0 and 1 or 0
+remember(memory, ARGV[1], ARGV[2], found)
+return found

@@ -1,0 +1,53 @@
+-- Remove messages that are not leased, at most 1000 per call so that other clients can go on.
+-- KEYS: zset, hash, deliveries, memory of the caller's series.
+-- ARGV: call number, attempt (see _idempotency.lua), rank among the hidden messages to look at next.
+-- Returns: {removed, next rank among the hidden messages or -1 at the end, number of messages before}; to a repeated call
+--   what the first attempt returned.
+-- Errors: queueNotFound, queueCorrupt.
+-- Cost: O(1000 * log n).
+-- @include clock
+-- @include queue
+-- @include idempotency
+local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local refused = read_queue(zset, hash)
+if refused then return refused end
+local now = server_time()
+local known = recall(memory, ARGV[1], ARGV[2])
+if known then
+  local removed, rank, total = string.match(known, '^(%d+) (-?%d+) (%d+)$')
+  return {tonumber(removed or 0), tonumber(rank or -1), tonumber(total or 0)}
+end
+local at, before = tonumber(ARGV[3]), redis.call('ZCARD', zset)
+local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, 1000)
+local doomed, next_at = ids, at
+if #ids == 0 then
+  doomed = {}
+  ids = redis.call('ZRANGE', zset, at, at + 999)
+  local fields = {}
+  for i = 1, #ids do fields[i] = ids[i] .. ':rc' end
+  local counts = #ids > 0 and redis.call('HMGET', hash, unpack(fields)) or {}
+  for i = 1, #ids do
+    if not counts[i] then doomed[#doomed + 1] = ids[i] end
+  end
+  next_at = #ids < 1000 and -1 or at + #ids - #doomed
+end
+if #doomed > 0 then
+  local fields = {}
+  for i = 1, #doomed do
+    fields[#fields + 1] = doomed[i]
+    fields[#fields + 1] = doomed[i] .. ':rc'
+    fields[#fields + 1] = doomed[i] .. ':fr'
+    fields[#fields + 1] = doomed[i] .. ':meta'
+  end
+  redis.call('ZREM', zset, unpack(doomed))
+  redis.call('HDEL', hash, unpack(fields))
+  redis.pcall('HDEL', deliveries, unpack(doomed))
+end
+local outcome = string.format('%d %d %d', #doomed, next_at, before)
+if #doomed > 0 then
+  remember(memory, ARGV[1], ARGV[2], outcome)
+elseif ARGV[2] ~= '1' then
+  forget(memory, ARGV[1], ARGV[2])
+  remember(memory, ARGV[1], ARGV[2], outcome)
+end
+return {#doomed, next_at, before}

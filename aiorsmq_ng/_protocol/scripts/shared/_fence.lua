@@ -1,0 +1,31 @@
+-- The fence: a receipt is valid until somebody receives the message again. A receipt is (id, rc, fr). Every RSMQ
+-- client increments rc when it receives, so a receipt with another rc is stale. fr is compared, too, because an id
+-- can be deleted and stored again. rc = '' asks for no fence (RSMQ's own delete).
+-- check_receipts(zset, hash, receipts) -> per receipt its present score (text) if it is valid, 'gone' if the
+--   message does not exist, 'stale' if it was received since; and the names of the fields compared, two per
+--   receipt. receipts: flat list of id, rc, fr.
+local function check_receipts(zset, hash, receipts)
+  local result, names, count = {}, {}, #receipts / 3
+  for from = 1, count, 1000 do
+    local upto, ids = math.min(count, from + 999), {}
+    for i = from, upto do
+      local id = receipts[3 * i - 2]
+      ids[i - from + 1] = id
+      names[2 * i - 1], names[2 * i] = id .. ':rc', id .. ':fr'
+    end
+    local scores = redis.call('ZMSCORE', zset, unpack(ids))
+    local stored = redis.call('HMGET', hash, unpack(names, 2 * from - 1, 2 * upto))
+    for i = 1, #ids do
+      local at = 3 * (from + i) - 5
+      local rc, fr = receipts[at + 1], receipts[at + 2]
+      if not scores[i] then
+        result[from + i - 1] = 'gone'
+      elseif rc == '' or (stored[2 * i - 1] == rc and stored[2 * i] == fr) then
+        result[from + i - 1] = scores[i]
+      else
+        result[from + i - 1] = 'stale'
+      end
+    end
+  end
+  return result, names
+end

@@ -1,0 +1,23 @@
+-- Other clients delete messages and do not know the side key with the delivery notes. A script that adds notes looks at
+-- more notes than it adds, at random, and removes those whose message does not exist. So the number of such notes
+-- stays near that of the others.
+-- prune_notes(zset, deliveries, added) for a number of notes that were added.
+-- prune_notes_after(zset, deliveries, notes) for a flat list of id, note that was added. To save commands, a call with
+--   less than eight notes prunes for one id in eight only, on behalf of eight.
+local function prune_notes(zset, deliveries, added)
+  -- pcall: pruning is not needed to deliver, so a failure here must not fail the script.
+  local ids = redis.pcall('HRANDFIELD', deliveries, math.min(1000, 2 * added + 8))
+  if ids.err or #ids == 0 then return end
+  local scores, gone = redis.call('ZMSCORE', zset, unpack(ids)), {}
+  for i = 1, #ids do
+    if not scores[i] then gone[#gone + 1] = ids[i] end
+  end
+  if #gone > 0 then redis.pcall('HDEL', deliveries, unpack(gone)) end
+end
+local function prune_notes_after(zset, deliveries, notes)
+  local added = #notes / 2
+  for i = 1, added < 8 and #notes or 0, 2 do
+    if (string.byte(notes[i], -1) or 0) % 8 == 0 then added = added + 8 end
+  end
+  if added >= 8 then prune_notes(zset, deliveries, added) end
+end

@@ -1,0 +1,17 @@
+-- Make a new ledger the valid one of a named reader, if the one before is the expected one.
+-- KEYS: group, ledger.
+-- ARGV: the id expected ('' = none), the new id ('' = only ask), lease or move, TTL (s).
+-- Returns: {1} done, or {0, the id that is valid now}.
+-- Errors: none.
+-- Cost: O(1).
+local group, ledger = KEYS[1], KEYS[2]
+local current = redis.call('GET', group) or ''
+if current == ARGV[2] then return {1} end
+if current ~= ARGV[1] then return {0, current} end
+redis.call('SET', group, ARGV[2])
+redis.call('HSET', ledger, 'fence', 1, 'acked', 0, 'mode', ARGV[3])
+if ARGV[3] == 'lease' then
+  redis.call('EXPIRE', group, ARGV[4])
+  redis.call('EXPIRE', ledger, ARGV[4])
+end
+return {1}
