@@ -28,7 +28,7 @@ DEFAULTS = Options()
 #: Records and measurements tell what was, with the names of their time.
 PAST = ("decisions", "reports")
 #: Files that readers are told to make.
-TO_BE_MADE = {"first.py", "shop.py", "aiorsmq_ng/_protocol/scripts/touch.lua"}
+TO_BE_MADE = {"first.py", "shop.py", "aiorsmq_ng/_protocol/scripts/queue/touch.lua"}
 NOW = [
     page
     for page in sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
