@@ -413,7 +413,7 @@ class RSMQ:
         dead_letter: str | None = None,
         retry: Retry | None = None,
         vt: Seconds | None = None,
-    ) -> tuple[QueueContext, Receiver, Codec]:
+    ) -> tuple[QueueContext, Receiver]:
         """Return what a handle on a queue is made of."""
         if dead_letter == name:
             raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue")
@@ -426,6 +426,7 @@ class RSMQ:
             keeper=self._keeper,
             presence=self._presence,
             letters=self._letters,
+            codec=self._codec,
             sibling=partial(self._beside, keys),
             channel=self._channel,
             dead_letter=dead_letter or dead_letter_queue(name),
@@ -435,7 +436,7 @@ class RSMQ:
                 1, limits.seconds_to_ms("dedup_window", self._options.dedup_window)
             ),
         )
-        return context, self._receiver(context.intake), self._codec
+        return context, self._receiver(context.intake)
 
     def _keys(self, name: str) -> QueueKeys:
         return self._shards.queue(limits.check_name(name, foreign=self._options.foreign_names))

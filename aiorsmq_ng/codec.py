@@ -6,9 +6,14 @@ outside of ``except``, because the error they stand for may hold the whole body.
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import re
+import typing
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -22,6 +27,11 @@ COMPRESSED = b"\xf8zlib\x01"
 _QUOTED = re.compile(r"(value|unknown field) (['\"`]).*\2", re.DOTALL)
 
 
+#: Return the body as the type that was asked for, or raise ``InvalidValue``.
+Reader = Callable[[bytes], Any]
+
+#: How many findings about one body an error names.
+_FINDINGS = 5
 #: What JSON holds.
 _PLAIN = (dict, list, str, int, float, bool, type(None))
 
@@ -47,11 +57,9 @@ def _plain(value: Any) -> Any:
     """Return what msgspec does not know as something that it does: a ``Sent`` is a text."""
     if isinstance(value, str):
         return str(value)
-    if hasattr(value, "model_dump_json"):
-        raise TypeError(
-            f"{type(value).__name__} is a model of pydantic; send what its model_dump_json() "
-            "returns, or model_dump(mode='json') as a part of something else"
-        )
+    # A model of pydantic, which need not be installed for this. By alias, as it is read.
+    if dump := getattr(value, "model_dump", None):
+        return dump(mode="json", by_alias=True)
     raise TypeError(f"encoding objects of type {type(value).__name__} is not supported")
 
 
@@ -59,7 +67,7 @@ class JSONCodec:
     """JSON as every other RSMQ client reads it."""
 
     def encode(self, value: Any) -> bytes:
-        """Return *value* as JSON; dataclasses, datetimes, UUIDs and enums are understood."""
+        """Return *value* as JSON: dataclasses, models, datetimes, UUIDs and enums, too."""
         return msgspec.json.encode(value, enc_hook=_plain)
 
     def decode(self, body: bytes, type: Any = Any) -> Any:
@@ -180,6 +188,10 @@ class Compressed:
             raise InvalidValue("compressed body is damaged")
         return opened
 
+    def json(self, body: bytes) -> bytes:
+        """Return the value that *body* holds as JSON."""
+        return _to_json(self._codec)(self.open(body))
+
     def __repr__(self) -> str:
         return f"Compressed({self._codec!r}, max_size={self._max_size})"
 
@@ -203,3 +215,135 @@ def to_body(value: object, codec: Codec) -> bytes:
     raise InvalidValue(
         f"body of type {type(value).__name__} cannot be sent: {fault}", code="messageNotString"
     )
+
+
+def from_body(body: bytes, wanted: Any, codec: Codec) -> Any:
+    """Return *body* as *wanted*: text and bytes as they are, the rest by *codec*.
+
+    ``InvalidValue`` if the body does not fit, or no body could ever fit.
+    """
+    try:
+        read = _known_reader(wanted, codec)
+    except TypeError:  # a type or a codec that cannot be a key
+        read = reader(wanted, codec)
+    return read(body)
+
+
+def reader(wanted: Any, codec: Codec) -> Reader:
+    """Return what reads bodies as *wanted*; ``InvalidValue`` if no body could ever fit."""
+    if wanted is bytes:
+        return bytes
+    if wanted is str:
+        return _text
+    # pydantic's models know best how to read themselves; it need not be installed for this.
+    if hasattr(wanted, "model_validate_json"):
+        return _validating(wanted.model_validate_json, wanted, codec)
+    if _holds_model(wanted, set()):
+        return _validating(_adapter(wanted).validate_json, wanted, codec)
+    # A codec of the user's own may know any type.
+    if check := getattr(codec, "check", None):
+        check(wanted)
+    return lambda body: codec.decode(body, wanted)
+
+
+_known_reader: Callable[[Any, Any], Reader] = lru_cache(maxsize=256)(reader)
+
+
+def _text(body: bytes) -> str:
+    # Errors are raised outside of ``except``: those of decoders may hold the body.
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        fault = f"is not UTF-8 text: {error.reason}"
+    raise InvalidValue(f"body {fault}")
+
+
+def _validating(validate: Callable[[bytes], Any], wanted: Any, codec: Codec) -> Reader:
+    known: set[str] = set()
+    _add_names(wanted, known, set())
+    to_json = _to_json(codec)
+
+    def read(body: bytes) -> Any:
+        try:
+            return validate(to_json(body))
+        except ValueError as error:
+            fault = _faults(error, known)
+        raise InvalidValue(f"body does not fit {name_of(wanted)}: {fault}")
+
+    return read
+
+
+def _to_json(codec: Codec) -> Callable[[bytes], bytes]:
+    """Return what turns a body of *codec* into JSON, for pydantic to read."""
+    if isinstance(codec, JSONCodec):
+        return bytes
+    if isinstance(codec, Compressed):
+        return codec.json
+    return lambda body: JSON.encode(codec.decode(body, Any))
+
+
+def _adapter(wanted: Any) -> Any:
+    """Return pydantic's way to read a type that holds one of its models."""
+    try:
+        pydantic = importlib.import_module("pydantic")
+    except ImportError:
+        raise InvalidValue(f"bodies of type {wanted} need pydantic, which is not here") from None
+    try:
+        return pydantic.TypeAdapter(wanted)
+    except pydantic.errors.PydanticUserError as error:
+        fault = str(error).splitlines()[0]
+    raise InvalidValue(f"bodies cannot be read as {wanted} by pydantic: {fault}")
+
+
+def _holds_model(hint: Any, seen: set[type]) -> bool:
+    """Return True if a model of pydantic is part of *hint*: in a list, a union, a dataclass, ..."""
+    if hasattr(hint, "model_validate_json"):
+        return True
+    parts = list(typing.get_args(hint))
+    if isinstance(hint, type) and hint not in seen and _has_fields(hint):
+        seen.add(hint)
+        try:
+            parts += typing.get_type_hints(hint).values()
+        except Exception:  # the codec says what is wrong with it
+            return False
+    return any(_holds_model(part, seen) for part in parts)
+
+
+def _has_fields(kind: type) -> bool:
+    # Of msgspec's structs, of attrs, of typed dictionaries (from any module), of named tuples.
+    marks = ("__struct_fields__", "__attrs_attrs__", "__required_keys__", "_fields")
+    return dataclasses.is_dataclass(kind) or any(hasattr(kind, mark) for mark in marks)
+
+
+def _add_names(hint: Any, known: set[str], seen: set[type]) -> None:
+    """Add the names of the fields and classes in *hint*: what may stand in an error."""
+    for part in typing.get_args(hint):
+        _add_names(part, known, seen)
+    if not isinstance(hint, type) or hint in seen:
+        return
+    seen.add(hint)
+    known.add(hint.__name__)
+    fields = getattr(hint, "model_fields", {})
+    for field in fields.values():
+        aliases = (getattr(field, "alias", None), getattr(field, "validation_alias", None))
+        known.update(alias for alias in aliases if isinstance(alias, str))
+    if fields or _has_fields(hint):
+        try:
+            parts = typing.get_type_hints(hint)
+        except Exception:  # a name that stands for nothing here; pydantic may know better
+            parts = dict.fromkeys(fields)
+        known.update(parts)
+        for part in parts.values():
+            _add_names(part, known, seen)
+
+
+def _faults(error: ValueError, known: set[str]) -> str:
+    """Return pydantic's findings, and where, without what stands there: keys are of the body."""
+    entries = error.errors() if callable(getattr(error, "errors", None)) else []  # type: ignore[attr-defined]
+    found = []
+    for entry in entries[:_FINDINGS]:
+        steps = (str(p) if isinstance(p, int) or p in known else "*" for p in entry["loc"])
+        found.append(": ".join(filter(None, [".".join(steps), entry["type"]])))
+    if len(entries) > _FINDINGS:
+        found.append(f"{len(entries) - _FINDINGS} more")
+    return ", ".join(found) or type(error).__name__

@@ -19,6 +19,7 @@ from ._protocol.values import Leased, Receipt, Received
 from ._runtime.context import QueueContext
 from ._runtime.leases import Lease
 from ._runtime.prefetch import give_back
+from .codec import Codec
 from .errors import InvalidValue, RSMQError
 from .models import DeadLetter, Message
 
@@ -267,6 +268,10 @@ class Delivery(Message):
                 await self.settle(error)
             except RSMQError as failure:
                 logger.warning("message %s was not given back: %s", self.id, failure)
+
+    def _decoder(self) -> Codec:
+        # Not stored with every delivery: most bodies are read in another way.
+        return getattr(self, "_codec", None) or self._context.codec
 
     def _visibility(self, vt_ms: int, how: How) -> Operation[bool]:
         keys = self.lease.keys

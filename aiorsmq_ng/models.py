@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from . import codec
 from ._common import ids
@@ -19,13 +19,14 @@ class Message:
     never been received. Not a dataclass, because one is made for every message received.
     """
 
-    __slots__ = ("body", "fr", "id", "rc")
+    __slots__ = ("_codec", "body", "fr", "id", "rc")
 
     def __init__(self, id: str, body: bytes, rc: int, fr: int) -> None:
         self.id = id
         self.body = body
         self.rc = rc
         self.fr = fr
+        self._codec: codec.Codec = codec.JSON
 
     @property
     def sent(self) -> float | None:
@@ -44,10 +45,32 @@ class Message:
     def json(self, type: Any = None) -> Any:
         """Return the body decoded from JSON, checked against *type* if one is given.
 
-        *type* may be anything msgspec understands: a dataclass, a TypedDict, ``list[int]``.
-        Raises ``InvalidValue`` if the body is not JSON or does not fit.
+        Plain JSON, whatever the client's codec is; ``decode`` uses the codec. *type* may be
+        anything msgspec understands: a dataclass, a TypedDict, ``list[int]``. Raises
+        ``InvalidValue`` if the body is not JSON or does not fit.
         """
         return codec.JSON.decode(self.body, Any if type is None else type)
+
+    @overload
+    def decode(self, type: type[T]) -> T: ...
+    @overload
+    def decode(self, type: Any) -> Any: ...
+    def decode(self, type: Any) -> Any:
+        """Return the body as *type*, read by the client's codec as a worker reads it.
+
+        ``str`` and ``bytes`` are the body as it is, as ``send`` stores them. Else *type* is what
+        a handler may be annotated with: what msgspec understands, a dataclass, a model of pydantic,
+        a union, a list of models. Raises ``InvalidValue`` if the body does not fit.
+        """
+        return codec.from_body(self.body, type, self._decoder())
+
+    def with_codec(self, codec: codec.Codec) -> Self:
+        """Let ``decode`` use *codec* from now on; return the same message."""
+        self._codec = codec
+        return self
+
+    def _decoder(self) -> codec.Codec:
+        return self._codec
 
     def __repr__(self) -> str:
         """Show everything but the body, which may be private."""

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import overload
+from typing import TypeVar, overload
 
 from ._common import entropy
 from ._common.ids import SUFFIX_LENGTH
@@ -19,12 +19,14 @@ from ._protocol.values import Dedup, Receipt
 from ._runtime.context import QueueContext
 from ._runtime.long_poll import Receiver
 from ._runtime.redrive import counted, redrive
-from .codec import Codec, to_body
+from .codec import to_body
 from .consumer import Consumer
 from .delivery import Delivery, Named, ack_many, from_receipt, from_reply
 from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
 from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage, Sent
 from .retry import Retry
+
+M = TypeVar("M", bound=Message)
 
 #: Ids or bodies that one delete call carries; more are split.
 _DELETE_PAGE = 1000
@@ -33,10 +35,9 @@ _DELETE_PAGE = 1000
 class Queue:
     """A handle on one queue. Making one costs nothing and checks nothing but the name."""
 
-    def __init__(self, context: QueueContext, receiver: Receiver, codec: Codec) -> None:
+    def __init__(self, context: QueueContext, receiver: Receiver) -> None:
         self._context = context
         self._receiver = receiver
-        self._codec = codec
         self._channel = context.channel(context.keys)
 
     @property
@@ -84,7 +85,7 @@ class Queue:
         that was reached.
         """
         dedup = None if dedup_key is None else self._context.dedup(dedup_key)
-        operation = self._sending((to_body(body, self._codec),), delay, dedup)
+        operation = self._sending((to_body(body, self._context.codec),), delay, dedup)
         return (await self._context.transport.run(operation))[0]
 
     async def resend(self, token: SendToken) -> list[str]:
@@ -106,7 +107,8 @@ class Queue:
         if not batch:
             return []
         limits.check_count(len(batch))
-        operation = self._sending([to_body(body, self._codec) for body in batch], delay)
+        codec = self._context.codec
+        operation = self._sending([to_body(body, codec) for body in batch], delay)
         return await self._context.transport.run(operation)
 
     async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:
@@ -177,7 +179,7 @@ class Queue:
         while True:
             popped = await self._context.transport.run(operation)
             if popped.messages or not popped.again:
-                return popped.messages
+                return self._readable(popped.messages)
 
     async def ack_many(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Delete messages that are done, by one call for a thousand; return those really acked.
@@ -260,7 +262,7 @@ class Queue:
         operation = inspection.peek(
             self._keys, limits.check_start(start), limits.check_count(count)
         )
-        return await self._context.transport.run(operation)
+        return self._readable(await self._context.transport.run(operation))
 
     async def pending(self, start: int = 0, count: int = 10) -> list[PendingMessage]:
         """Read leased messages, in the order in which their leases end.
@@ -296,7 +298,7 @@ class Queue:
             place = (repr(after.visible_at), after.id)
         while place is not None:
             found = await self._context.transport.run(inspection.scan(self._keys, page, at=place))
-            for message in found.messages:
+            for message in self._readable(found.messages):
                 yield message
             place = found.next
 
@@ -437,6 +439,13 @@ class Queue:
             page = await self._context.transport.run(
                 inspection.pending(self._keys, skip=skip, count=left, at=at)
             )
-            found += page.messages
+            found += self._readable(page.messages)
             at, skip = page.next_at, page.skip
+        return found
+
+    def _readable(self, found: list[M]) -> list[M]:
+        """Let messages that were only looked at, or popped, be decoded by the client's codec."""
+        codec = self._context.codec
+        for message in found:
+            message.with_codec(codec)
         return found

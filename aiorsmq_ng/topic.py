@@ -17,7 +17,7 @@ from ._protocol.values import Dedup
 from ._runtime.context import QueueContext
 from ._runtime.long_poll import Receiver
 from ._runtime.publish_plan import Plans, Publication, PublishToken
-from .codec import Codec, to_body
+from .codec import to_body
 from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
 from .models import PeerInfo, QueueAttributes, Sent, SubscriptionInfo, TopicInfo
 from .queue import Queue
@@ -37,8 +37,8 @@ class Parts(Protocol):
         dead_letter: str | None = None,
         retry: Retry | None = None,
         vt: Seconds | None = None,
-    ) -> tuple[QueueContext, Receiver, Codec]:
-        """Return where deliveries come from, who waits for them, and what reads bodies."""
+    ) -> tuple[QueueContext, Receiver]:
+        """Return the queue's context, and what waits for its messages."""
         ...
 
 
@@ -51,7 +51,7 @@ class Topic:
         self._parts = parts
         self._plans = plans
         own = parts(keys.own.queue)
-        self._origin, _, self._codec = own
+        self._context, _ = own
         #: The topic's own queue, where messages wait for the first subscription.
         self.backlog = Queue(*own)
 
@@ -79,7 +79,7 @@ class Topic:
         subscription it waits in the topic's own queue. Delay, *dedup_key*, lost replies and
         ``SendUnknown`` are as with ``Queue.send``; ``resend`` is this topic's.
         """
-        dedup = None if dedup_key is None else self._origin.dedup(dedup_key)
+        dedup = None if dedup_key is None else self._context.dedup(dedup_key)
         return (await self._publish([body], delay, dedup))[0]
 
     async def publish_many(
@@ -102,7 +102,7 @@ class Topic:
         if not isinstance(token, PublishToken) or token.topic != self._keys:
             raise InvalidValue("the token is not of a publish to this topic by this client")
         try:
-            sent: list[str] = await self._origin.transport.resume(token.token)
+            sent: list[str] = await self._context.transport.resume(token.token)
         except TopicChanged:
             # It has not run, and never will: subscriptions have changed since.
             return await self._run(token.publication)
@@ -225,7 +225,7 @@ class Topic:
             max_age_ms=None if max_age is None else limits.seconds_to_ms("max_age", max_age),
             maxsize=None if maxsize is None else limits.check_maxsize(maxsize),
         )
-        await self._origin.transport.run(operation)
+        await self._context.transport.run(operation)
 
     async def delete(self) -> bool:
         """Delete the topic, its subscriptions and all their messages; tell whether it was there."""
@@ -282,26 +282,26 @@ class Topic:
     async def _publish(
         self, bodies: list[object], delay: Seconds | None, dedup: Dedup | None
     ) -> list[str]:
-        raw = [to_body(body, self._codec) for body in bodies]
+        raw = [to_body(body, self._context.codec) for body in bodies]
         return await self._run(Publication(raw, limits.optional_ms("delay", delay), dedup))
 
     async def _run(self, publication: Publication) -> list[str]:
         plan = self._plans.get(self._keys)
         while True:
             try:
-                return await self._origin.transport.run(publication.under(plan))
+                return await self._context.transport.run(publication.under(plan))
             except TopicChanged:
-                plan = await self._plans.renew(plan, self._origin.transport.submit)
+                plan = await self._plans.renew(plan, self._context.transport.submit)
             except SendUnknown as error:
                 if error.token is not None:
                     error.token = PublishToken(self._keys, publication, error.token)
                 raise
 
     async def _read(self) -> TopicState:
-        return await self._origin.transport.run(topics.read(self._keys))
+        return await self._context.transport.run(topics.read(self._keys))
 
     async def _transact(self, operation: Operation[R]) -> R:
-        return await self._origin.transport.run(operation)
+        return await self._context.transport.run(operation)
 
     async def _attributes(self, queue: str) -> QueueAttributes | None:
         try:

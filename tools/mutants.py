@@ -178,7 +178,7 @@ MUTANTS = (
     ),
     Mutant(
         "bodies: keys of a body are not told",
-        "aiorsmq_ng/worker/bodies.py",
+        "aiorsmq_ng/codec.py",
         "isinstance(p, int) or p in known",
         "True",
         ("tests/unit/test_codec.py",),

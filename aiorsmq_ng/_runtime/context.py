@@ -12,6 +12,7 @@ from .._protocol.keys import QueueKeys
 from .._protocol.messages import Intake
 from .._protocol.values import Dedup
 from .._transport.batching import Transport
+from ..codec import JSON, Codec
 from ..retry import Retry
 from .dead_letters import DeadLetters
 from .leases import LeaseKeeper
@@ -32,6 +33,8 @@ class QueueContext:
     #: Return the channel on which arrivals in a queue are announced.
     channel: Callable[[QueueKeys], str]
     dead_letter: str
+    #: What turns values into bodies and back.
+    codec: Codec = JSON
     #: What becomes of a message whose block raised; none: it is visible again at once.
     retry: Retry | None = None
     #: Lease in milliseconds for receives that name none; -1 for the queue's stored one.

@@ -44,7 +44,7 @@ async def redrive(
             seen = await transport.run(inspection.peek(source, passed_by, page))
             if not seen:
                 break
-            ids = [message.id for message in seen if where(message)][:left]
+            ids = [message.id for message in seen if where(message.with_codec(target.codec))][:left]
             passed_by += len(seen) - len(ids)
             if not ids:
                 continue

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, get_type_hints
 
 from .._common.durations import Seconds
-from ..codec import Codec
+from ..codec import Codec, Reader, reader
 from ..delivery import Delivery
 from ..errors import InvalidValue
 from ..models import Message
 from ..queue import Queue
 from ..retry import Retry
-from .bodies import Reader, reader
 
 Handler = Callable[..., Awaitable[Any]]
 #: What a middleware calls to go on.
@@ -72,7 +71,7 @@ class Route:
 
     def arguments(self, delivery: Delivery) -> list[Any]:
         """Return what the handler is called with; ``InvalidValue`` if the body does not fit."""
-        return [delivery if read is None else read(delivery) for read in self.readers]
+        return [delivery if read is None else read(delivery.body) for read in self.readers]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ, InvalidValue, MessageTooLong, QueueNotFound
+from aiorsmq_ng import RSMQ, Compressed, InvalidValue, MessageTooLong, QueueNotFound
 
 from ..support.clock import pass_time, server_ms
 from ..support.keys import lasting_keys
@@ -513,3 +514,32 @@ async def test_send_without_realtime_stays_off_rsmqs_channel(rsmq, queue, ns, ra
     await pubsub.aclose()
 
     assert message["channel"] == f"{ns}:jobs:ng:wake".encode()
+
+
+@dataclass
+class Parcel:
+    number: int
+    to: str = "nobody"
+
+
+@pytest.mark.parametrize("codec", [None, Compressed(min_size=0)])
+async def test_message_is_decoded_by_the_clients_codec_however_it_was_had(server_url, ns, codec):
+    parcel = Parcel(7, "x" * 100)
+    async with RSMQ(server_url, ns=ns, codec=codec) as rsmq:
+        queue = await rsmq.create_queue("jobs", vt=0)
+        await queue.send_many([parcel] * 2)
+        peeked = await queue.peek(count=1)
+        scanned = [message async for message in queue.scan()][:1]
+        received = await queue.receive(vt=30)
+        pending = await queue.pending()
+        popped = await queue.pop()
+        await received.reject("no use")
+        seen = []
+        await queue.redrive(where=lambda message: seen.append(message) or True)
+
+        for message in (*peeked, *scanned, received, *pending, popped, *seen):
+            assert message.decode(Parcel) == parcel
+        assert len(seen) == len(pending) == 1
+        if codec is not None:
+            with pytest.raises(InvalidValue, match="not JSON"):
+                received.json()

@@ -76,6 +76,8 @@ async def surface(client: Redis) -> None:
             assert_type(message.json(), Any)
             assert_type(message.json(dict[str, int]), dict[str, int])
             assert_type(message.sent, float | None)
+            assert_type(message.decode(int), int)
+            assert_type(message.decode(list[int]), list[int])
     RSMQ(client=client)
 
 
