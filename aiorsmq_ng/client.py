@@ -16,7 +16,7 @@ from ._common.durations import Seconds, at_least_0
 from ._common.queue_defaults import DEFAULT_MAXSIZE, dead_letter_queue
 from ._protocol import limits, messages, queues, topics
 from ._protocol.keys import Namespace, QueueKeys
-from ._protocol.messages import Intake
+from ._protocol.messages import ReceiveSpec
 from ._protocol.operation import Operation
 from ._protocol.shards import Shards, check_together
 from ._protocol.topic_names import check_part, queue_name
@@ -91,7 +91,9 @@ class RSMQ:
         self._transport.hears = self._letters.found
         self._plans = Plans()
         self._closing: asyncio.Task[None] | None = None
-        self._receivers: WeakValueDictionary[tuple[Intake, ...], Receiver] = WeakValueDictionary()
+        self._receivers: WeakValueDictionary[tuple[ReceiveSpec, ...], Receiver] = (
+            WeakValueDictionary()
+        )
 
     @property
     def ns(self) -> str:
@@ -393,7 +395,7 @@ class RSMQ:
             raise InvalidValue("no queue name given", code="missingParameter")
         contexts = [context_of(n if isinstance(n, Queue) else self.queue(n)) for n in names]
         check_together(*(context.keys for context in contexts))
-        received = await self._receiver(*(context.intake for context in contexts)).receive(
+        received = await self._receiver(*(context.receive_spec for context in contexts)).receive(
             limits.check_count(count), limits.optional_ms("vt", vt), wait_s
         )
         found = from_reply(received, {context.keys.queue: context for context in contexts})
@@ -436,7 +438,7 @@ class RSMQ:
                 1, limits.seconds_to_ms("dedup_window", self._options.dedup_window)
             ),
         )
-        return context, self._receiver(context.intake)
+        return context, self._receiver(context.receive_spec)
 
     def _keys(self, name: str) -> QueueKeys:
         return self._shards.queue(limits.check_name(name, foreign=self._options.foreign_names))
@@ -450,14 +452,14 @@ class RSMQ:
     def _channel(self, keys: QueueKeys) -> str:
         return keys.realtime if self._realtime else keys.wake
 
-    def _receiver(self, *intakes: Intake) -> Receiver:
-        receiver = self._receivers.get(intakes)
+    def _receiver(self, *specs: ReceiveSpec) -> Receiver:
+        receiver = self._receivers.get(specs)
         if receiver is None:
             receiver = Receiver(
                 self._transport,
                 self._notifier,
-                partial(messages.source, intakes),
+                partial(messages.source, specs),
                 self._options,
             )
-            self._receivers[intakes] = receiver
+            self._receivers[specs] = receiver
         return receiver

@@ -52,11 +52,13 @@ class Delivery(Message):
     __slots__ = ("_context", "_excused", "_strikes", "lease", "outcome")
 
     def __init__(self, leased: Leased, context: QueueContext, expires_at: float) -> None:
-        id, self.body, rc, fr, keys, vt_ms, self._strikes, self._excused = leased
-        self.id, self.rc, self.fr = receipt = tuple.__new__(Receipt, (id, rc, fr))
+        self.id, self.rc, self.fr = receipt = leased.receipt
+        self.body = leased.body
+        self._strikes = leased.strikes
+        self._excused = leased.excused
         self._context = context
         #: What this client knows of the lease: ``vt``, ``expires_at``, ``lost``.
-        self.lease = Lease(keys, receipt, vt_ms / 1000, expires_at)
+        self.lease = Lease(leased.keys, receipt, leased.vt_ms / 1000, expires_at)
         #: How its holder settled it; none as long as that has not happened.
         self.outcome: Outcome | None = None
 
@@ -294,7 +296,7 @@ class Delivery(Message):
         transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
         transport.check()
         renewing = keeper.pause(lease)
-        after = renewing if operation.script.name == "visibility" else None
+        after = renewing if operation.kind.changes_visibility else None
         try:
             await transport.see_through(operation, after=after)
             self.outcome = outcome

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import contextmanager
 from typing import TypeVar, overload
 
-from ._common import entropy
-from ._common.ids import SUFFIX_LENGTH
 from ._protocol import inspection, limits, messages, queues, recovery
 from ._protocol.keys import QueueKeys
 from ._protocol.limits import Seconds
@@ -315,14 +313,14 @@ class Queue:
         """
         limits.check_count(count)
         idle_ms, vt_ms = limits.seconds_to_ms("idle", idle), limits.optional_ms("vt", vt)
-        transport, intake = self._context.transport, self._context.intake
+        transport, receive_spec = self._context.transport, self._context.receive_spec
         done: list[tuple[Operation[Recovered], Recovered]] = []
         found: list[Delivery] = []
         page: Recovered | None = None
         try:
             while page is None or (page.next_at is not None and len(found) < count):
                 operation = recovery.recover(
-                    intake, count - len(found), idle_ms=idle_ms, vt_ms=vt_ms, after=page
+                    receive_spec, count - len(found), idle_ms=idle_ms, vt_ms=vt_ms, after=page
                 )
                 page = await transport.run(operation)
                 done.append((operation, page))
@@ -421,7 +419,6 @@ class Queue:
             self._context.keys,
             bodies,
             delay_ms=limits.optional_ms("delay", delay),
-            entropy=entropy.take(SUFFIX_LENGTH * len(bodies)),
             channel=self._channel,
             dedup=dedup,
         )

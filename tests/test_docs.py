@@ -15,7 +15,7 @@ import aiorsmq_ng.errors
 from aiorsmq_ng import Options
 from aiorsmq_ng._protocol import limits
 from aiorsmq_ng._protocol.scripts import names
-from aiorsmq_ng._transport import conductor, lanes
+from aiorsmq_ng._transport import calls, lanes
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -238,9 +238,9 @@ def test_page_of_options_lists_every_option_with_its_default():
             f"bounded ({lanes.MAX_WEIGHT} messages, {lanes.MAX_SIZE >> 10} KiB)",
         ),
         ("explanation/architecture.md", f"nothing is under way, {lanes.SPLIT_FROM} operations"),
-        ("explanation/guarantees.md", f"(token {conductor.TOKEN_S / 60:.0f} min,"),
-        ("explanation/guarantees.md", f"and for {conductor.TOKEN_S / 60:.0f} minutes."),
-        ("reference/errors.md", f"within {conductor.TOKEN_S / 60:.0f} minutes: no second copy"),
+        ("explanation/guarantees.md", f"(token {calls.TOKEN_S / 60:.0f} min,"),
+        ("explanation/guarantees.md", f"and for {calls.TOKEN_S / 60:.0f} minutes."),
+        ("reference/errors.md", f"within {calls.TOKEN_S / 60:.0f} minutes: no second copy"),
         ("explanation/guarantees.md", f"default {DEFAULTS.dedup_window / 60:.0f} min"),
         ("explanation/guarantees.md", f"`Options.deadline` ({DEFAULTS.deadline:.0f} s)"),
         ("explanation/guarantees.md", f"within `Options.poll_cap` ({DEFAULTS.poll_cap:.0f} s)"),
@@ -253,6 +253,6 @@ def test_figure_on_a_page_is_that_of_the_code(page, sentence):
 
 
 def test_docstring_of_a_send_of_unknown_outcome_tells_how_long_its_token_is_good():
-    minutes = f"{conductor.TOKEN_S / 60:.0f} minutes"
+    minutes = f"{calls.TOKEN_S / 60:.0f} minutes"
 
     assert minutes in (aiorsmq_ng.errors.SendUnknown.__doc__ or "")

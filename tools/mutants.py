@@ -227,16 +227,16 @@ MUTANTS = (
     ),
     Mutant(
         "recall: a receive given up by its caller is given back",
-        "aiorsmq_ng/_transport/conductor.py",
-        "if call.ticket and call.first.undo and self._recalls < MAX_RECALLS:",
+        "aiorsmq_ng/_transport/calls.py",
+        "if call.number and call.kind.undo and self._recalls < MAX_RECALLS:",
         "if False:",
         ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
     ),
     Mutant(
         "parked series: an open call's series is not used for others",
-        "aiorsmq_ng/_transport/conductor.py",
+        "aiorsmq_ng/_transport/calls.py",
         "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",
-        "        self._settled(call)\n"
+        "        self._release_number(call)\n"
         "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",
         ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
     ),
@@ -249,8 +249,8 @@ MUTANTS = (
     ),
     Mutant(
         "closing leaves the memory of a call that is still open",
-        "aiorsmq_ng/_transport/conductor.py",
-        "        if call.memory is not None:\n            self._doubtful.add(call.memory)",
+        "aiorsmq_ng/_transport/calls.py",
+        "        if call.record is not None:\n            self._doubtful.add(call.record)",
         "        pass",
         ("tests/unit/test_transport.py",),
     ),
@@ -264,7 +264,7 @@ MUTANTS = (
     Mutant(
         "pop is never repeated",
         "aiorsmq_ng/_transport/calls.py",
-        "return self.ticket is not None or self.first.repeatable",
+        "return self.number is not None or self.kind.repeatable",
         "return True",
         ("tests/unit/test_transport.py", "tests/faults/test_outages.py"),
     ),
@@ -327,22 +327,22 @@ MUTANTS = (
     Mutant(
         "lease: counted from before the request",
         "aiorsmq_ng/_transport/calls.py",
-        "return operation.dated(result, self.began_at)",
-        "return operation.dated(result, asyncio.get_running_loop().time())",
+        "return kind.with_start_time(result, self.began_at)",
+        "return kind.with_start_time(result, asyncio.get_running_loop().time())",
         ("tests/unit/test_transport.py",),
     ),
     Mutant(
         "durability: below the level is an error",
         "aiorsmq_ng/_transport/calls.py",
-        "if not self._asked.met(self._confirmation):",
+        "if not durability.met_by(self.reached):",
         "if False:",
         ("tests/faults/test_durability.py",),
     ),
     Mutant(
         "durability: a repetition writes, so that WAIT speaks of it",
-        "aiorsmq_ng/_transport/calls.py",
-        "attempt = -self.attempt if asks and self.attempt > 1 else self.attempt",
-        "attempt = self.attempt",
+        "aiorsmq_ng/_transport/redis_calls.py",
+        "if question is not None and attempt > 1:",
+        "if False:",
         ("tests/faults/test_durability.py",),
     ),
     Mutant(
@@ -355,7 +355,7 @@ MUTANTS = (
     Mutant(
         "failover: a node that was replaced delivers nothing",
         "aiorsmq_ng/_transport/cluster.py",
-        "if command.witnesses and not asking:",
+        "if command.min_replicas and not asking:",
         "if False:",
         ("tests/unit/test_cluster_driver.py",),
     ),
@@ -375,8 +375,8 @@ MUTANTS = (
     ),
     Mutant(
         "cancellation: what was taken for a cancelled caller is given back",
-        "aiorsmq_ng/_transport/conductor.py",
-        "self._crew.undo(waiting.operation, result)",
+        "aiorsmq_ng/_transport/calls.py",
+        "self._tasks.undo(waiting.operation, result)",
         "pass",
         ("tests/unit/test_transport.py", "tests/faults/test_cancellation.py"),
     ),

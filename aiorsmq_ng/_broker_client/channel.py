@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from .._transport.driver import Command
 from .._transport.urls import Address
 from ..errors import InvalidValue
 from ..options import Options
@@ -18,6 +17,7 @@ from ..rpc import v1_pb2 as pb
 from ..rpc import v1_pb2_grpc as stubs
 from ..rpc.forks import use_grpc
 from . import handshake
+from .argv_adapter import Command
 from .errors import Failure, NoBroker, metadata
 
 #: A silent peer is asked after this long whether it is there, and given up after that long.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
+from .._common.durability import Durability
 from .._protocol.operation import Reply
-from .._protocol.scripts import load
-from .._transport.driver import Command, NotExecuted, ReplyLost
+from .._transport.calls import Call
+from .._transport.driver import NotExecuted, ReplyLost
 from .._transport.urls import Address
 from ..errors import NotSupported, RSMQError
 from ..options import Options
 from . import admin, receive, send, settle, topics
+from .argv_adapter import Command, run_as_script
 from .channel import Link
 from .listener import WatchListener
 from .script_call import ScriptCall, Session
@@ -50,15 +53,10 @@ TRANSLATIONS: dict[str, Callable[[ScriptCall], Awaitable[Reply]]] = {
     "topic_read": topics.read,
     "visibility": settle.visibility,
 }
-_NAMES = {load(name).sha: name for name in TRANSLATIONS}
 
 
 class BrokerDriver:
-    """Executes script calls by calls of ``aiorsmq.v1``.
-
-    The broker's scripts are its own: which of them a call means is told by the digest alone, so
-    client and broker need not be of the same version, and the text is never sent.
-    """
+    """Makes calls of ``aiorsmq.v1``."""
 
     calls_per_connection = 1
 
@@ -66,13 +64,13 @@ class BrokerDriver:
         self._link = link
         self._session = Session(link)
 
-    async def execute(self, command: Command) -> Reply:
+    async def run(self, call: Call) -> list[Any]:
+        """Make one attempt of *call*; see ``Driver``."""
+        return await run_as_script(call, self._execute)
+
+    async def _execute(self, name: str, command: Command) -> Reply:
         """Do what *command* asks for, once."""
-        word = command.words[0]
-        if word != "EVALSHA":
-            return await self._plain(command)
-        name = _NAMES.get(command.words[1])  # type: ignore[arg-type]
-        if name is None:
+        if name not in TRANSLATIONS:
             raise _not_here("this")
         # Who answers must be known before anything is asked for that may be repeated.
         await self._link.ready()
@@ -87,6 +85,26 @@ class BrokerDriver:
         call.settled()
         return reply
 
+    async def ping(self) -> None:
+        """Return if the broker answers."""
+        await self._link.ready(anew=True)
+
+    async def check(self, options: Options) -> Durability:
+        """Return what sends wait for: the broker says what each reached."""
+        try:
+            await self.ping()
+        except ReplyLost as error:
+            # What the caller is about to do has certainly not run.
+            raise NotExecuted(str(error)) from error
+        return Durability.parse(options.durability)
+
+    async def setting(self, name: str) -> str | None:
+        """Return nothing: a broker does not tell how its server is set up."""
+        return None
+
+    async def forget(self, records: Sequence[str]) -> None:
+        """Do nothing: what a broker remembers of calls expires by itself."""
+
     def listener(self) -> WatchListener:
         """Return a listener that is not connected yet."""
         return WatchListener(self._link)
@@ -94,18 +112,6 @@ class BrokerDriver:
     async def aclose(self) -> None:
         """Close the channel."""
         await self._link.aclose()
-
-    async def _plain(self, command: Command) -> Reply:
-        """Answer what the transport asks of a server besides scripts."""
-        match command.words[0]:
-            case "PING":
-                await self._link.ready(anew=True)
-                return b"PONG"
-            case "UNLINK":
-                return 0  # what a broker remembers expires by itself
-            case "WAITAOF":
-                return [1, 0]  # sends are told what was reached
-        raise _not_here(str(command.words[0]))
 
 
 def _not_here(what: str) -> NotSupported:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from .._protocol.operation import Argument, Reply
-from .._transport.driver import Command, NotExecuted, ReplyLost
+from .._transport.driver import NotExecuted, ReplyLost
 from ..errors import RSMQError
 from ..rpc import v1_pb2 as pb
+from .argv_adapter import Command
 from .channel import Link
 from .errors import Answered
 from .receipts import Receipts

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .._common.durability import FSYNCED
-from .._protocol.messages import DUPLICATE, STORED
 from .._protocol.operation import Argument, Reply
+from .._protocol.redis.send import DUPLICATE, STORED
 from ..errors import DurabilityUnmet, MessageTooLong, RSMQError
 from ..rpc import v1_pb2 as pb
 from .errors import Answered

@@ -46,14 +46,16 @@ class Durability:
     def reached(self, answer: Any) -> str:
         """Name the level that the server's answer stands for; at least ``memory``."""
         if self.fsync:
-            return FSYNCED if self.met(answer) else MEMORY
+            synced = not self.waits or (isinstance(answer, list) and answer[0] >= 1)
+            return FSYNCED if synced else MEMORY
         return f"replicated:{answer}" if isinstance(answer, int) and answer > 0 else MEMORY
 
-    def met(self, answer: Any) -> bool:
-        """Tell whether the server's answer is at least this level."""
+    def met_by(self, reached: str) -> bool:
+        """Return True if the level *reached* is at least this one."""
         if self.fsync:
-            return not self.waits or (isinstance(answer, list) and answer[0] >= 1)
-        return not self.replicas or (isinstance(answer, int) and answer >= self.replicas)
+            return reached == FSYNCED
+        found = _REPLICATED.fullmatch(reached)
+        return not self.replicas or (found is not None and int(found[1]) >= self.replicas)
 
     def __str__(self) -> str:
         if self.fsync:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from .keys import Namespace, QueueKeys
-from .messages import read_id
-from .operation import Operation, Reply
-from .scripts import load
+from .operation import Kind, Operation, QueueRequest
+from .queues import NamespaceRequest
 
-#: What one call looks at or repairs; the server is busy with it for about a millisecond.
-_IDS_PAGE, _FIELDS_PAGE, MESSAGES_PAGE = 125, 250, 50
+#: Messages that one call looks at or repairs; the server is busy with it for about a millisecond.
+MESSAGES_PAGE = 50
 #: Keys that one call looks at in search of queues.
 KEYS_PAGE = 1000
-#: Bytes of bodies that one call may read, where the server cannot leave them out.
-_PAGE_BYTES = 131_072
-_FEWEST = 10
+#: Fields that are read at first, where the server cannot leave the bodies out.
+FEWEST_FIELDS = 10
 
 
 class ServerReply(NamedTuple):
@@ -79,7 +76,7 @@ class FieldsCursor(NamedTuple):
     #: Whether the server may be asked to leave the bodies out.
     names_only: bool = True
     #: How many fields to ask for if bodies are read along with them.
-    few: int = _FEWEST
+    few: int = FEWEST_FIELDS
 
 
 class FieldsPage(NamedTuple):
@@ -91,118 +88,85 @@ class FieldsPage(NamedTuple):
     unknown: Tally
 
 
-def server(namespace: Namespace) -> Operation[ServerReply]:
+class ServerRequest(NamespaceRequest, frozen=True):
     """Ask the node that holds the namespace for its clock and its own account of itself."""
 
-    def parse(reply: Reply) -> ServerReply:
-        lines = reply[2].decode(errors="replace").splitlines()
-        info = dict(line.split(":", 1) for line in lines if ":" in line and line[0] != "#")
-        return ServerReply(reply[0] * 1000 + reply[1] / 1000, info)
 
-    return Operation(
-        script=load("doctor_server"),
-        keys=(namespace.index,),
-        args=(),
-        parse=parse,
-        fail=namespace.queue("QUEUES").failure,
-        repeatable=True,
-    )
+class KeysRequest(NamespaceRequest, frozen=True):
+    """Look for keys that begin with the namespace, one page from *cursor* on."""
+
+    cursor: bytes
+
+
+class ExamineRequest(QueueRequest, frozen=True):
+    """Look at the keys of a queue as such, and repair them if asked to."""
+
+    repair: bool
+
+
+class IdsRequest(QueueRequest, frozen=True):
+    """Look at one page of ids; changes nothing."""
+
+    cursor: bytes
+    horizon_ms: int
+
+
+class FieldsRequest(QueueRequest, frozen=True):
+    """Look at one page of the fields of the hash; changes nothing."""
+
+    at: FieldsCursor
+
+
+class ExamineMessagesRequest(QueueRequest, frozen=True):
+    """Look at messages closer, and repair them if asked to.
+
+    The result says for each id what was wrong, or nothing.
+    """
+
+    suspects: Sequence[bytes]
+    repair: bool
+    horizon_ms: int
+    channel: str
+
+
+SERVER: Kind[ServerReply] = Kind(name="doctor_server", repeatable=True)
+KEYS: Kind[KeysPage] = Kind(name="doctor_keys", repeatable=True)
+EXAMINE: Kind[QueueState] = Kind(name="doctor_queue", repeatable=True)
+REPAIR: Kind[QueueState] = Kind(name="doctor_repair_queue")
+IDS: Kind[IdsPage] = Kind(name="doctor_ids", repeatable=True)
+FIELDS: Kind[FieldsPage] = Kind(name="doctor_fields", repeatable=True)
+EXAMINE_MESSAGES: Kind[list[str]] = Kind(name="doctor_messages", repeatable=True)
+REPAIR_MESSAGES: Kind[list[str]] = Kind(name="doctor_repair_messages")
+
+
+def server(namespace: Namespace) -> Operation[ServerReply]:
+    """Ask the node that holds the namespace for its clock and its own account of itself."""
+    return Operation(SERVER, ServerRequest(namespace))
 
 
 def keys(namespace: Namespace, cursor: bytes) -> Operation[KeysPage]:
     """Look for keys that begin with the namespace, one page from *cursor* on."""
-
-    def parse(reply: Reply) -> KeysPage:
-        cursor, *found = reply
-        if not cursor:
-            return KeysPage([], b"0", found[0].decode(errors="replace"))
-        return KeysPage(found, cursor, "")
-
-    pattern = re.sub(r"([*?\[\]\\])", r"\\\1", namespace.name) + ":*"
-    return Operation(
-        script=load("doctor_keys"),
-        keys=(namespace.index,),
-        args=(cursor, pattern, KEYS_PAGE),
-        parse=parse,
-        fail=namespace.queue("QUEUES").failure,
-        repeatable=True,
-    )
+    return Operation(KEYS, KeysRequest(namespace, cursor))
 
 
 def queue(keys: QueueKeys, *, repair: bool) -> Operation[QueueState]:
     """Look at the keys of a queue as such, and repair them if asked to."""
-
-    def parse(reply: Reply) -> QueueState:
-        readable, ids, fields, vt, delay, *rest = reply
-        rows = iter(rest)
-        faults = [
-            Fault(kind.decode(), bool(repaired), what.decode(errors="backslashreplace"))
-            for kind, repaired, what in zip(rows, rows, rows, strict=True)
-        ]
-        return QueueState(bool(readable), ids, fields, vt, delay, faults)
-
-    return Operation(
-        script=load("doctor_queue"),
-        keys=(keys.namespace.index, keys.zset, keys.hash),
-        args=(keys.queue, int(repair)),
-        parse=parse,
-        fail=keys.failure,
-        repeatable=not repair,
-    )
+    return Operation(REPAIR if repair else EXAMINE, ExamineRequest(keys, repair))
 
 
 def ids(keys: QueueKeys, cursor: bytes, horizon_ms: int) -> Operation[IdsPage]:
     """Look at one page of ids; changes nothing."""
-
-    def parse(reply: Reply) -> IdsPage:
-        cursor, looked_at, suspects, hidden, future = reply
-        return IdsPage(cursor, looked_at, suspects, _tally(hidden), _tally(future))
-
-    return Operation(
-        script=load("doctor_ids"),
-        keys=(keys.zset, keys.hash),
-        args=(cursor, _IDS_PAGE, horizon_ms),
-        parse=parse,
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(IDS, IdsRequest(keys, cursor, horizon_ms))
 
 
 def fields(keys: QueueKeys, at: FieldsCursor) -> Operation[FieldsPage]:
     """Look at one page of the fields of the hash; changes nothing."""
-
-    def parse(reply: Reply) -> FieldsPage:
-        cursor, looked_at, names_only, size, suspects, unknown = reply
-        few = at.few
-        if not names_only:
-            average = size / looked_at if looked_at else 0
-            few = max(_FEWEST, min(_FIELDS_PAGE, 2 * at.few, int(_PAGE_BYTES / max(1, average))))
-        place = FieldsCursor(cursor, bool(names_only), few)
-        return FieldsPage(place, looked_at, suspects, _tally(unknown))
-
-    return Operation(
-        script=load("doctor_fields"),
-        keys=(keys.zset, keys.hash),
-        args=(at.cursor, _FIELDS_PAGE, int(at.names_only), at.few),
-        parse=parse,
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(FIELDS, FieldsRequest(keys, at))
 
 
 def messages(
     keys: QueueKeys, suspects: Sequence[bytes], *, repair: bool, horizon_ms: int, channel: str
 ) -> Operation[list[str]]:
     """Look at messages closer and repair them if asked to; per id what was wrong, or nothing."""
-    return Operation(
-        script=load("doctor_messages"),
-        keys=(keys.zset, keys.hash, keys.deliveries),
-        args=(channel, int(repair), horizon_ms, *suspects),
-        parse=lambda reply: [kind.decode() for kind in reply],
-        fail=keys.failure,
-        repeatable=not repair,
-    )
-
-
-def _tally(reply: Reply) -> Tally:
-    return Tally(reply[0], [read_id(id) for id in reply[1:]])
+    request = ExamineMessagesRequest(keys, suspects, repair, horizon_ms, channel)
+    return Operation(REPAIR_MESSAGES if repair else EXAMINE_MESSAGES, request)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from ..errors import QueueCorrupt, QueueNotFound, RSMQError
 
@@ -44,11 +43,6 @@ class QueueKeys:
     queue: str
 
     @cached_property
-    def makers(self) -> dict[str, Any]:
-        """What makes operations on this queue, by wake-up channel; prepared once."""
-        return {}
-
-    @cached_property
     def zset(self) -> str:
         """Sorted set: message id, score = epoch ms at which it becomes visible."""
         return f"{self.namespace.name}:{self.queue}"
@@ -78,8 +72,8 @@ class QueueKeys:
         return f"{self.namespace.name}:{self.queue}:ng:deliveries"
 
     @cached_property
-    def settling(self) -> tuple[str, str, str]:
-        """What a script needs that takes messages out of the queue."""
+    def with_deliveries(self) -> tuple[str, str, str]:
+        """RSMQ's two keys of a queue, and what is known of deliveries."""
         return (self.zset, self.hash, self.deliveries)
 
     @cached_property
@@ -87,7 +81,7 @@ class QueueKeys:
         """Hash with a TTL: client that consumes -> when it was last heard of and what it holds."""
         return f"{self.namespace.name}:{self.queue}:ng:consumers"
 
-    def memory(self, series: str) -> str:
+    def call_record(self, series: str) -> str:
         """Key with a TTL: what the last call of a series on this queue did."""
         return f"{self.namespace.name}:{self.queue}:ng:call:{series}"
 

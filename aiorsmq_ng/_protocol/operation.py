@@ -1,12 +1,23 @@
-"""The Operation: one atomic step on the server, as a value."""
+"""An operation: one atomic step, as a value. A static *kind* and a typed, frozen *request*.
+
+What every layer needs to know about a sort of operation is in its kind, once. What the caller
+wants is in the request, in the words of queues and messages: names, bodies, milliseconds,
+receipts. Neither knows how a server is spoken to. The drivers do: those for Redis encode a call
+as a script call and decode its reply (``_protocol/redis``), the one for a broker turns requests
+into protobuf messages and its responses into results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..errors import RSMQError, Unavailable
-from .scripts import Script
+from msgspec import Struct
+
+from ..errors import Unavailable
+
+if TYPE_CHECKING:
+    from .keys import QueueKeys
 
 R = TypeVar("R")
 
@@ -16,66 +27,78 @@ Argument = bytes | str | int
 Reply = Any
 
 
-class Operation(NamedTuple, Generic[R]):
-    """A script call, or one part of a script call that several operations share.
+class Kind(Struct, Generic[R], frozen=True, eq=False, kw_only=True):
+    """A sort of operation: what holds for all operations of it, whatever they are about.
 
-    ``keys`` and ``head`` stand once in a call; ``args`` and ``own_keys`` are this operation's own.
-    A ``merge``-able operation shares a call with others of the same script, keys and head: the
-    script is then given all their ``own_keys`` and ``args`` in a row and answers with one reply
-    for each.
+    There is one value per sort, so kinds are compared by identity.
 
-    A reply can get lost, and then the call is repeated, if that is safe: because running it twice
-    does no harm (``repeatable``), or because the server remembers the call (``memory``).
+    A reply can get lost. The call is then repeated if that is safe: because running it twice does
+    no harm (``repeatable``), or because the server keeps a record of the call and answers a
+    repetition as it answered the first attempt (``numbered``).
     """
 
-    args: tuple[Argument, ...]
-    script: Script
-    keys: tuple[str, ...]
-    #: Turn the reply into the result, or raise what it says.
-    parse: Callable[[Reply], R]
-    #: Raise what a code word in place of a reply says, for example ``queueNotFound``.
-    fail: Callable[[str], RSMQError]
-    own_keys: tuple[str, ...] = ()
-    #: How many messages it is about; bounds what one call may carry.
-    weight: int = 1
-    #: How many bytes of bodies it carries; bounds what one call may carry.
-    size: int = 0
-    head: tuple[Argument, ...] = ()
+    #: The word for it in traces and in tests.
+    name: str
+    #: Whether operations of this kind whose requests have the same ``lane`` may share a call.
     merge: bool = False
-    #: Whether running it twice does no harm, so that a lost reply may be asked for again.
+    #: Whether running it twice does no harm.
     repeatable: bool = False
-    #: How to read the reply of a repetition, where the first attempt changes what the next finds.
-    parse_again: Callable[[Reply], R] | None = None
-    #: Name the key under which the server remembers the last call of a series. The script is told
-    #: the number of the call and which attempt it is, and answers a repeated call as the first.
-    memory: Callable[[str], str] | None = None
-    #: What to raise when the outcome cannot be learnt.
-    lost: type[Unavailable] = Unavailable
-    #: Put the durability that was reached into the result; only for what waits for it.
-    graded: Callable[[R, str], R] | None = None
-    #: Put the moment at which the call began into the result, for times that count from then on.
-    dated: Callable[[R, float], R] | None = None
+    #: Whether calls carry a number, by which the server recognises a repetition.
+    numbered: bool = False
+    #: Whether results hold messages that were taken out of reach of others. Such a result counts
+    #: only if the server that gave it is the primary still.
+    takes_messages: bool = False
+    #: Whether it changes when a message becomes visible, so that it must not overtake another one
+    #: that does.
+    changes_visibility: bool = False
+    #: What to raise when the outcome stays unknown.
+    unknown: type[Unavailable] = Unavailable
     #: Build what undoes it, for a caller that was cancelled while it ran.
-    undo: Callable[[R], list[Operation[Any]]] | None = None
-    #: Return what a result tells besides, and must be heard also if the caller is gone.
+    undo: Callable[[R], Sequence[Operation[Any]]] | None = None
+    #: Return what must be reported even if the caller is gone.
     news: Callable[[R], Sequence[Any]] | None = None
-    #: Tell whether a reply, all parts of it, holds messages; they count only if the server is the
-    #: primary still.
-    took: Callable[[Reply], bool] | None = None
+    #: Put the moment at which the call began into the result, for times that count from then on.
+    with_start_time: Callable[[R, float], R] | None = None
+    #: Put the durability that was reached into the result. Only kinds that have this wait for the
+    #: durability that the client demands.
+    with_durability: Callable[[R, str], R] | None = None
 
-    def maker(self) -> Maker[R]:
-        """Return what makes operations like this one, in a third of the time of a new one.
-
-        It takes what differs: ``args``, ``own_keys``, ``weight`` and ``size``.
-        """
-        middle, rest = self[1:5], self[8:]
-
-        def make(
-            args: tuple[Argument, ...], own_keys: tuple[str, ...], weight: int, size: int
-        ) -> Operation[R]:
-            return tuple.__new__(Operation, (args, *middle, own_keys, weight, size, *rest))
-
-        return make
+    def __repr__(self) -> str:
+        return f"<Kind {self.name}>"
 
 
-Maker = Callable[[tuple[Argument, ...], tuple[str, ...], int, int], Operation[R]]
+class Request(Struct, frozen=True):
+    """What a caller wants. One class for each sort of operation, and nothing but its meaning."""
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The queue it is about: errors name it, and records of calls are kept beside it."""
+        raise NotImplementedError
+
+    @property
+    def lane(self) -> tuple[Any, ...]:
+        """What operations of one kind must have in common in order to share a call."""
+        return ()
+
+    @property
+    def weight(self) -> int:
+        """How many messages it is about; bounds what one call may carry."""
+        return 1
+
+    @property
+    def size(self) -> int:
+        """How many bytes of bodies it carries; bounds what one call may carry."""
+        return 0
+
+
+class QueueRequest(Request, frozen=True):
+    """A request about one queue."""
+
+    keys: QueueKeys
+
+
+class Operation(Struct, Generic[R], frozen=True):
+    """One atomic step: what sort it is, and what is wanted."""
+
+    kind: Kind[R]
+    request: Any

@@ -1,4 +1,4 @@
-"""Operations on leased messages that somebody else holds: take them over, delete them."""
+"""Operations on leased messages that another client holds: take them over, delete them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .keys import QueueKeys
-from .messages import Intake, give_back, read_received
-from .operation import Operation, Reply
-from .scripts import load
+from .messages import ReceiveSpec, give_back
+from .operation import Kind, Operation, QueueRequest, Request
 from .values import Received
 
 
@@ -22,50 +21,67 @@ class Recovered(NamedTuple):
     started_ms: int
 
 
+class RecoverRequest(Request, frozen=True):
+    """Lease up to *count* messages again whose last delivery is at least *idle_ms* ago."""
+
+    spec: ReceiveSpec
+    count: int
+    idle_ms: int
+    #: -1 for the queue's stored lease.
+    vt_ms: int
+    #: The page before, if there was one.
+    after: Recovered | None
+    holder: str
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The queue."""
+        return self.spec.keys
+
+    @property
+    def weight(self) -> int:
+        """As many as it may take."""
+        return self.count
+
+
+RECOVER: Kind[Recovered] = Kind(
+    name="recover",
+    numbered=True,
+    takes_messages=True,
+    undo=lambda page: give_back(page.received),
+    news=lambda page: page.received.dead_lettered,
+    with_start_time=lambda page, asked_at: page._replace(received=page.received.at(asked_at)),
+)
+
+
 def recover(
-    intake: Intake, count: int, *, idle_ms: int, vt_ms: int, after: Recovered | None = None
+    spec: ReceiveSpec, count: int, *, idle_ms: int, vt_ms: int, after: Recovered | None = None
 ) -> Operation[Recovered]:
-    """Lease up to *count* messages anew whose last delivery is at least *idle_ms* ago.
+    """Lease up to *count* messages again whose last delivery is at least *idle_ms* ago.
 
     Looks at up to 4096 hidden messages, the first ones or those that follow the page *after*.
     Undone by making what was taken visible again.
     """
-    keys = intake.keys
-    names: tuple[str, ...] = (keys.zset, keys.hash, keys.deliveries)
-    if intake.max_receives:
-        names += (*intake.dead_keys, keys.namespace.index)
-    place = (0, 0) if after is None else (after.next_at or 0, after.started_ms)
+    return Operation(RECOVER, RecoverRequest(spec, count, idle_ms, vt_ms, after, spec.holder()))
 
-    def parse(reply: Reply) -> Recovered:
-        vt_ms, next_at, started_ms, *rest = reply
-        received = read_received(intake, [vt_ms, 0, *rest])
-        return Recovered(received, None if next_at < 0 else next_at, started_ms)
 
-    return Operation(
-        script=load("recover"),
-        keys=names,
-        args=(intake.holder(), *intake.limit, count, idle_ms, vt_ms, *place),
-        parse=parse,
-        fail=keys.failure,
-        weight=count,
-        memory=keys.memory,
-        dated=lambda page, asked_at: page._replace(received=page.received.at(asked_at)),
-        undo=lambda page: give_back(page.received),
-        news=lambda page: page.received.buried,
-        took=lambda reply: len(reply) > 3,
-    )
+class DeleteLeasedRequest(QueueRequest, frozen=True):
+    """Delete messages by id, whichever client holds them. The result is those under lease.
+
+    After an attempt whose reply was lost, a message that is gone counts as deleted by it.
+    """
+
+    ids: Sequence[str]
+
+    @property
+    def weight(self) -> int:
+        """One per id."""
+        return len(self.ids)
+
+
+DELETE_LEASED: Kind[list[str]] = Kind(name="delete_leased", repeatable=True)
 
 
 def delete_leased(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
-    """Delete messages by id, whoever holds them; the result is those that were under lease."""
-    return Operation(
-        script=load("delete_leased"),
-        keys=(keys.zset, keys.hash, keys.deliveries),
-        args=tuple(ids),
-        parse=lambda reply: [id for id, done in zip(ids, reply, strict=True) if done == 1],
-        # Gone by now means that the first attempt, or somebody else, has deleted it.
-        parse_again=lambda reply: [id for id, how in zip(ids, reply, strict=True) if how >= 0],
-        fail=keys.failure,
-        weight=len(ids),
-        repeatable=True,
-    )
+    """Delete messages by id, whichever client holds them; the result is those under lease."""
+    return Operation(DELETE_LEASED, DeleteLeasedRequest(keys, ids))

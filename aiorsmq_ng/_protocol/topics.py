@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .._common.ids import suffixes
-from ..errors import MessageTooLong, QueueCorrupt, RSMQError, SendUnknown
+from ..errors import RSMQError, SendUnknown
 from ..models import Sent
 from .keys import Namespace, QueueKeys
-from .messages import OUTCOMES, read_outcome
-from .operation import Argument, Operation, Reply
-from .queues import NamesPage, list_names
-from .scripts import load
+from .operation import Kind, Operation, Request
+from .queues import ListRequest, NamesPage
 from .topic_names import escape, queue_name
-from .topic_state import EACH, NOBODY, Ending, Member, TopicState, read_state
+from .topic_state import EACH, NOBODY, Ending, Member, TopicState
 from .values import Dedup
 
 #: Messages that one step of moving a queue into another handles, in about 2 ms.
 PAGE = 1000
-
-_PUBLISH = load("publish")
 
 
 class TopicChanged(RSMQError):
@@ -60,82 +55,18 @@ class TopicKeys:
 
 
 class Plan:
-    """Where a topic's messages go, ready to be handed to the script."""
+    """Where a topic's messages go: the subscriptions that a client knows of.
+
+    Compared by identity: a client has one plan for a topic until it learns of another.
+    """
 
     def __init__(self, keys: TopicKeys, state: TopicState) -> None:
         self.keys = keys
         self.version = state.version
-        own = keys.own
-        names = [own.topic, own.heard, own.namespace.topics, own.namespace.index]
-        names += (own.zset, own.hash)
-        members = [m for m in state.members if m.on]
-        self.copies = max(1, len(members))
-        head: list[Argument] = [keys.name, own.queue, keys.channel(own), state.version]
-        head.append(len(members))
-        for member in members:
-            queue = keys.named(member.queue)
-            names += (queue.zset, queue.hash)
-            head += (member.queue, keys.channel(queue))
-        self.names, self.head = tuple(names), tuple(head)
-
-
-def publish(
-    plan: Plan,
-    bodies: Sequence[bytes],
-    *,
-    delay_ms: int,
-    entropy: bytes,
-    dedup: Dedup | None = None,
-) -> Operation[list[str]]:
-    """Store *bodies* in order in every subscription, all or none."""
-    args: list[Argument] = [delay_ms, dedup.window_ms if dedup else 0, len(bodies)]
-    for suffix, body in zip(suffixes(entropy), bodies, strict=True):
-        args += (suffix, body)
-    keys = plan.keys
-
-    def parse(reply: Reply) -> list[str]:
-        if reply[0] == b"messageTooLong":
-            raise MessageTooLong(keys.name, reply[1], reply[2])
-        if reply[-1] in OUTCOMES:
-            return [read_outcome(reply)]
-        return [id.decode() for id in reply]
-
-    return Operation(
-        script=_PUBLISH,
-        keys=plan.names,
-        own_keys=(keys.own.marker(dedup.digest),) if dedup else (),
-        head=plan.head,
-        args=tuple(args),
-        parse=parse,
-        fail=keys.failure,
-        merge=True,
-        weight=len(bodies) * plan.copies,
-        size=sum(map(len, bodies)) * plan.copies,
-        memory=keys.own.memory,
-        lost=SendUnknown,
-        graded=lambda ids, level: [Sent.at(id, level) for id in ids],
-    )
-
-
-def read(keys: TopicKeys) -> Operation[TopicState]:
-    """Ask what is stored about a topic."""
-    own = keys.own
-
-    def parse(reply: Reply) -> TopicState:
-        now, waiting, stored, times = reply
-        try:
-            return read_state(int(now), waiting, _pairs(stored), _pairs(times))
-        except (ValueError, IndexError):
-            raise QueueCorrupt(own.queue, "what is stored about the topic is damaged") from None
-
-    return Operation(
-        script=load("topic_read"),
-        keys=(own.topic, own.heard, own.zset),
-        args=(),
-        parse=parse,
-        fail=keys.failure,
-        repeatable=True,
-    )
+        #: The queues of the subscriptions that are on.
+        self.queues = tuple(keys.named(m.queue) for m in state.members if m.on)
+        #: How many times a message is stored; without subscriptions in the topic's own queue.
+        self.copies = max(1, len(self.queues))
 
 
 class Joining(NamedTuple):
@@ -176,84 +107,158 @@ def shared_field(queue: str, peer: str) -> str:
     return f"{queue} {escape(peer)}"
 
 
+class TopicRequest(Request, frozen=True):
+    """A request about one topic."""
+
+    topic: TopicKeys
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The topic's own queue."""
+        return self.topic.own
+
+
+class PublishRequest(Request, frozen=True):
+    """Store *bodies* in order in every subscription, all or none. The result is the ids.
+
+    ``TopicChanged``, and nothing is stored, if the subscriptions are not those of *plan* any more.
+    A driver whose server knows the subscriptions itself may leave the plan out of account, except
+    for the topic in ``plan.keys``.
+    """
+
+    plan: Plan
+    bodies: Sequence[bytes]
+    #: -1 for each queue's stored delay.
+    delay_ms: int
+    dedup: Dedup | None
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The topic's own queue."""
+        return self.plan.keys.own
+
+    @property
+    def lane(self) -> tuple[Any, ...]:
+        """What is published by one plan shares a call."""
+        return (self.plan,)
+
+    @property
+    def weight(self) -> int:
+        """One per copy."""
+        return len(self.bodies) * self.plan.copies
+
+    @property
+    def size(self) -> int:
+        """The bytes of all copies."""
+        return sum(map(len, self.bodies)) * self.plan.copies
+
+
+class ReadRequest(TopicRequest, frozen=True):
+    """Read what is stored about a topic."""
+
+
+class JoinRequest(TopicRequest, frozen=True):
+    """Begin a subscription: 1 if it has begun, 0 if a long backlog is still being moved.
+
+    -1: another subscriber is moving the backlog; ask again a little later.
+    """
+
+    joining: Joining
+    state: TopicState
+    #: Version of the subscriptions from then on.
+    nonce: str
+
+
+class AdoptRequest(TopicRequest, frozen=True):
+    """Move what *ended* left and *keeper* lacks, one step: 1 if that is done, 0 if not."""
+
+    state: TopicState
+    ended: Member
+    keeper: Member
+    nonce: str
+
+
+class LeaveRequest(TopicRequest, frozen=True):
+    """End subscriptions, and forget peers of shared ones. The result is how many messages stay."""
+
+    state: TopicState
+    ending: Ending
+    discard: bool
+    nonce: str
+
+
+class BeatRequest(TopicRequest, frozen=True):
+    """Say that a peer is alive: 1 if it is subscribed, 0 if not, -1 if it was taken for dead.
+
+    And True if it is time to look for siblings that are silent.
+    """
+
+    joining: Joining
+
+
+class SetLimitsRequest(TopicRequest, frozen=True):
+    """Set how much may wait in the topic's own queue; ``None`` leaves a limit as it is."""
+
+    max_length: int | None
+    max_age_ms: int | None
+    maxsize: int | None
+
+
+class DeleteTopicRequest(TopicRequest, frozen=True):
+    """Delete a topic with all its queues. True if there was one."""
+
+    state: TopicState
+
+
+def _with_level(ids: list[str], level: str) -> list[str]:
+    return [Sent.at(id, level) for id in ids]
+
+
+PUBLISH: Kind[list[str]] = Kind(
+    name="publish", merge=True, numbered=True, unknown=SendUnknown, with_durability=_with_level
+)
+READ: Kind[TopicState] = Kind(name="topic_read", repeatable=True)
+JOIN: Kind[int] = Kind(name="topic_join", repeatable=True)
+ADOPT: Kind[int] = Kind(name="topic_adopt", repeatable=True)
+LEAVE: Kind[int] = Kind(name="topic_leave", repeatable=True)
+BEAT: Kind[tuple[int, bool]] = Kind(name="topic_beat", repeatable=True)
+SET_LIMITS: Kind[int] = Kind(name="topic_limits", repeatable=True)
+DELETE: Kind[bool] = Kind(name="topic_delete", repeatable=True)
+LIST_TOPICS: Kind[NamesPage] = Kind(name="list_topics", repeatable=True)
+
+
+def publish(
+    plan: Plan, bodies: Sequence[bytes], *, delay_ms: int, dedup: Dedup | None = None
+) -> Operation[list[str]]:
+    """Store *bodies* in order in every subscription, all or none."""
+    return Operation(PUBLISH, PublishRequest(plan, bodies, delay_ms, dedup))
+
+
+def read(keys: TopicKeys) -> Operation[TopicState]:
+    """Ask what is stored about a topic."""
+    return Operation(READ, ReadRequest(keys))
+
+
 def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Operation[int]:
     """Begin a subscription: 1 if it has begun, 0 if a long backlog is still being moved.
 
     -1: the backlog is just being moved elsewhere, come again a little later.
     """
-    own, queue = keys.own, joining.queue(keys)
-    keeper = state.keeper(joining.consumer) if joining.mode == EACH else None
-    alone = joining.mode == EACH and (keeper is None or keeper.queue == queue.queue)
-    return Operation(
-        script=load("topic_join"),
-        keys=(
-            *(own.topic, own.heard, own.namespace.topics, own.namespace.index),
-            *(own.zset, own.hash, queue.zset, queue.hash, own.gone, *own.kept),
-            *(own.deliveries, queue.deliveries),
-        ),
-        args=(
-            state.version,
-            nonce,
-            keys.name,
-            queue.queue,
-            joining.record(keeper=alone),
-            heard_field(queue, joining.mode, joining.peer),
-            joining.vt,
-            joining.delay,
-            joining.maxsize,
-            int(not any(m.on for m in state.members)),
-            PAGE,
-            keys.channel(queue),
-            keeper.queue if keeper and not alone else "",
-            joining.kept_ms,
-        ),
-        parse=int,
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(JOIN, JoinRequest(keys, joining, state, nonce))
 
 
 def adopt(
     keys: TopicKeys, state: TopicState, ended: Member, keeper: Member, nonce: str
 ) -> Operation[int]:
     """Let *keeper* have what *ended* left and it lacks, one step: 1 if that is done, 0 if not."""
-    own, old, new = keys.own, keys.named(ended.queue), keys.named(keeper.queue)
-    return Operation(
-        script=load("topic_adopt"),
-        keys=(
-            *(own.topic, own.heard, own.gone, own.namespace.index),
-            *(old.zset, old.hash, old.deliveries, new.zset, new.hash, new.deliveries),
-        ),
-        args=(
-            *(state.version, nonce, ended.queue, ended.heard if ended.on else "", keeper.queue),
-            *(PAGE, keys.channel(new)),
-        ),
-        parse=int,
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(ADOPT, AdoptRequest(keys, state, ended, keeper, nonce))
 
 
 def leave(
     keys: TopicKeys, state: TopicState, ending: Ending, *, discard: bool, nonce: str
 ) -> Operation[int]:
     """End subscriptions, and forget peers of shared ones; the result is how many messages stay."""
-    own = keys.own
-    names = [own.topic, own.heard, own.gone, own.namespace.index]
-    args: list[Argument] = [state.version, nonce, int(discard)]
-    args += (ending.successor, len(ending.members))
-    for member in ending.members:
-        queue = keys.named(member.queue)
-        names += (queue.zset, queue.hash, queue.deliveries)
-        args += (member.queue, int(member in ending.spare), member.heard if ending.dead else "")
-    return Operation(
-        script=load("topic_leave"),
-        keys=tuple(names),
-        args=(*args, *ending.fields),
-        parse=int,
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(LEAVE, LeaveRequest(keys, state, ending, discard, nonce))
 
 
 def beat(keys: TopicKeys, joining: Joining) -> Operation[tuple[int, bool]]:
@@ -261,59 +266,21 @@ def beat(keys: TopicKeys, joining: Joining) -> Operation[tuple[int, bool]]:
 
     And whether it is time to look for siblings that are silent.
     """
-    queue = joining.queue(keys)
-    return Operation(
-        script=load("topic_beat"),
-        keys=(keys.own.topic, keys.own.heard, keys.own.gone),
-        args=(
-            queue.queue,
-            heard_field(queue, joining.mode, joining.peer),
-            escape(joining.consumer) if joining.mode == EACH else "",
-        ),
-        parse=lambda reply: (int(reply[0]), bool(reply[1])),
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(BEAT, BeatRequest(keys, joining))
 
 
 def set_limits(
     keys: TopicKeys, *, max_length: int | None, max_age_ms: int | None, maxsize: int | None
 ) -> Operation[int]:
     """Set how much may wait in the topic's own queue."""
-    own = keys.own
-    limits = ("" if value is None else value for value in (max_length, max_age_ms, maxsize))
-    return Operation(
-        script=load("topic_limits"),
-        keys=(own.topic, own.namespace.topics, own.namespace.index, own.zset, own.hash),
-        args=(keys.name, own.queue, *limits),
-        parse=int,
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(SET_LIMITS, SetLimitsRequest(keys, max_length, max_age_ms, maxsize))
 
 
 def delete(keys: TopicKeys, state: TopicState) -> Operation[bool]:
-    """Delete a topic with all its queues; the result tells whether there was one."""
-    own = keys.own
-    queues = [own, *(keys.named(m.queue) for m in state.members)]
-    names = [own.topic, own.heard, own.gone, own.namespace.topics, own.namespace.index]
-    for queue in queues:
-        names += (queue.zset, queue.hash, queue.deliveries)
-    return Operation(
-        script=load("topic_delete"),
-        keys=(*names, *own.kept),
-        args=(state.version, keys.name, *(queue.queue for queue in queues)),
-        parse=bool,
-        fail=keys.failure,
-        repeatable=True,
-    )
+    """Delete a topic with all its queues; the result is True if there was one."""
+    return Operation(DELETE, DeleteTopicRequest(keys, state))
 
 
 def list_topics(namespace: Namespace, cursor: bytes) -> Operation[NamesPage]:
     """List the names of topics, from *cursor* on."""
-    return list_names(namespace, namespace.topics, cursor)
-
-
-def _pairs(flat: list[bytes]) -> dict[str, str]:
-    values = iter(text.decode() for text in flat)
-    return dict(zip(values, values, strict=True))
+    return Operation(LIST_TOPICS, ListRequest(namespace, cursor))

@@ -1,8 +1,10 @@
-"""What the operations on messages are told, and what they tell: plain values."""
+"""Values that operations on messages are given and return."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..models import Message
 from .keys import QueueKeys
@@ -16,8 +18,8 @@ class Receipt(NamedTuple):
     fr: int
 
 
-class Leased(NamedTuple):
-    """One leased message as the script returned it."""
+class Leased(Struct, frozen=True):
+    """One leased message."""
 
     id: str
     body: bytes
@@ -28,7 +30,7 @@ class Leased(NamedTuple):
     vt_ms: int
     #: Deliveries in a row before this one that vanished with their holders.
     strikes: int = 0
-    #: Deliveries that were given back before anybody began to work on them.
+    #: Deliveries that were given back before their holders began to work on them.
     excused: int = 0
 
     @property
@@ -37,7 +39,7 @@ class Leased(NamedTuple):
         return Receipt(self.id, self.rc, self.fr)
 
 
-class Buried(NamedTuple):
+class DeadLettered(NamedTuple):
     """A message that was moved to the dead letters, and why."""
 
     message: Message
@@ -47,22 +49,20 @@ class Buried(NamedTuple):
     reason: str
 
 
-class Received(NamedTuple):
+class Received(Struct, frozen=True):
     """What a receive found. ``messages`` may be fewer than asked for, or none."""
 
     messages: list[Leased]
     #: Nothing found: milliseconds until a message becomes visible, -1 if the queue is empty.
     next_visible_ms: int
-    #: When it was asked for, on the clock of whoever asked: leases began no earlier.
+    #: When the call began, on the clock of the client: leases began no earlier.
     asked_at: float = 0.0
     #: What it moved to the dead letters instead of delivering it once more.
-    buried: tuple[Buried, ...] = ()
+    dead_lettered: tuple[DeadLettered, ...] = ()
 
     def at(self, asked_at: float) -> Received:
-        """Return the same with the moment at which it was asked for."""
-        # In half the time of naming the fields; every receive pays for it.
-        parts = (self.messages, self.next_visible_ms, asked_at, self.buried)
-        return tuple.__new__(Received, parts)
+        """Return the same with the moment at which the call began."""
+        return Received(self.messages, self.next_visible_ms, asked_at, self.dead_lettered)
 
 
 class Dedup(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._protocol import limits
 from .._protocol.keys import QueueKeys
-from .._protocol.messages import Intake
+from .._protocol.messages import ReceiveSpec
 from .._protocol.values import Dedup
 from .._transport.batching import Transport
 from ..codec import JSON, Codec
@@ -47,12 +47,12 @@ class QueueContext:
         return Dedup(limits.digest(key), self.dedup_window_ms)
 
     @property
-    def intake(self) -> Intake:
+    def receive_spec(self) -> ReceiveSpec:
         """What receiving from this queue needs to know."""
         if self.retry is None or not self.retry.max_receives:
-            return Intake(self.keys, vt_ms=self.vt_ms, holder=self.presence.named)
+            return ReceiveSpec(self.keys, vt_ms=self.vt_ms, holder=self.presence.named)
         dead = self.sibling(self.dead_letter)
-        return Intake(
+        return ReceiveSpec(
             self.keys,
             self.retry.max_receives,
             dead,

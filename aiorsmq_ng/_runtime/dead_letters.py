@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from .._protocol.values import Buried
+from .._protocol.values import DeadLettered
 from ..models import DeadLetter
 
 logger = logging.getLogger("aiorsmq_ng.dead_letters")
@@ -33,7 +33,7 @@ class DeadLetters:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
-    def found(self, buried: Buried) -> None:
+    def found(self, buried: DeadLettered) -> None:
         """Log and tell of a message that a receive has moved."""
         message, queue, dead = buried.message, buried.keys.queue, buried.dead.queue
         logger.warning(

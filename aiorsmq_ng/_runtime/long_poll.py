@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import anyio
 
 from .._common.backoff import Backoff
-from .._protocol.messages import Source, give_back
+from .._protocol.messages import ReceiveSource, give_back
 from .._protocol.values import Received
 from .._transport.batching import Transport
 from .._transport.driver import Heard
@@ -52,7 +52,7 @@ class Receiver:
         self,
         transport: Transport,
         notifier: Notifier,
-        source: Callable[[str, int], Source],
+        source: Callable[[str, int], ReceiveSource],
         options: Options,
     ) -> None:
         self._transport = transport

@@ -6,8 +6,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
-from .._common import entropy
-from .._common.ids import SUFFIX_LENGTH
 from .._protocol import topics
 from .._protocol.operation import Operation
 from .._protocol.topic_state import TopicState
@@ -70,7 +68,6 @@ class Publication:
         self.bodies = bodies
         self.delay_ms = delay_ms
         self.dedup = dedup
-        self.entropy = entropy.take(SUFFIX_LENGTH * len(bodies))
 
     def under(self, plan: Plan) -> Operation[list[str]]:
         """Return the operation that publishes it to the subscriptions of *plan*."""
@@ -83,7 +80,6 @@ class Publication:
             plan,
             self.bodies,
             delay_ms=self.delay_ms,
-            entropy=self.entropy,
             dedup=self.dedup,
         )
 

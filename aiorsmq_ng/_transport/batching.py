@@ -1,8 +1,8 @@
 """The transport: runs operations, and turns concurrency into batches.
 
-Operations that may share a call (same script, keys and head) gather in a *lane*. A lane has up to
-two calls under way; whatever is submitted meanwhile, or in the same tick of the event loop, goes
-with the next one. A lone operation finds an idle lane and is written at once.
+Operations that may share a call (same kind, and same lane of their requests) gather in a *lane*.
+A lane has up to two calls under way; whatever is submitted meanwhile, or in the same tick of the
+event loop, goes with the next one. A lone operation finds an idle lane and is written at once.
 
 Calls run in tasks of the transport, never in the caller's: cancelling a caller cancels no I/O, so
 no connection gets out of step and no neighbour in the batch is hurt. What was taken for a caller
@@ -25,7 +25,7 @@ from anyio.abc import TaskGroup
 from .._common.durability import Durability
 from .._protocol.operation import Operation
 from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
-from .conductor import Conductor, gave_up
+from .calls import CallRunner, gave_up
 from .contact import Contact
 from .driver import Driver, NotExecuted, ReplyLost
 from .lanes import Key, Lane, Waiting
@@ -61,7 +61,7 @@ class Transport:
         self._check = check
         self._deadline_s = deadline_s
         self._attempts = Attempts(self.driver, deadline_s=deadline_s)
-        self._conductor = Conductor(self._attempts, self, deadline_s=deadline_s)
+        self._calls = CallRunner(self._attempts, self, deadline_s=deadline_s)
         self._give_backs = 0
         self._connections = self._spare = connections
         #: Tasks that make calls, one at a time each, the spare ones included.
@@ -153,10 +153,10 @@ class Transport:
 
     def undo(self, operation: Operation[R], result: R) -> None:
         """Undo in the background what *operation* did for a caller who is gone."""
-        if operation.undo is not None:
-            self.begin(operation.undo(result))
+        if operation.kind.undo is not None:
+            self.begin(operation.kind.undo(result))
 
-    def tell(self, news: Sequence[Any]) -> None:
+    def report(self, news: Sequence[Any]) -> None:
         """Pass on what results tell besides, to those who listen."""
         for item in news:
             self.hears(item)
@@ -188,7 +188,7 @@ class Transport:
     async def resume(self, token: SendToken) -> Any:
         """Repeat the call that *token* is of, and return what the send would have."""
         self.check()
-        return await self._conductor.resume(token)
+        return await self._calls.resume(token)
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
         """Run a background task that ends with the transport."""
@@ -236,7 +236,7 @@ class Transport:
             # Starting an embedded server has a limit of its own.
             await self._open_driver()
             deadline = asyncio.get_running_loop().time() + timeout_s
-            await self._attempts.command("PING", deadline=deadline)
+            await self._attempts.ask(lambda driver: driver.ping(), deadline)
         except BaseException as error:
             if not in_use:
                 await self._disconnect()
@@ -258,7 +258,7 @@ class Transport:
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
                 while self._busy:
                     await self._quiet.wait()
-                await self._conductor.forget()
+                await self._calls.forget()
             self._host.cancel()
             await asyncio.gather(self._host, return_exceptions=True)
         await self._disconnect()
@@ -323,8 +323,8 @@ class Transport:
             waiting.fail(_never_made())
             return
         operation = waiting.operation
-        if operation.merge:
-            key = (operation.script.name, operation.keys, operation.head)
+        if operation.kind.merge:
+            key = (operation.kind, operation.request.lane)
             lane = self._lanes.get(key)
             if lane is None:
                 lane = self._lanes[key] = Lane(key)
@@ -365,7 +365,7 @@ class Transport:
             if batch := lane.batch():
                 if lane.waiting and lane.calls < CALLS_PER_LANE:
                     self._start_call(lane)
-                await self._conductor.run(batch)
+                await self._calls.run(batch)
         finally:
             lane.calls -= 1
             self._busy -= 1

@@ -1,94 +1,161 @@
-"""One script call, made of the operations that share it, and all its attempts."""
+"""Calls: what operations share, its number, and the way from the first attempt to every result.
+
+The server keeps a record of the last call of a *series*, by which it recognises a repetition. So a
+series must not begin a call before the one before is settled. A call whose outcome stays unknown
+keeps its series for good (it is parked): a later repetition finds the record untouched.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from copy import copy
-from typing import Any
+from itertools import count
+from typing import Any, Protocol
 
-from .._common.durability import Durability
-from .._protocol.operation import Argument, Operation, Reply
-from ..errors import DurabilityUnmet, RSMQError, SendToken
-from .call_numbers import Ticket
+from msgspec import Struct
+
+from .._common.durability import MEMORY, Durability
+from .._protocol.operation import Operation
+from ..errors import (
+    ClientClosed,
+    DurabilityUnmet,
+    InvalidValue,
+    RSMQError,
+    SendToken,
+    SendUnknown,
+    Unavailable,
+)
+from .driver import NotExecuted, ReplyLost
 from .lanes import Waiting
+from .retries import Attempts
+
+logger = logging.getLogger("aiorsmq_ng.transport")
+
+#: Calls with an unknown outcome that are recalled at the same time, each for another deadline.
+MAX_RECALLS = 64
+#: How long closing may take to make the server forget.
+FORGET_S = 2.0
+#: Call records that are removed when the client is closed; more are left to expire.
+MAX_RECORDS = 10_000
+#: How long the token of a send can be used; the server keeps its record for an hour.
+TOKEN_S = 3300.0
+
+
+class CallNumber(Struct, frozen=True):
+    """One call of a series."""
+
+    series: str
+    number: int
+
+
+class CallNumbers:
+    """Hands out numbers: of an idle series if there is one, else of a new one.
+
+    The series last used is used first, so a client that makes one call at a time has one series,
+    and one call record for each queue.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[CallNumber] = []
+        self._restart()
+
+    def take(self) -> CallNumber:
+        """Return the number of the next call of a series that has nothing under way."""
+        if os.getpid() != self._pid:
+            # A child process must not continue the series of its parent.
+            self._restart()
+        if not self._idle:
+            return CallNumber(f"{self._name}-{next(self._numbers)}", 1)
+        last = self._idle.pop()
+        return CallNumber(last.series, last.number + 1)
+
+    def settle(self, number: CallNumber) -> None:
+        """Let the series go on: the outcome of its last call is known."""
+        if number.series.startswith(self._name):
+            self._idle.append(number)
+
+    def _restart(self) -> None:
+        self._idle.clear()
+        self._pid = os.getpid()
+        self._name = os.urandom(8).hex()
+        self._numbers = count()
 
 
 class Call:
-    """The call that a batch of operations shares. Repeating it never makes a second effect."""
+    """The call that a batch of operations shares. Repeating it never makes a second effect.
 
-    def __init__(self, operations: Sequence[Operation[Any]], ticket: Ticket | None) -> None:
-        first = operations[0]
+    All operations are of one kind; if there are several, their requests have the same ``lane``.
+    """
+
+    __slots__ = (
+        *("operations", "kind", "callers", "number", "record"),
+        *("attempt", "in_doubt", "recall", "began_at", "written"),
+        *("durability", "confirm_ms", "min_replicas", "reached", "encoded", "outcome"),
+    )
+
+    def __init__(
+        self, operations: Sequence[Operation[Any]], number: CallNumber | None = None
+    ) -> None:
         self.operations = operations
-        #: Who waits for them, in the same order; nobody where calls are made one at a time.
-        self.callers: list[Waiting] = []
-        self.ticket = ticket
-        #: The key under which the server remembers this call.
-        self.memory = first.memory(ticket.series) if ticket and first.memory else None
-        #: Whether an attempt may have run without our learning of it, and which one is next.
-        self.in_doubt = False
+        self.kind = operations[0].kind
+        #: Those that wait for the operations, in the same order; none where calls are made singly.
+        self.callers: Sequence[Waiting] = ()
+        #: By which the server recognises a repetition; only of kinds that are ``numbered``.
+        self.number = number
+        #: Name of the record that the server keeps of this call.
+        self.record = (
+            operations[0].request.keys.call_record(number.series) if number is not None else None
+        )
+        #: Which attempt is made, from 1 on; whether an earlier one may have run.
         self.attempt = 1
+        self.in_doubt = False
+        #: Do nothing new: give back what earlier attempts took, and see that none that is still on
+        #: its way does anything.
+        self.recall = False
         #: When the last attempt began, on the event loop's clock.
         self.began_at = 0.0
-        #: The reply to a call that was taken up again by a token.
-        self.outcome: asyncio.Future[Reply] | None = None
-        self._asked: Durability | None = None
-        self._confirmation: Reply = None
-
-    @property
-    def first(self) -> Operation[Any]:
-        """The operation that stands for all: they have script, keys and head in common."""
-        return self.operations[0]
+        #: Whether anything of the last attempt may have left the process.
+        self.written = False
+        #: What must be reached before results count, if more than memory; for how long the driver
+        #: may wait for it; and what it reached.
+        self.durability: Durability | None = None
+        self.confirm_ms = 0
+        self.reached = MEMORY
+        #: How many replicas shall know of messages that were taken. If they do not, and another
+        #: server is the primary by now, the reply counts as lost.
+        self.min_replicas = 0
+        #: What a driver keeps from one attempt to the next.
+        self.encoded: Any = None
+        #: The results of a call that was taken up again by a token.
+        self.outcome: asyncio.Future[list[Any]] | None = None
 
     @property
     def may_repeat(self) -> bool:
         """Whether a lost reply may be asked for again."""
-        return self.ticket is not None or self.first.repeatable
+        return self.number is not None or self.kind.repeatable
 
     def doubt(self) -> None:
-        """Take note that the attempt may have run; another one follows."""
+        """Go on to another attempt: this one may have run."""
         self.in_doubt = True
         self.attempt += 1
 
-    def words(self, *, recall: bool = False, asks: bool = False) -> list[Argument]:
-        """Return what follows the script in the command: number of keys, keys, arguments.
-
-        With *asks* the attempt is followed by a question about its connection's last write. A
-        repetition finds all done and would write nothing, and the answer would say nothing.
-        """
-        first = self.first
-        keys = list(first.keys)
-        args: list[Argument] = []
-        if self.ticket is not None:
-            attempt = -self.attempt if asks and self.attempt > 1 else self.attempt
-            args += (self.ticket.number, 0 if recall else attempt)
-        args += first.head
-        for operation in self.operations:
-            keys += operation.own_keys
-            args += operation.args
-        if self.memory is not None:
-            keys.append(self.memory)
-        return [len(keys), *keys, *args]
-
-    def confirmed(self, asked: Durability, confirmation: Reply) -> None:
-        """Take note of what the server says about replicas or its disk."""
-        self._asked, self._confirmation = asked, confirmation
-
-    def result_of(self, operation: Operation[Any], reply: Reply) -> Any:
-        """Read one operation's reply; raises what it says, or is."""
-        if isinstance(reply, RSMQError):
-            raise copy(reply)
-        if self.in_doubt and operation.parse_again is not None:
-            result = operation.parse_again(reply)
-        else:
-            result = operation.parse(reply)
-        if operation.dated is not None:
-            return operation.dated(result, self.began_at)
-        if operation.graded is not None and self._asked is not None:
-            reached = self._asked.reached(self._confirmation)
-            result = operation.graded(result, reached)
-            if not self._asked.met(self._confirmation):
-                raise DurabilityUnmet(str(self._asked), reached, result)
+    def finish(self, result: Any) -> Any:
+        """Complete the result of an operation by what holds for the call; raise what it is."""
+        if isinstance(result, Exception):
+            # Several callers may be given the same one.
+            raise copy(result) if isinstance(result, RSMQError) else result
+        kind = self.kind
+        if kind.with_start_time is not None:
+            return kind.with_start_time(result, self.began_at)
+        durability = self.durability
+        if durability is not None and kind.with_durability is not None:
+            result = kind.with_durability(result, self.reached)
+            if not durability.met_by(self.reached):
+                raise DurabilityUnmet(str(durability), self.reached, result)
         return result
 
 
@@ -103,3 +170,191 @@ class CallToken(SendToken):
         self.place = place
         #: When the server may have forgotten the call, on the event loop's clock.
         self.expires_at = expires_at
+
+
+class BackgroundTasks(Protocol):
+    """What the runner of calls needs done in the background."""
+
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
+        """Run a task that ends with the client; ``ClientClosed`` if that is closed."""
+
+    def undo(self, operation: Operation[Any], result: Any) -> None:
+        """Undo what *operation* did for a caller that is gone."""
+
+    def report(self, news: Sequence[Any]) -> None:
+        """Pass on what results tell besides."""
+
+
+class CallRunner:
+    """Makes calls, and gives each caller the result of its operation."""
+
+    def __init__(self, attempts: Attempts, tasks: BackgroundTasks, *, deadline_s: float) -> None:
+        self._attempts = attempts
+        self._tasks = tasks
+        self._deadline_s = deadline_s
+        self._numbers = CallNumbers()
+        self._recalls = 0
+        # Records that the server can forget when the client goes; not those that an attempt which
+        # is still on its way must find.
+        self._records: set[str] = set()
+        self._doubtful: set[str] = set()
+
+    async def run(self, batch: list[Waiting]) -> None:
+        """Make the call that *batch* shares, and hand every caller its result or error."""
+        number = self._numbers.take() if batch[0].operation.kind.numbered else None
+        call = Call([waiting.operation for waiting in batch], number)
+        call.callers = batch
+        unknown = call.kind.unknown
+        try:
+            results = await self._attempts.make(call, min([w.deadline for w in batch]))
+            self._release_number(call)
+            self._hand_out(call, results)
+        except RSMQError as error:
+            cause = error
+            self._release_number(call)
+            _fail_all(batch, lambda: copy(cause))
+        except NotExecuted as error:
+            text = gave_up(error, self._deadline_s)
+            self._release_number(call)
+            _fail_all(batch, lambda: Unavailable(text, transient=True))
+        except ReplyLost as error:
+            self._leave_open(call, f"the reply was lost, so the outcome is not known: {error}")
+        except Exception as error:
+            # A fault of ours or of the driver must not take the whole client down.
+            logger.exception("a call failed in an unexpected way; please report it")
+            self._keep_record(call)
+            text = f"the call failed in an unexpected way ({type(error).__name__})"
+            _fail_all(batch, lambda: unknown(text, executed=None))
+        except BaseException:
+            self._keep_record(call)
+            text = "the client was closed while the call ran"
+            _fail_all(batch, lambda: unknown(text, executed=None))
+            raise
+
+    async def forget(self) -> None:
+        """Remove records of calls that will not be repeated; the rest expires."""
+        records = sorted(self._records - self._doubtful)
+        self._records.clear()
+        deadline = asyncio.get_running_loop().time() + FORGET_S
+        if records:
+            with suppress(RSMQError, NotExecuted, ReplyLost):
+                await self._attempts.ask(lambda driver: driver.forget(records), deadline)
+
+    async def resume(self, token: SendToken) -> Any:
+        """Repeat the call that *token* is of, and return what the send would have."""
+        if not isinstance(token, CallToken) or token.issuer is not self:
+            raise InvalidValue("the token is not of a send by this client")
+        if asyncio.get_running_loop().time() >= token.expires_at:
+            raise InvalidValue("the token is too old: the server may have forgotten the send")
+        call = token.call
+        if call.outcome is None:
+            outcome: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+            self._tasks.spawn(self._resume, call, outcome)
+            call.outcome = outcome
+        try:
+            results = await asyncio.shield(call.outcome)
+        except ReplyLost as error:
+            raise self._unknown(call, token.place, str(error), token) from None
+        return call.finish(results[token.place])
+
+    def _release_number(self, call: Call) -> None:
+        """Let the series go on, the outcome being known, and note which record can be removed."""
+        if call.number is None or call.record is None:
+            return
+        self._numbers.settle(call.number)
+        if call.in_doubt:
+            self._keep_record(call)
+        elif len(self._records) < MAX_RECORDS:
+            self._records.add(call.record)
+
+    def _keep_record(self, call: Call) -> None:
+        """See that closing leaves the record: an attempt that is still on its way must find it."""
+        if call.record is not None:
+            self._doubtful.add(call.record)
+
+    def _leave_open(self, call: Call, text: str) -> None:
+        """Tell the callers of a call whose outcome is not known; its series stays parked."""
+        self._keep_record(call)
+        for place, waiting in enumerate(call.callers):
+            waiting.fail(self._unknown(call, place, text))
+        if call.number and call.kind.undo and self._recalls < MAX_RECALLS:
+            with suppress(ClientClosed):  # the client is being closed
+                self._tasks.spawn(self._recall, call)
+                self._recalls += 1
+
+    def _unknown(
+        self, call: Call, place: int, text: str, token: SendToken | None = None
+    ) -> Unavailable:
+        error = call.kind.unknown(text, executed=None, transient=True)
+        if isinstance(error, SendUnknown) and call.number is not None:
+            expires_at = asyncio.get_running_loop().time() + TOKEN_S
+            error.token = token or CallToken(self, call, place, expires_at)
+        return error
+
+    async def _recall(self, call: Call) -> None:
+        """Have what a call took given back; its callers were told that the outcome is unknown."""
+        call.recall = True
+        try:
+            within = asyncio.get_running_loop().time() + self._deadline_s
+            results = await self._attempts.make(call, within)
+            self._report(call, results)
+        except (RSMQError, NotExecuted, ReplyLost) as error:
+            logger.debug(
+                "leases of a lost call are not given back, they end by themselves: %s", error
+            )
+            return
+        finally:
+            self._recalls -= 1
+        self._release_number(call)
+
+    async def _resume(self, call: Call, outcome: asyncio.Future[list[Any]]) -> None:
+        until = asyncio.get_running_loop().time() + self._deadline_s
+        try:
+            results = await self._attempts.make(call, until)
+        except (RSMQError, NotExecuted, ReplyLost) as error:
+            call.outcome = None
+            outcome.set_exception(ReplyLost(str(error)))
+            outcome.exception()
+        except BaseException:
+            outcome.cancel()
+            raise
+        else:
+            self._release_number(call)
+            outcome.set_result(results)
+
+    def _hand_out(self, call: Call, results: list[Any]) -> None:
+        """Give each caller its result or error, undo what is for callers that are gone."""
+        finish, news = call.finish, call.kind.news
+        for waiting, found in zip(call.callers, results, strict=True):
+            try:
+                result = finish(found)
+            except RSMQError as error:
+                waiting.fail(error)
+            except Exception as error:
+                logger.exception("a reply could not be read; please report it", exc_info=error)
+                waiting.fail(call.kind.unknown("the reply could not be read", executed=None))
+            else:
+                if waiting.future.done():
+                    self._tasks.undo(waiting.operation, result)
+                else:
+                    waiting.future.set_result(result)
+                if news is not None:
+                    self._tasks.report(news(result))
+
+    def _report(self, call: Call, results: list[Any]) -> None:
+        """Pass on what the results of a recall tell; their messages are given back already."""
+        if call.kind.news is not None:
+            for result in results:
+                if not isinstance(result, Exception):
+                    self._tasks.report(call.kind.news(result))
+
+
+def _fail_all(batch: list[Waiting], error: Callable[[], Exception]) -> None:
+    for waiting in batch:
+        waiting.fail(error())
+
+
+def gave_up(error: Exception, deadline_s: float) -> str:
+    """Say that the server could not be reached, and for how long it was tried."""
+    who = getattr(error, "who", "redis")
+    return f"{who} cannot be reached: {error} (gave up after {deadline_s:g} s)"

@@ -8,7 +8,7 @@ that was lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -19,21 +19,20 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import Connection
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError
 
-from .._protocol.operation import Argument, Reply
+from .._protocol.operation import Reply
 from . import redis_versions
-from .driver import Command, NotExecuted, ReplyLost
+from .driver import NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
 from .primary_check import is_witnessed
+from .redis_calls import Command, RedisDriver
 from .redis_driver import ConnectionListener, confirm, usable
 
-# Commands without a key: any node will do.
-_WITHOUT_KEY = ("PING", "INFO", "CONFIG", "WAITAOF")
 #: Redirections that one attempt follows; the next attempt comes after a pause.
 _REDIRECTIONS = 5
 _ASKING = pack_command(("ASKING",))
 
 
-class ClusterDriver:
+class ClusterDriver(RedisDriver):
     """Runs commands on a Redis Cluster and follows its redirections."""
 
     calls_per_connection = 1
@@ -86,15 +85,15 @@ class ClusterDriver:
 
     async def _find(self, command: Command) -> ClusterNode:
         """Return the node that is thought to serve *command*."""
-        nodes, words = self._client.nodes_manager, command.words
+        nodes = self._client.nodes_manager
         try:
             await self._client.initialize()
             if self._outdated:
                 self._outdated = False
                 await nodes.initialize()
-            if words[0] in _WITHOUT_KEY:
+            if command.key is None:
                 return self._client.get_random_node()
-            return nodes.get_node_from_slot(self._client.keyslot(_key(words)))
+            return nodes.get_node_from_slot(self._client.keyslot(command.key))
         except Exception as error:  # its own exceptions are no RedisErrors
             self._outdated = True
             refused_at_connect(error)
@@ -126,9 +125,9 @@ class ClusterDriver:
                 with suppress(ResponseError):  # then the command is redirected again
                     await connection.read_response(disable_decoding=True)
             reply = await connection.read_response(disable_decoding=True)
-            if command.then is not None:
-                command.confirmation = await confirm(connection, command.then)
-            if command.witnesses and not asking:
+            if command.follow_up is not None:
+                command.confirmation = await confirm(connection, command.follow_up)
+            if command.min_replicas and not asking:
                 await self._see_owner(node, connection, command, reply)
         except ANSWERS:
             raise
@@ -155,9 +154,9 @@ class ClusterDriver:
         try:
             # What the node itself says about this counts least.
             await redis_versions.ask_for_nodes(nodes, last=node)
-            owner = nodes.get_node_from_slot(self._client.keyslot(_key(command.words)))
+            owner = nodes.get_node_from_slot(self._client.keyslot(command.key or ""))
         except Exception as error:
-            if command.then is not None:
+            if command.follow_up is not None:
                 return  # the caller learns anyway that nobody has confirmed it
             raise ReplyLost("neither a replica nor another node vouches for the node") from error
         if owner.name != node.name:
@@ -181,12 +180,6 @@ class ClusterDriver:
             refused_at_connect(error)
             raise NotExecuted(sentence(error)) from error
         return connection
-
-
-def _key(words: Sequence[Argument]) -> str | bytes:
-    """Return the first key of a command: the third argument of a script, the first of others."""
-    key = words[3] if words[0] in ("EVAL", "EVALSHA") else words[1]
-    return key if isinstance(key, str | bytes) else str(key)
 
 
 async def _disconnect(connection: Connection) -> None:

@@ -26,7 +26,6 @@ from .cluster import ClusterDriver
 from .driver import Driver
 from .redis_driver import HEALTH_S, PoolDriver
 from .redis_versions import tls_settings
-from .server_check import check_server
 from .urls import Address, read
 
 #: What a caller may hand over instead of a URL.
@@ -42,7 +41,7 @@ def make_transport(open_driver: Callable[[], Awaitable[Driver]], options: Option
         open_driver,
         deadline_s=options.deadline,
         connections=options.max_connections,
-        check=lambda driver: check_server(driver, options),
+        check=lambda driver: driver.check(options),
     )
 
 

@@ -1,52 +1,31 @@
-"""The seam between the transport and a driver, so that either can be replaced."""
+"""The seam between the transport and a driver, so that either can be replaced.
+
+A driver is given calls made of operations that still know what they mean, and returns results.
+How a server is spoken to is its own affair: drivers for Redis encode a call as a script call and
+decode the reply, the driver for a broker turns requests into protobuf messages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .._protocol.operation import Argument, Reply
+from .._common.durability import Durability
+from ..options import Options
+
+if TYPE_CHECKING:
+    from .calls import Call
 
 
 class NotExecuted(Exception):
-    """The command certainly did not run; it may be tried again."""
+    """The call certainly did not run; it may be tried again."""
 
-    #: Who could not be reached.
+    #: What could not be reached.
     who = "redis"
 
 
 class ReplyLost(Exception):
-    """The command was written and its reply never came; nobody can tell whether it ran."""
-
-
-class ScriptMissing(Exception):
-    """The server does not have the script in its cache; nothing ran."""
-
-
-class WrongLayout(Exception):
-    """The script met keys that do not have RSMQ's layout. ``code`` says what is wrong."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-@dataclass(slots=True)
-class Command:
-    """One command for the server. ``written`` is set as soon as it may have left the process."""
-
-    words: Sequence[Argument]
-    written: bool = False
-    #: A second command for the same connection, made when the first has been answered, and its
-    #: reply (an error in place of one is told as text).
-    then: Sequence[Argument] | None = None
-    confirmation: Reply = None
-    #: How many replicas shall know of what the command did. If they do not, and the driver can ask
-    #: which server is the primary and learns that it is another, the reply counts as lost. Which
-    #: replies it matters for, where there is no second command.
-    witnesses: int = 0
-    matters: Callable[[Reply], bool] | None = None
+    """The call was written and its reply never came; it is not known whether it ran."""
 
 
 class Heard(NamedTuple):
@@ -73,11 +52,10 @@ class Listener(Protocol):
 
 
 class Driver(Protocol):
-    """Executes commands, each once, and says precisely what became of it.
+    """Makes one attempt of a call at a time, and says precisely what became of it.
 
-    Raises ``NotExecuted``, ``ReplyLost``, ``ScriptMissing``, ``WrongLayout``, or an ``RSMQError``
-    that is final: the command did not run. An ``RSMQError`` in place of a reply, or of the part of
-    a reply that is for one operation, is what became of it, also if it was asked for again.
+    Every method raises ``NotExecuted`` or ``ReplyLost``, or an ``RSMQError`` that is final: what
+    was asked for did not run, and would not if it were asked for again.
     """
 
     @property
@@ -85,8 +63,30 @@ class Driver(Protocol):
         """How many calls it pays to make at a time, for each connection."""
         ...
 
-    async def execute(self, command: Command) -> Reply:
-        """Run *command* and return the undecoded reply."""
+    async def run(self, call: Call) -> list[Any]:
+        """Make one attempt of *call*: the result of each of its operations, in their order.
+
+        In place of a result stands the ``RSMQError`` that is the outcome of one operation, also if
+        an earlier attempt came to it; or any other exception, if the reply could not be read.
+
+        The driver sets ``call.written`` as soon as anything may have left the process, and
+        ``call.reached`` if ``call.durability`` asks for more than memory.
+        """
+
+    async def ping(self) -> None:
+        """Return if the server answers."""
+
+    async def check(self, options: Options) -> Durability:
+        """Refuse a server that would break promises; return what sends wait for on this one.
+
+        Called once, before the first call.
+        """
+
+    async def setting(self, name: str) -> str | None:
+        """Return a setting of the server; ``None`` if the server does not tell."""
+
+    async def forget(self, records: Sequence[str]) -> None:
+        """Remove records of calls that will not be repeated; they would expire otherwise."""
 
     def listener(self) -> Listener:
         """Return a listener that is not connected yet."""

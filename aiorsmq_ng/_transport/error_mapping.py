@@ -16,7 +16,8 @@ from ..errors import (
     Unavailable,
 )
 from . import tls
-from .driver import NotExecuted, ScriptMissing, WrongLayout
+from .driver import NotExecuted
+from .redis_calls import ScriptMissing, WrongLayout
 
 logger = logging.getLogger("aiorsmq_ng.transport")
 

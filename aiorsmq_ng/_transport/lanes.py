@@ -7,10 +7,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._protocol.operation import Argument, Operation
+from .._protocol.operation import Kind, Operation
 
-#: Script, keys and head: what operations must have in common to share a call.
-Key = tuple[str, tuple[str, ...], tuple[Argument, ...]]
+#: What operations must have in common to share a call: their kind, and the lane of their requests.
+Key = tuple[Kind[Any], tuple[Any, ...]]
 
 #: A call with this many messages keeps the server busy for about a millisecond.
 MAX_WEIGHT = 256
@@ -42,7 +42,7 @@ class Waiting:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Operations that may share a call: same script, keys and head.
+    """Operations that may share a call: same kind, and same lane of their requests.
 
     ``key`` is ``None`` for the lane of an operation that goes alone.
     """
@@ -63,9 +63,9 @@ class Lane:
         while waiting and len(batch) < most:
             head = waiting[0]
             if head.firm or not head.future.cancelled():
-                operation = head.operation
-                weight += operation.weight
-                size += operation.size
+                request = head.operation.request
+                weight += request.weight
+                size += request.size
                 if batch and (weight > MAX_WEIGHT or size > MAX_SIZE):
                     break
                 batch.append(head)

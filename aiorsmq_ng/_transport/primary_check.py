@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .._protocol.operation import Reply
-from .driver import Command
+from .redis_calls import Command
 
 #: How long replicas may take to tell that they know of a receive, before others are asked.
 WITNESS_MS = 100
@@ -22,13 +22,17 @@ async def is_witnessed(
 
     *ask* makes a command on the connection that it ran on.
     """
-    if command.then is not None:
+    if command.follow_up is not None:
         answer = command.confirmation
-    elif command.matters is None or isinstance(reply, bytes) or not command.matters(reply):
+    elif (
+        command.needs_confirmation is None
+        or isinstance(reply, bytes)
+        or not command.needs_confirmation(reply)
+    ):
         return True
     else:
-        answer = await ask(("WAIT", command.witnesses, WITNESS_MS))
-    return isinstance(answer, int) and answer >= command.witnesses
+        answer = await ask(("WAIT", command.min_replicas, WITNESS_MS))
+    return isinstance(answer, int) and answer >= command.min_replicas
 
 
 async def masters_named(pool: Any) -> set[tuple[Any, Any]]:

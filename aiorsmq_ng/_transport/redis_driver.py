@@ -15,10 +15,11 @@ from redis.asyncio.connection import AbstractConnection
 from .._protocol.operation import Argument, Reply
 from ..errors import RSMQError
 from . import redis_versions
-from .driver import Command, Heard, NotExecuted, ReplyLost
+from .driver import Heard, NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
 from .pipelined import Line, Wire
 from .primary_check import is_witnessed, masters_named
+from .redis_calls import Command, RedisDriver
 
 #: A connection that has rested so many seconds is asked for a sign of life before it is used.
 HEALTH_S = 15
@@ -36,7 +37,7 @@ _MANY = 1 << 30
 Revive = Callable[[], Awaitable[None]]
 
 
-class PoolDriver:
+class PoolDriver(RedisDriver):
     """Runs commands on connections of a redis-py pool.
 
     redis-py repeats a command when its reply is lost, which doubles sends and strands receives.
@@ -77,14 +78,16 @@ class PoolDriver:
             self._check()
         packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
         # What is said about the last write of a connection must be about this one.
-        asks = command.then or (command.witnesses and command.matters and self._has_sentinels)
+        asks = command.follow_up or (
+            command.min_replicas and command.needs_confirmation and self._has_sentinels
+        )
         line = await self._board(packed, alone=bool(asks))
         began_at = asyncio.get_running_loop().time()
         try:
             command.written = True
             reply = await line.ask(packed)
-            if command.then is not None:
-                command.confirmation = await confirm(line.connection, command.then)
+            if command.follow_up is not None:
+                command.confirmation = await confirm(line.connection, command.follow_up)
             if self._has_sentinels and await self._is_replaced(line, command, reply, began_at):
                 line.spoilt = True
                 await self._distrust()
@@ -232,7 +235,7 @@ class PoolDriver:
         """
         connection = line.connection
         late = asyncio.get_running_loop().time() - began_at > _LATE_S
-        if command.witnesses and not await is_witnessed(
+        if command.min_replicas and not await is_witnessed(
             partial(confirm, connection), command, reply
         ):
             late = False
@@ -242,7 +245,7 @@ class PoolDriver:
         if named == {(getattr(connection, "host", None), getattr(connection, "port", None))}:
             return False
         # Whoever sends learns anyway that nobody has confirmed it.
-        if late or (command.then is not None and not named):
+        if late or (command.follow_up is not None and not named):
             return bool(named)
         await self._distrust()
         raise ReplyLost("the sentinels do not vouch for the master")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._common.backoff import Backoff
 from .._common.durability import Durability
-from .._protocol.operation import Argument, Reply
 from ..errors import RSMQError, Unavailable
-from .calls import Call
 from .contact import Contact
-from .driver import Command, Driver, NotExecuted, ReplyLost, ScriptMissing
+from .driver import Driver, NotExecuted, ReplyLost
 from .retry_budget import RETRIES, rest
+
+if TYPE_CHECKING:
+    from .calls import Call
+
+T = TypeVar("T")
 
 RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
 #: The part of a call's time after which one attempt is given up for another, if it may be repeated.
@@ -66,31 +70,32 @@ class Attempts:
         self.durability = Durability()
         self.contact = Contact()
 
-    async def make(self, call: Call, deadline: float, *, recall: bool = False) -> Reply:
-        """Return the reply to *call*.
+    async def make(self, call: Call, deadline: float) -> list[Any]:
+        """Return the results of *call*.
 
-        ``NotExecuted`` or a final error: it certainly did not run. ``ReplyLost``: nobody can tell.
-        With *recall* nothing new is done; the reply tells what earlier attempts did.
+        ``NotExecuted`` or a final error: it certainly did not run. ``ReplyLost``: it is not known.
         """
         try:
-            return await self._evaluate(call, deadline, recall)
+            return await self._repeat(call, deadline)
         except (NotExecuted, RSMQError) as error:
             if call.in_doubt:
                 # This attempt did not run; an earlier one may have.
                 raise ReplyLost(str(error)) from error
             raise
 
-    async def command(self, *words: Argument, deadline: float) -> Reply:
-        """Return the reply to a plain command that may be repeated."""
+    async def ask(self, question: Callable[[Driver], Awaitable[T]], deadline: float) -> T:
+        """Return the driver's answer to a question that may be repeated."""
         loop = asyncio.get_running_loop()
         backoff = _backoff()
         while True:
             try:
-                return await self.attempt(Command(words), deadline - loop.time())
+                return await self._attempt(question, deadline - loop.time())
             except (NotExecuted, ReplyLost) as error:
                 await _pause(backoff, deadline, error)
 
-    async def attempt(self, command: Command, timeout_s: float) -> Reply:
+    async def _attempt(
+        self, work: Callable[[Driver], Awaitable[T]], timeout_s: float, call: Call | None = None
+    ) -> T:
         """Make one attempt within *timeout_s*."""
         if timeout_s <= 0:
             raise NotExecuted("the call's time was over before it could be made")
@@ -98,13 +103,12 @@ class Attempts:
         began_at = clock()
         limit = _Limit(timeout_s)
         try:
-            driver = await self._driver()
-            reply = await driver.execute(command)
+            result = await work(await self._driver())
         except asyncio.CancelledError:
             if not limit.was_reached():
                 raise
             fault: NotExecuted | ReplyLost = NotExecuted("no connection in time")
-            if command.written:
+            if call is None or call.written:
                 fault = ReplyLost("redis did not answer in time")
             self.contact.failed(fault, began_at, clock())
             raise fault from None
@@ -121,37 +125,36 @@ class Attempts:
             raise
         else:
             self.contact.answered(clock())
-            return reply
+            return result
         finally:
             limit.lift()
 
-    async def _evaluate(self, call: Call, deadline: float, recall: bool) -> Reply:
+    async def _repeat(self, call: Call, deadline: float) -> list[Any]:
         loop = asyncio.get_running_loop()
-        script = call.first.script
-        # By its digest; its text is sent only to a server that lacks it.
-        how: Sequence[Argument] = ("EVALSHA", script.sha)
         backoff = None
+
+        def run(driver: Driver) -> Awaitable[list[Any]]:
+            # What the client demands is known when it is connected.
+            durability = self.durability
+            call.min_replicas = durability.replicas
+            if call.kind.with_durability is not None and (durability.replicas or durability.fsync):
+                call.durability = durability
+                call.confirm_ms = max(1, int(left_s * CONFIRM * 1000))
+            return driver.run(call)
+
         while True:
             call.began_at = loop.time()
+            call.written = False
             left_s = deadline - call.began_at
             if call.may_repeat:
                 left_s = min(left_s, self._patience_s)
-            then = None
-            if call.first.graded is not None:
-                then = self.durability.question(max(1, int(left_s * CONFIRM * 1000)))
-            words = call.words(recall=recall, asks=then is not None)
-            command = Command((*how, *words), then=then)
-            command.witnesses, command.matters = self.durability.replicas, call.first.took
             try:
-                reply = await self.attempt(command, left_s)
-                if self._confirmed(call, command):
-                    return reply
+                results = await self._attempt(run, left_s, call)
+                if call.durability is None or call.durability.met_by(call.reached):
+                    return results
                 backoff = backoff or _backoff()
                 if not await self._ask_again(call, backoff, deadline):
-                    return reply
-            except ScriptMissing:
-                how = ("EVAL", script.source)
-                continue
+                    return results
             except NotExecuted as error:
                 backoff = backoff or _backoff()
                 await _pause(backoff, deadline, error)
@@ -162,14 +165,8 @@ class Attempts:
                 backoff = backoff or _backoff()
                 await _pause(backoff, deadline, error)
 
-    def _confirmed(self, call: Call, command: Command) -> bool:
-        """Take note of how safe the call's effect is; tell whether that is safe enough."""
-        if self.durability.replicas or self.durability.fsync:
-            call.confirmed(self.durability, command.confirmation)
-        return command.then is None or self.durability.met(command.confirmation)
-
     async def _ask_again(self, call: Call, backoff: Backoff, deadline: float) -> bool:
-        """Wait before a call is repeated that was not confirmed; tell whether there is time.
+        """Wait before a call is repeated that was not confirmed; return True if there is time.
 
         The server may have broken off the waiting because it is no longer the primary, and another
         one may confirm. Without enough time the answer that is known is better than none.

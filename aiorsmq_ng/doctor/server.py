@@ -9,7 +9,7 @@ from typing import Any
 from .._protocol import doctor
 from .._protocol.keys import Namespace
 from .._transport.batching import Transport
-from .._transport.driver import Command, NotExecuted, ReplyLost
+from .._transport.driver import NotExecuted, ReplyLost
 from ..errors import RSMQError
 from ..models import Finding, ServerFacts
 from .words import finding
@@ -33,8 +33,8 @@ async def examine(transport: Transport, namespace: Namespace) -> tuple[ServerFac
         maxmemory=_whole(info, "maxmemory"),
         used_memory=_whole(info, "used_memory"),
         aof=_flag(info, "aof_enabled"),
-        appendfsync=await _setting(transport, info, "appendfsync"),
-        snapshots=await _setting(transport, info, "save"),
+        appendfsync=await _setting(transport, "appendfsync"),
+        snapshots=await _setting(transport, "save"),
         replicas=_whole(info, "connected_slaves"),
         cluster=_flag(info, "cluster_enabled"),
         clock_offset_ms=round(reply.now_ms - (before + after) * 500, 3),
@@ -93,26 +93,13 @@ def _gaps(facts: ServerFacts) -> list[Finding]:
     return [finding("facts_unknown", what=", ".join(unknown))] if unknown else []
 
 
-async def _setting(transport: Transport, info: dict[str, str], name: str) -> str | None:
+async def _setting(transport: Transport, name: str) -> str | None:
     """Ask for one setting; ``None`` where that is refused."""
-    # A cluster's client takes both words as one, and asks a node of its choice.
-    words = ("CONFIG GET", name) if info.get("cluster_enabled") == "1" else ("CONFIG", "GET", name)
-    for form in dict.fromkeys((words, ("CONFIG", "GET", name))):
-        try:
-            async with asyncio.timeout(_CONFIG_S):
-                driver = await transport.driver()
-                return _value(await driver.execute(Command(form)), name)
-        except (RSMQError, NotExecuted, ReplyLost, TimeoutError):
-            continue
-    return None
-
-
-def _value(reply: Any, name: str) -> str | None:
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    for key, value in pairs:
-        if _text(key) == name:
-            return _text(value)
-    return None
+    try:
+        async with asyncio.timeout(_CONFIG_S):
+            return await (await transport.driver()).setting(name)
+    except (RSMQError, NotExecuted, ReplyLost, TimeoutError):
+        return None
 
 
 def _text(value: Any) -> str:

@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 
 from .._protocol import queues
+from .._protocol.keys import QueueKeys
 from .._runtime.context import context_of
-from .._transport.driver import Command, NotExecuted, ReplyLost, WrongLayout
+from .._transport.driver import NotExecuted, ReplyLost
+from .._transport.redis_calls import RedisDriver, WrongLayout
 from ..client import RSMQ
 from ..codec import Codec
 from ..options import Options
@@ -61,7 +63,12 @@ async def _sweep(rsmq: RSMQ) -> None:
         # Keys without the check of the name: other clients allow more.
         keys = context.keys.namespace.queue(name)
         with suppress(NotExecuted, ReplyLost, WrongLayout):
-            ids = await driver.execute(Command(("ZRANGE", keys.zset, 0, -1)))
-            if reasons := [keys.reason(id.decode(errors="replace")) for id in ids]:
-                await driver.execute(Command(("UNLINK", *reasons)))
+            if isinstance(driver, RedisDriver):
+                await _remove_reasons(driver, keys)
         await context.transport.run(queues.delete(keys))
+
+
+async def _remove_reasons(driver: RedisDriver, keys: QueueKeys) -> None:
+    ids = await driver.command("ZRANGE", keys.zset, 0, -1, key=keys.zset)
+    if reasons := [keys.reason(id.decode(errors="replace")) for id in ids]:
+        await driver.command("UNLINK", *reasons, key=reasons[0])

@@ -21,7 +21,8 @@ from typing import Any, Literal, Self
 from urllib.parse import quote, urlsplit
 
 from .._transport.connect import connect
-from .._transport.driver import Command, NotExecuted, ReplyLost, WrongLayout
+from .._transport.driver import NotExecuted, ReplyLost
+from .._transport.redis_calls import RedisDriver, WrongLayout
 from ..embedded import find_binary
 from ..errors import RSMQError, Unavailable
 from ..options import Options
@@ -175,7 +176,8 @@ class PrivateServer:
         """Send one command on a connection of its own and return the undecoded reply."""
         driver = await connect(self.url, Options(connect_timeout=2))
         try:
-            return await driver.execute(Command(words))
+            assert isinstance(driver, RedisDriver)  # noqa: S101 - the URL is a server's
+            return await driver.command(*words)
         except (NotExecuted, ReplyLost, WrongLayout) as error:
             raise Unavailable(f"{words[0]!r} failed: {error}") from error
         finally:

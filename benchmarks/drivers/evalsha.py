@@ -13,12 +13,11 @@ from typing import Any
 from redis.asyncio import Redis
 from talk import Job, Peer, serve
 
-from aiorsmq_ng._common.ids import SUFFIX_LENGTH
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operation import Argument, Operation
-from aiorsmq_ng._transport.call_numbers import Ticket
-from aiorsmq_ng._transport.calls import Call
+from aiorsmq_ng._protocol.redis import encode
+from aiorsmq_ng._protocol.scripts import load
 
 KEYS = Namespace("bench").queue("jobs")
 
@@ -39,11 +38,9 @@ class Evalsha(Peer):
     async def prepare(self, job: Job) -> None:
         """Make the queue, and all that the calls say."""
         create = queues.create(KEYS, vt=30, delay=0, maxsize=-1)
-        await self.redis.eval(create.script.source, *self._words(create))
+        await self.redis.eval(load("create_queue").source, *self._words(create))
         sends = [_send(job.body.encode()) for _ in range(job.messages)]
-        self.sha = await self.redis.script_load(
-            "return 1" if self.empty else sends[0].script.source
-        )
+        self.sha = await self.redis.script_load("return 1" if self.empty else load("send").source)
         self.words = iter([[0] if self.empty else self._words(send) for send in sends])
 
     async def send(self, body: str) -> None:
@@ -51,12 +48,12 @@ class Evalsha(Peer):
         await self.redis.evalsha(self.sha, *next(self.words))
 
     def _words(self, operation: Operation[Any]) -> list[Argument]:
-        return Call([operation], Ticket("bare", next(self.numbers))).words()
+        record = KEYS.call_record("bare")
+        return encode([operation], record, os.urandom).words(next(self.numbers))
 
 
 def _send(body: bytes) -> Operation[list[str]]:
-    entropy = os.urandom(SUFFIX_LENGTH)
-    return messages.send(KEYS, [body], delay_ms=-1, entropy=entropy, channel=KEYS.wake)
+    return messages.send(KEYS, [body], delay_ms=-1, channel=KEYS.wake)
 
 
 serve(Evalsha(empty="empty" in sys.argv))

@@ -17,14 +17,12 @@ from urllib.parse import urlsplit
 import hiredis
 from talk import Job, Peer, serve
 
-from aiorsmq_ng._common.ids import SUFFIX_LENGTH
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import Intake
+from aiorsmq_ng._protocol.messages import ReceiveSpec
 from aiorsmq_ng._protocol.operation import Operation
+from aiorsmq_ng._protocol.redis import encode
 from aiorsmq_ng._protocol.scripts import load
-from aiorsmq_ng._transport.call_numbers import Ticket
-from aiorsmq_ng._transport.calls import Call
 
 KEYS = Namespace("bench").queue("jobs")
 #: Messages of one call, and bytes of bodies that it carries at most; the same as the package's.
@@ -77,17 +75,14 @@ class Limit(Peer):
         body = job.body.encode()
         for at in range(0, job.messages, batch):
             bodies = [body] * min(batch, job.messages - at)
-            entropy = os.urandom(SUFFIX_LENGTH * len(bodies))
-            yield self.pack(
-                messages.send(KEYS, bodies, delay_ms=-1, entropy=entropy, channel=KEYS.wake)
-            )
+            yield self.pack(messages.send(KEYS, bodies, delay_ms=-1, channel=KEYS.wake))
 
     def pack(self, *operations: Operation[Any]) -> bytes:
         """Pack the call that these operations share."""
-        first = operations[0]
-        ticket = Ticket("limit", next(self.numbers)) if first.memory else None
-        words = Call(operations, ticket).words()
-        return hiredis.pack_command(("EVALSHA", first.script.sha, *words))
+        numbered = operations[0].kind.numbered
+        call = encode(operations, KEYS.call_record("limit") if numbered else None, os.urandom)
+        words = call.words(next(self.numbers) if numbered else None)
+        return hiredis.pack_command(("EVALSHA", call.script.sha, *words))
 
     def ask(self, command: bytes) -> Any:
         """Make one call and wait for its reply."""
@@ -125,8 +120,7 @@ class Limit(Peer):
     def drain_all(self, job: Job) -> None:
         """Lease batches and delete them, fenced by their receipts, some calls ahead."""
         batch = _batch(job.size)
-        receive = messages.receive(Intake(KEYS), batch, vt_ms=-1)
-        delete = messages.delete(KEYS, ())
+        receive = messages.receive(ReceiveSpec(KEYS), batch, vt_ms=-1)
         calls, gone = -(-job.messages // batch), 0
         waiting: deque[str] = deque()
         while calls or waiting:
@@ -136,7 +130,7 @@ class Limit(Peer):
                 calls -= 1
             reply = self.reply()[0]
             if waiting.popleft() == "receive":
-                command = ("EVALSHA", delete.script.sha, len(delete.keys), *delete.keys)
+                command = ("EVALSHA", load("delete").sha, 3, *KEYS.with_deliveries)
                 self.socket.sendall(hiredis.pack_command((*command, *_receipts(reply[2:]))))
                 waiting.append("delete")
             else:

@@ -2,17 +2,17 @@
 
 import pytest
 
-from aiorsmq_ng import InvalidValue, NotSupported, QueueNotFound, Unavailable
+from aiorsmq_ng import InvalidValue, Options, QueueNotFound, RSMQError, Unavailable
 from aiorsmq_ng._broker_client.driver import TRANSLATIONS, BrokerDriver
 from aiorsmq_ng._broker_client.errors import Answered, NoBroker
 from aiorsmq_ng._broker_client.receipts import Receipts
-from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._common.durability import Durability
+from aiorsmq_ng._protocol import doctor, messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.messages import Dedup
-from aiorsmq_ng._protocol.scripts import load, names
-from aiorsmq_ng._transport.call_numbers import TicketBook
-from aiorsmq_ng._transport.calls import Call
-from aiorsmq_ng._transport.driver import Command, NotExecuted, ReplyLost
+from aiorsmq_ng._protocol.scripts import names
+from aiorsmq_ng._transport.calls import Call, CallNumbers
+from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
 from aiorsmq_ng.broker.errors import BrokerError
 from aiorsmq_ng.broker.idempotency import REMEMBERED_S, IdempotentCalls
 from aiorsmq_ng.rpc import v1_pb2 as pb
@@ -42,38 +42,38 @@ class Link:
 
 
 def send(text, **how):
-    return messages.send(KEYS, [text], delay_ms=-1, entropy=b"x" * 22, channel="c", **how)
+    return messages.send(KEYS, [text], delay_ms=-1, channel="c", **how)
 
 
-def command(*operations):
-    call = Call(operations, TicketBook().take() if operations[0].memory else None)
-    return Command(("EVALSHA", operations[0].script.sha, *call.words()))
+def call_of(*operations):
+    return Call(operations, CallNumbers().take() if operations[0].kind.numbered else None)
 
 
-async def execute(link, *operations):
-    return await BrokerDriver(link).execute(command(*operations))
+async def run(link, *operations):
+    return await BrokerDriver(link).run(call_of(*operations))
 
 
 async def test_call_of_which_a_part_has_run_is_not_said_to_have_not():
     parts = (send(b"a"), send(b"b", dedup=Dedup("d", 1000)))
 
     with pytest.raises(ReplyLost):
-        await execute(Link(pb.SendResponse(ids=["i" * 32]), NoBroker("gone")), *parts)
+        await run(Link(pb.SendResponse(ids=["i" * 32]), NoBroker("gone")), *parts)
     with pytest.raises(NotExecuted):
-        await execute(Link(NoBroker("gone"), NoBroker("gone")), *parts)
+        await run(Link(NoBroker("gone"), NoBroker("gone")), *parts)
     with pytest.raises(ReplyLost):
-        await execute(Link(NoBroker("gone"), ReplyLost("?")), *parts)
+        await run(Link(NoBroker("gone"), ReplyLost("?")), *parts)
     with pytest.raises(Unavailable):
-        await execute(Link(Unavailable("refused"), Unavailable("refused")), *parts)
+        await run(Link(Unavailable("refused"), Unavailable("refused")), *parts)
 
 
 async def test_sends_without_dedup_keys_share_one_call():
     link = Link(pb.SendResponse(ids=["1", "2"]), pb.SendResponse(ids=["3"]))
     ways = ({}, {"dedup": Dedup("d", 1000)}, {})
 
-    reply = await execute(link, *(send(b"%d" % n, **how) for n, how in enumerate(ways)))
+    reply = await run(link, *(send(b"%d" % n, **how) for n, how in enumerate(ways)))
 
-    assert reply == [[b"1"], [b"3", b"stored"], [b"2"]]
+    assert reply == [["1"], ["3"], ["2"]]
+    assert reply[1][0].duplicate is False
     (_, first), (_, second) = link.calls
     assert (list(first.bodies), first.dedup_key) == ([b"0", b"2"], "")
     assert (list(second.bodies), second.dedup_key) == ([b"1"], "digest:d")
@@ -83,68 +83,66 @@ async def test_sends_without_dedup_keys_share_one_call():
 async def test_answer_that_is_an_error_is_the_reply_of_every_part():
     error = QueueNotFound("jobs", "rsmq")
 
-    reply = await execute(Link(Answered(error)), send(b"a"), send(b"b"))
+    reply = await run(Link(Answered(error)), send(b"a"), send(b"b"))
 
     assert reply == [error, error]
 
 
 async def test_repeated_call_has_the_same_id_and_names_who_was_asked_first():
-    call = Call([send(b"a")], TicketBook().take())
+    call = call_of(send(b"a"))
     link = Link(ReplyLost("?"), ReplyLost("?"), pb.SendResponse(ids=["1"]))
     driver = BrokerDriver(link)
-    for attempt in range(3):
-        words = ("EVALSHA", load("send").sha, *call.words())
-        if attempt < 2:
-            with pytest.raises(ReplyLost):
-                await driver.execute(Command(words))
-            call.doubt()
-            link.broker = "another"
-        else:
-            await driver.execute(Command(words))
+    for _ in range(2):
+        with pytest.raises(ReplyLost):
+            await driver.run(call)
+        call.doubt()
+        link.broker = "another"
+    await driver.run(call)
 
     first, second, third = (request.request for _, request in link.calls)
     assert first.id == second.id == third.id
     assert [r.broker for r in (first, second, third)] == ["", "b", "b"]
 
 
-async def test_script_that_a_broker_does_not_offer_is_not_asked_for():
+async def test_what_a_broker_does_not_offer_is_not_asked_for():
     link = Link()
-    for words in (("EVALSHA", load("doctor_keys").sha, 0), ("CONFIG", "GET", "x")):
-        with pytest.raises(NotSupported, match="cannot be done through a broker"):
-            await BrokerDriver(link).execute(Command(words))
+    with pytest.raises(RSMQError, match="cannot be done through a broker"):
+        await run(link, doctor.keys(KEYS.namespace, b"0"))
 
+    assert await BrokerDriver(link).setting("appendfsync") is None
     assert link.calls == []
 
 
-async def test_what_the_transport_asks_besides_scripts_is_answered():
+async def test_what_the_transport_asks_besides_calls_is_answered():
     driver = BrokerDriver(Link())
 
-    assert await driver.execute(Command(("PING",))) == b"PONG"
-    assert await driver.execute(Command(("UNLINK", "k"))) == 0
+    await driver.ping()
+    await driver.forget(["record"])
+    assert await driver.check(Options(durability="fsynced")) == Durability.parse("fsynced")
 
 
 @pytest.mark.parametrize(
-    ("question", "told", "reached"),
+    ("demanded", "told"),
     [
-        (("WAIT", 2, 100), "replicated:3", 3),
-        (("WAIT", 2, 100), "memory", 0),
-        (("WAITAOF", 1, 0, 100), "fsynced", [1, 0]),
-        (("WAITAOF", 1, 0, 100), "memory", [0, 0]),
+        ("replicated:2", "replicated:3"),
+        ("replicated:2", "memory"),
+        ("fsynced", "fsynced"),
+        ("fsynced", "memory"),
     ],
 )
-async def test_durability_that_the_broker_reached_is_confirmed(question, told, reached):
-    asked = command(send(b"a"))
-    asked.then = question
+async def test_durability_that_the_broker_reached_is_told(demanded, told):
+    call = call_of(send(b"a"))
+    call.durability, call.confirm_ms = Durability.parse(demanded), 100
 
-    await BrokerDriver(Link(pb.SendResponse(ids=["1"], durability=told))).execute(asked)
+    await BrokerDriver(Link(pb.SendResponse(ids=["1"], durability=told))).run(call)
 
-    assert asked.confirmation == reached
+    assert call.reached == told
 
 
 async def test_queue_that_is_not_there_is_not_deleted():
-    reply = await execute(Link(Answered(QueueNotFound("jobs", "rsmq"))), queues.delete(KEYS))
+    reply = await run(Link(Answered(QueueNotFound("jobs", "rsmq"))), queues.delete(KEYS))
 
-    assert reply == 0
+    assert [type(error) for error in reply] == [QueueNotFound]
 
 
 def test_receipts_are_bounded_and_the_longest_unused_goes_first():
@@ -194,4 +192,4 @@ async def test_every_script_that_a_broker_can_do_has_a_translation():
         name for name in names() if name not in TRANSLATIONS and not name.startswith(elsewhere)
     ]
 
-    assert missing == ["backlog", "discard", "reasons", "shift", "unwait"]
+    assert missing == ["backlog", "discard", "reasons", "test_shift_time", "unwait"]

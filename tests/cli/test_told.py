@@ -302,7 +302,7 @@ run, calls = Transport.run, 0
 async def slow(self, operation):
     global calls
     done = await run(self, operation)
-    if operation.script.name in ("purge", "scan"):
+    if operation.kind.name in ("purge", "scan"):
         calls += 1
         if calls == 2:
             print("two", flush=True)

@@ -99,7 +99,7 @@ async def test_verb_of_a_stale_holder_changes_nothing(rsmq, queue, raw, ns, verb
     await queue.receive(vt=50)
     before = {k: await raw.dump(k) for k in await lasting_keys(raw, ns)}
 
-    with pytest.raises(LeaseLost, match="somebody has received it since") as caught:
+    with pytest.raises(LeaseLost, match="another consumer has received it since") as caught:
         await VERBS[verb](stale)
 
     assert not caught.value.gone

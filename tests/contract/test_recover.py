@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, LeaseLost, QueueCorrupt, QueueNotFound, Retry
-from aiorsmq_ng._protocol import recovery
+from aiorsmq_ng._protocol import recovery, redis
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import Intake
+from aiorsmq_ng._protocol.messages import ReceiveSpec
 
 from ..support.clock import server_ms
 from ..support.keys import lasting_keys
@@ -313,16 +313,18 @@ async def test_recover_of_thousands_returns_each_once(queue, vt):
 
 
 def test_recover_looks_at_a_bounded_number_of_messages():
-    intake = Intake(Namespace("rsmq").queue("jobs"))
-    operation = recovery.recover(intake, 5, idle_ms=60_000, vt_ms=-1)
+    receive_spec = ReceiveSpec(Namespace("rsmq").queue("jobs"))
+    operation = recovery.recover(receive_spec, 5, idle_ms=60_000, vt_ms=-1)
 
-    page = operation.parse([30_000, 4090, 17, b"a" * 32, b"body", 2, 5])
-    following = recovery.recover(intake, 4, idle_ms=60_000, vt_ms=-1, after=page)
+    reply = [30_000, 4090, 17, b"a" * 32, b"body", 2, 5]
+    [page] = redis.decode([operation], reply, repeated=False)
+    following = recovery.recover(receive_spec, 4, idle_ms=60_000, vt_ms=-1, after=page)
 
-    assert b"at + 4095" in operation.script.source
-    assert operation.args == ("", 0, "", "", 5, 60_000, -1, 0, 0)
-    assert following.args == ("", 0, "", "", 4, 60_000, -1, 4090, 17)
-    assert not operation.repeatable
+    first, second = (redis.encode([o], None, bytes) for o in (operation, following))
+    assert b"at + 4095" in first.script.source
+    assert first.args == ["", 0, "", "", 5, 60_000, -1, 0, 0]
+    assert second.args == ["", 0, "", "", 4, 60_000, -1, 4090, 17]
+    assert not operation.kind.repeatable
 
 
 async def test_recover_that_is_cancelled_makes_what_it_took_visible(queue, raw):

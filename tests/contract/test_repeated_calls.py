@@ -1,21 +1,41 @@
 """A call that reaches the server twice, in whatever order, has one effect and one answer."""
 
 import asyncio
-import os
 
 import pytest
 from redis.asyncio import Redis
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import NoScriptError, OutOfMemoryError
 
 from aiorsmq_ng import RSMQ, InvalidValue, MessageTooLong, QueueNotFound, Sent
 from aiorsmq_ng._protocol import messages, queues, recovery
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import Intake
-from aiorsmq_ng._transport.call_numbers import Ticket
-from aiorsmq_ng._transport.calls import Call
+from aiorsmq_ng._protocol.messages import ReceiveSpec
+from aiorsmq_ng._transport.calls import Call, CallNumber
+from aiorsmq_ng._transport.redis_calls import RedisDriver, ScriptMissing
 from aiorsmq_ng.testing import PrivateServer
 
 from ..support.clock import pass_time, server_ms
+
+
+class TooLate(Exception):
+    """The attempt arrived after later calls of its series."""
+
+
+class Repeater(RedisDriver):
+    """Runs commands on a client of redis-py."""
+
+    def __init__(self, raw, merge):
+        self.raw = raw
+        self.merge = merge
+
+    async def execute(self, command):
+        try:
+            reply = await self.raw.execute_command(*command.words)
+        except NoScriptError:
+            raise ScriptMissing from None
+        if self.merge and reply == []:
+            raise TooLate
+        return reply
 
 
 class Line:
@@ -24,21 +44,24 @@ class Line:
     def __init__(self, raw, name="series"):
         self.raw = raw
         self.name = name
+        # A repetition has the ids of the first attempt.
+        self.encoded = {}
 
     async def call(self, number, *operations, again=False, recall=False, attempt=None):
         """Send a call and return the result of every operation."""
-        call = Call(operations, Ticket(self.name, number) if operations[0].memory else None)
+        numbered = operations[0].kind.numbered
+        call = Call(operations, CallNumber(self.name, number) if numbered else None)
         call.in_doubt = again
         call.attempt = attempt or (2 if again else 1)
-        reply = await self.raw.execute_command(
-            "EVAL", operations[0].script.source, *call.words(recall=recall)
-        )
-        if isinstance(reply, bytes):
-            raise operations[0].fail(reply.decode())
-        replies = reply if operations[0].merge else [reply]
-        if not replies:
+        call.recall = recall
+        call.encoded = self.encoded.get(key := tuple(map(id, operations)), (None, None))[1]
+        try:
+            results = await Repeater(self.raw, call.kind.merge).run(call)
+        except TooLate:
             return []
-        return [call.result_of(op, part) for op, part in zip(operations, replies, strict=True)]
+        finally:
+            self.encoded[key] = (operations, call.encoded)
+        return [call.finish(result) for result in results]
 
 
 @pytest.fixture
@@ -52,13 +75,11 @@ def keys(queue, ns):
 
 
 def sending(keys, *bodies, dedup=None):
-    return messages.send(
-        keys, bodies, delay_ms=-1, entropy=os.urandom(22 * len(bodies)), channel="w", dedup=dedup
-    )
+    return messages.send(keys, bodies, delay_ms=-1, channel="w", dedup=dedup)
 
 
 def receiving(keys, count=1, vt_ms=-1, **limit):
-    return messages.receive(Intake(keys, **limit), count, vt_ms=vt_ms)
+    return messages.receive(ReceiveSpec(keys, **limit), count, vt_ms=vt_ms)
 
 
 async def test_send_repeated_stores_nothing_and_tells_the_first_ids(line, keys, queue):
@@ -108,13 +129,13 @@ async def test_receive_repeated_tells_again_what_it_put_aside(line, keys, queue,
     await pass_time(raw, keys.zset, 12)
     operation = receiving(keys, count=5, **limited(keys, ns))
     [first] = await line.call(1, operation)
-    assert [b.message.text for b in first.buried] == ["poison"]
+    assert [b.message.text for b in first.dead_lettered] == ["poison"]
     assert [m.body for m in first.messages] == [b"next"]
 
     for attempt in (2, 3):
         [again] = await line.call(1, operation, again=True, attempt=attempt)
-        assert [(b.message.text, b.message.rc) for b in again.buried] == [("poison", 1)]
-        assert again.buried[0].reason == first.buried[0].reason
+        assert [(b.message.text, b.message.rc) for b in again.dead_lettered] == [("poison", 1)]
+        assert again.dead_lettered[0].reason == first.dead_lettered[0].reason
         assert [m.body for m in again.messages] == [b"next"]
     assert (await queue.attributes()).msgs == 1
 
@@ -129,7 +150,7 @@ async def test_receive_that_only_put_something_aside_tells_of_it_when_recalled(
     await line.call(1, operation)
 
     [recalled] = await line.call(1, operation, recall=True)
-    assert [b.message.text for b in recalled.buried] == ["poison"]
+    assert [b.message.text for b in recalled.dead_lettered] == ["poison"]
     assert recalled.messages == []
 
 
@@ -140,27 +161,27 @@ async def test_receive_of_several_queues_repeated_tells_again_what_it_put_aside(
     await queue.send_many(["poison", "next"])
     await queue.receive(vt=10)
     await pass_time(raw, keys.zset, 12)
-    intakes = [Intake(Namespace(ns).queue("first")), Intake(keys, **limited(keys, ns))]
-    operation = messages.receive_first(intakes, 5, vt_ms=-1)
+    specs = [ReceiveSpec(Namespace(ns).queue("first")), ReceiveSpec(keys, **limited(keys, ns))]
+    operation = messages.receive_first(specs, 5, vt_ms=-1)
     [first] = await line.call(1, operation)
 
     [again] = await line.call(1, operation, again=True)
 
-    assert [b.message.text for b in first.buried] == ["poison"]
-    assert again.buried[0].reason == first.buried[0].reason
+    assert [b.message.text for b in first.dead_lettered] == ["poison"]
+    assert again.dead_lettered[0].reason == first.dead_lettered[0].reason
     assert [m.body for m in again.messages] == [m.body for m in first.messages] == [b"next"]
 
 
 async def test_recover_repeated_tells_again_what_it_put_aside(line, keys, queue, ns):
     await queue.send("poison")
     await queue.receive(vt=60)
-    operation = recovery.recover(Intake(keys, **limited(keys, ns)), 5, idle_ms=0, vt_ms=-1)
+    operation = recovery.recover(ReceiveSpec(keys, **limited(keys, ns)), 5, idle_ms=0, vt_ms=-1)
     [first] = await line.call(1, operation)
 
     [again] = await line.call(1, operation, again=True)
 
-    assert [b.message.text for b in first.received.buried] == ["poison"]
-    assert again.received.buried[0].reason == first.received.buried[0].reason
+    assert [b.message.text for b in first.received.dead_lettered] == ["poison"]
+    assert again.received.dead_lettered[0].reason == first.received.dead_lettered[0].reason
 
 
 async def test_receive_repeated_knows_its_suspect_still(line, keys, queue, raw):
@@ -279,7 +300,7 @@ async def test_receive_over_queues_repeated_tells_the_same_leases(line, keys, qu
     await queue.send("a")
     await other.send_many(["b", "c"])
     operation = messages.receive_first(
-        [Intake(keys), Intake(Namespace(ns).queue("other"))], 2, vt_ms=-1
+        [ReceiveSpec(keys), ReceiveSpec(Namespace(ns).queue("other"))], 2, vt_ms=-1
     )
     [first] = await line.call(1, operation)
 
@@ -306,7 +327,7 @@ async def test_poison_buried_by_a_receive_stays_buried_when_it_is_repeated(line,
 async def test_recover_repeated_tells_the_same_leases(line, keys, queue):
     await queue.send_many(["a", "b"])
     await queue.receive_many(2)
-    operation = recovery.recover(Intake(keys), 1, idle_ms=0, vt_ms=-1)
+    operation = recovery.recover(ReceiveSpec(keys), 1, idle_ms=0, vt_ms=-1)
     [first] = await line.call(1, operation)
     [again] = await line.call(1, operation, again=True)
 
@@ -626,7 +647,7 @@ async def test_send_repeated_on_a_server_that_is_full_by_now_tells_the_first_ids
 @pytest.mark.parametrize("damage", ["9" * 1000, "garbage", "-1", ""])
 async def test_a_damaged_memory_counts_as_none(line, keys, raw, damage):
     for number, operation in enumerate((sending(keys, b"a"), receiving(keys)), 1):
-        await raw.set(keys.memory(line.name), damage)
+        await raw.set(keys.call_record(line.name), damage)
         assert await line.call(number, operation)
 
     assert await raw.zcard(keys.zset) == 1

@@ -10,7 +10,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from aiorsmq_ng import RSMQ, Options, RSMQError, ServerOutOfMemory, Unavailable
 from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import Intake
+from aiorsmq_ng._protocol.messages import ReceiveSpec
 from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.testing import FaultProxy, operation
@@ -33,7 +33,7 @@ async def proxied(server_url, ns):
 
 
 def send(body=b"x", keys=KEYS):
-    return messages.send(keys, [body], delay_ms=-1, entropy=bytes(22), channel="w")
+    return messages.send(keys, [body], delay_ms=-1, channel="w")
 
 
 def echo(command):
@@ -240,7 +240,7 @@ async def test_call_that_waited_out_its_deadline_in_line_is_not_made():
     async with running(answer, deadline_s=0.1, connections=1) as (driver, transport):
         _, late = await asyncio.gather(
             transport.run(send()),
-            transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1)),
+            transport.run(messages.receive(ReceiveSpec(KEYS), 1, vt_ms=-1)),
             return_exceptions=True,
         )
 

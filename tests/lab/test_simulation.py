@@ -14,8 +14,7 @@ import uuid
 import pytest
 
 from aiorsmq_ng import LeaseLost, Options, SendUnknown, Unavailable
-from aiorsmq_ng._transport.call_numbers import Ticket
-from aiorsmq_ng._transport.calls import Call
+from aiorsmq_ng._transport.calls import Call, CallNumber
 from tools.lab import Faults, History, Jobs, RecordedQueue, simulate
 
 #: How many worlds to look at; more for a long run.
@@ -238,15 +237,15 @@ def test_ack_without_a_fence_is_found_out(monkeypatch):
 
 
 def test_calls_that_are_repeated_under_another_number_are_found_out(monkeypatch):
-    words = Call.words
+    doubt = Call.doubt
     numbers = itertools.count(1_000_000)
 
-    def renumbered(self, **how):
-        if self.ticket is not None and self.in_doubt:
-            self.ticket = Ticket(self.ticket.series, next(numbers))
-        return words(self, **how)
+    def renumbered(self):
+        doubt(self)
+        if self.number is not None:
+            self.number = CallNumber(self.number.series, next(numbers))
 
-    monkeypatch.setattr(Call, "words", renumbered)
+    monkeypatch.setattr(Call, "doubt", renumbered)
     verdicts = [simulate(Jobs(), seed).verdict for seed in range(24)]
 
     assert sum(verdict.copies for verdict in verdicts)

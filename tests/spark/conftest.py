@@ -153,8 +153,10 @@ class Bench:
 
     def receive(self, count: int = 1000) -> list[messages.Leased]:
         """Receive up to *count* messages; those whose lease ran out come one by one."""
-        intake, found = messages.Intake(self.keys), []
-        while some := self.run(messages.receive(intake, count - len(found), vt_ms=60_000)).messages:
+        receive_spec, found = messages.ReceiveSpec(self.keys), []
+        while some := self.run(
+            messages.receive(receive_spec, count - len(found), vt_ms=60_000)
+        ).messages:
             found += some
             if len(found) == count:
                 break

@@ -45,7 +45,7 @@ class Doom:
 
         async def run(transport, operation):
             result = await real(transport, operation)
-            if operation.script.name == script:
+            if operation.kind.name == script:
                 calls.append(script)
                 if len(calls) == times:
                     self.reached(point)

@@ -9,6 +9,7 @@ from redis import Redis
 from aiorsmq_ng._common.ids import suffixes
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.redis.bulk import flat, packed
 from aiorsmq_ng._protocol.spark import bulk
 from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.errors import MessageTooLong, QueueNotFound, RowsDiffer, SnapshotGone
@@ -45,7 +46,7 @@ def send(keys, lot, digest=b"d", job="load", partition="0", oversize="fail"):
 
 
 def bodies(run, keys) -> list[bytes]:
-    found = run(messages.receive(messages.Intake(keys), 1000, vt_ms=30_000)).messages
+    found = run(messages.receive(messages.ReceiveSpec(keys), 1000, vt_ms=30_000)).messages
     return [m.body for m in found]
 
 
@@ -111,7 +112,7 @@ def test_row_with_an_id_keeps_it_and_does_not_replace(run, keys):
 
     assert run(send(keys, bulk.Rows([id.encode()], [-1], [b"mine"]))).stored == 1
     assert run(send(keys, bulk.Rows([id.encode()], [-1], [b"other"]), job="again")).existing == 1
-    (message,) = run(messages.receive(messages.Intake(keys), 5, vt_ms=1000)).messages
+    (message,) = run(messages.receive(messages.ReceiveSpec(keys), 5, vt_ms=1000)).messages
     assert (message.id, message.body) == (id, b"mine")
 
 
@@ -212,7 +213,7 @@ def test_snapshot_made_in_pages_misses_nothing_while_others_delete(run, keys):
 
     found = {i.decode() for i in noted(run, keys, id, state.sizes)[0]}
 
-    left = run(messages.receive(messages.Intake(keys), 200, vt_ms=1000)).messages
+    left = run(messages.receive(messages.ReceiveSpec(keys), 200, vt_ms=1000)).messages
     assert {m.id for m in left} <= found
     assert len(found | deleted) == 100
 
@@ -223,7 +224,7 @@ def test_snapshot_made_in_pages_notes_nothing_twice_while_others_receive(run, ke
     id, state = "s", bulk.SnapshotState()
     while state.now_ms is None or state.last:
         state = run(bulk.note(keys, id, state, visibility="all", ttl_s=60, step=10))
-        run(messages.receive(messages.Intake(keys), 3, vt_ms=60_000))
+        run(messages.receive(messages.ReceiveSpec(keys), 3, vt_ms=60_000))
 
     ids, _ = noted(run, keys, id, state.sizes)
 
@@ -238,7 +239,7 @@ def test_snapshot_of_messages_far_apart_notes_nothing_twice_either(run, keys, re
     state, last = bulk.SnapshotState(), ids[0]
     while state.now_ms is None or state.last:
         state = run(bulk.note(keys, "s", state, visibility="all", ttl_s=60, step=10))
-        run(messages.receive(messages.Intake(keys), 3, vt_ms=60_000))
+        run(messages.receive(messages.ReceiveSpec(keys), 3, vt_ms=60_000))
         # As if it was given back: a little later than before, which may be on the next page.
         last = state.last or last
         redis.zincrby(keys.zset, 2, last)
@@ -302,9 +303,9 @@ def test_rows_of_both_kinds_can_be_joined_and_divided():
 
     first, rest = short.split(1)
 
-    assert first.flat() == [b"x" * 22, -1, b"a"]
-    assert rest.flat() == [b"x" * 22, -1, b"b", b"y" * 22, 5, b"c"]
-    assert rest.choose([1]).packed() == ["", "", b"y" * 22, 5, b"c"]
+    assert flat(first) == [b"x" * 22, -1, b"a"]
+    assert flat(rest) == [b"x" * 22, -1, b"b", b"y" * 22, 5, b"c"]
+    assert packed(rest.choose([1])) == ["", "", b"y" * 22, 5, b"c"]
 
 
 def test_reasons_of_many_are_read_at_once_and_those_of_an_earlier_life_do_not_count(

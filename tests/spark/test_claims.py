@@ -54,8 +54,8 @@ class Desk:
 
     def receive(self, count: int) -> list[messages.Leased]:
         """Receive as any other client does."""
-        intake = messages.Intake(self.keys)
-        return self.run(messages.receive(intake, count, vt_ms=30_000)).messages
+        receive_spec = messages.ReceiveSpec(self.keys)
+        return self.run(messages.receive(receive_spec, count, vt_ms=30_000)).messages
 
     def give_back(self, leased: list[messages.Leased], how: messages.How) -> None:
         for m in leased:

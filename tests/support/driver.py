@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from aiorsmq_ng._transport.batching import Transport
-from aiorsmq_ng._transport.driver import Command
+from aiorsmq_ng._transport.redis_calls import Command, RedisDriver
 
 
-class ScriptedDriver:
+class ScriptedDriver(RedisDriver):
     """Answers every command by *answer*, which may raise or return a future to wait for."""
 
     calls_per_connection = 1

@@ -3,7 +3,8 @@
 import pytest
 
 from aiorsmq_ng._transport.cluster import ClusterDriver
-from aiorsmq_ng._transport.driver import Command, ReplyLost
+from aiorsmq_ng._transport.driver import ReplyLost
+from aiorsmq_ng._transport.redis_calls import Command
 
 
 class Connection:
@@ -76,12 +77,14 @@ class Client:
 
 LEASED = [[30000, 0, b"id", b"body", 1, 1]]
 EMPTY = [[30000, -1]]
+KEY = "{ns}:jobs"
+WORDS = ("EVALSHA", "sha", 1, KEY)
 
 
 def receive():
     """Return a command that takes messages, at the level ``replicated:1``."""
-    command = Command(("EVALSHA", "sha", 1, "{ns}:jobs"), witnesses=1)
-    command.matters = lambda reply: any(len(part) > 2 for part in reply)
+    command = Command(WORDS, KEY, min_replicas=1)
+    command.needs_confirmation = lambda reply: any(len(part) > 2 for part in reply)
     return command
 
 
@@ -121,7 +124,9 @@ async def test_empty_hand_needs_nobody_to_vouch_for_it():
 @pytest.mark.parametrize("after", [None, "a"])
 async def test_send_that_nobody_confirmed_tells_so_if_no_other_node_is_named(after):
     node = Node("a", [[b"id"]], 0)
-    command = Command(("EVALSHA", "sha", 1, "{ns}:jobs"), then=("WAIT", 1, 10), witnesses=1)
+    command = Command(
+        ("EVALSHA", "sha", 1, "{ns}:jobs"), "{ns}:jobs", follow_up=("WAIT", 1, 10), min_replicas=1
+    )
 
     driver = ClusterDriver(Client(node, after and node), own=False)
     assert await driver.execute(command) == [[b"id"]]
@@ -129,7 +134,9 @@ async def test_send_that_nobody_confirmed_tells_so_if_no_other_node_is_named(aft
 
 
 async def test_send_to_a_node_that_was_replaced_is_made_again():
-    command = Command(("EVALSHA", "sha", 1, "{ns}:jobs"), then=("WAIT", 1, 10), witnesses=1)
+    command = Command(
+        ("EVALSHA", "sha", 1, "{ns}:jobs"), "{ns}:jobs", follow_up=("WAIT", 1, 10), min_replicas=1
+    )
 
     with pytest.raises(ReplyLost, match="another node"):
         await ClusterDriver(Client(Node("a", [[b"id"]], 0), Node("b")), own=False).execute(command)

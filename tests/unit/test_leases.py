@@ -372,9 +372,7 @@ async def test_renewal_that_falls_due_during_close_does_not_break_the_calls_unde
         return sending if script(command) == SEND else fine(command)
 
     async with scene(answer) as s:
-        operation = messages.send(
-            NAMESPACE.queue("jobs"), [b"x"], delay_ms=-1, entropy=bytes(22), channel="w"
-        )
+        operation = messages.send(NAMESPACE.queue("jobs"), [b"x"], delay_ms=-1, channel="w")
         call = asyncio.create_task(s.transport.run(operation))
         await until(lambda: s.sent(SEND))
         delivery = s.delivery(lease_s=0.3)

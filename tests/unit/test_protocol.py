@@ -3,10 +3,10 @@
 import pytest
 
 from aiorsmq_ng import LeaseLost, MessageTooLong, QueueCorrupt, QueueNotFound, SendUnknown
-from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._protocol import messages, queues, redis, scripts
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import Intake
-from aiorsmq_ng._protocol.values import Receipt
+from aiorsmq_ng._protocol.messages import ReceiveSpec, VisibilityRequest
+from aiorsmq_ng._protocol.values import Dedup, Receipt
 
 KEYS = Namespace("rsmq").queue("jobs")
 ID = "g73zkl38qz" + "x" * 22
@@ -26,30 +26,66 @@ def test_side_keys_cannot_be_the_keys_of_a_queue():
         assert key.startswith("rsmq:jobs:ng:")
 
 
-def test_send_carries_suffixes_and_bodies_in_order():
-    operation = messages.send(
-        KEYS, [b"one", b"two"], delay_ms=-1, entropy=bytes(44), channel="wake"
-    )
+def encoded(*operations):
+    """Return the keys and arguments of the script call, without random bytes."""
+    call = redis.encode(operations, None, bytes)
+    return call.keys, call.args
 
-    assert operation.args == ("-1 0 2", b"A" * 44, b"one", b"two")
-    assert (operation.head, operation.weight, operation.size) == (("wake",), 2, 6)
-    assert operation.lost is SendUnknown
-    assert not operation.repeatable
+
+def read(operation, reply, *, repeated=False):
+    """Return the result that *reply* means, or raise the error."""
+    whole = [reply] if operation.kind.merge else reply
+    [result] = redis.decode([operation], whole, repeated=repeated)
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def test_every_kind_has_one_codec_and_every_script_one_kind():
+    kinds = [codec.kind for codec in redis.CODECS.values()]
+
+    assert len({kind.name for kind in kinds}) == len(kinds)
+    assert {codec.script for codec in redis.CODECS.values()} == set(scripts.names())
+
+
+def test_send_carries_suffixes_and_bodies_in_order():
+    operation = messages.send(KEYS, [b"one", b"two"], delay_ms=-1, channel="wake")
+    request = operation.request
+
+    assert encoded(operation) == (
+        ["rsmq:jobs", "rsmq:jobs:Q"],
+        ["wake", "-1 0 2", b"A" * 44, b"one", b"two"],
+    )
+    assert (request.lane, request.weight, request.size) == (("rsmq:jobs", "wake"), 2, 6)
+    assert operation.kind.unknown is SendUnknown
+    assert not operation.kind.repeatable
+
+
+def test_sends_that_share_a_call_have_suffixes_and_markers_of_their_own():
+    first = messages.send(KEYS, [b"one"], delay_ms=-1, channel="w")
+    second = messages.send(KEYS, [b"two"], delay_ms=5, channel="w", dedup=Dedup("d", 1000))
+    call = redis.encode([first, second], "record", lambda count: bytes(range(count)))
+
+    header, suffixes, _, other_header, others, _ = call.args[1:]
+    assert (header, other_header) == ("-1 0 1", "5 1000 1")
+    assert [len(suffixes), len(others)] == [22, 22]
+    assert suffixes != others
+    assert call.keys == ["rsmq:jobs", "rsmq:jobs:Q", KEYS.marker("d"), "record"]
 
 
 def test_send_reads_ids_or_what_was_too_long():
-    operation = messages.send(KEYS, [b"x"], delay_ms=0, entropy=bytes(22), channel="w")
+    operation = messages.send(KEYS, [b"x"], delay_ms=0, channel="w")
 
-    assert operation.parse([ID.encode()]) == [ID]
+    assert read(operation, [ID.encode()]) == [ID]
     with pytest.raises(MessageTooLong, match="70000"):
-        operation.parse([b"messageTooLong", 70000, 65536])
+        read(operation, [b"messageTooLong", 70000, 65536])
 
 
 def test_receive_reads_messages_or_the_hint():
-    operation = messages.receive(Intake(KEYS), 2, vt_ms=-1)
+    operation = messages.receive(ReceiveSpec(KEYS), 2, vt_ms=-1)
 
-    received = operation.parse([30000, 0, ID.encode(), b"body", 1, 1794787267284])
-    empty = operation.parse([30000, 250])
+    received = read(operation, [30000, 0, ID.encode(), b"body", 1, 1794787267284])
+    empty = read(operation, [30000, 250])
 
     assert received.messages[0].receipt == Receipt(ID, 1, 1794787267284)
     assert (received.messages[0].vt_ms, received.messages[0].keys) == (30000, KEYS)
@@ -57,20 +93,22 @@ def test_receive_reads_messages_or_the_hint():
 
 
 def test_receive_is_undone_by_a_fenced_release():
-    operation = messages.receive(Intake(KEYS), 1, vt_ms=-1)
-    received = operation.parse([30000, 0, ID.encode(), b"body", 3, 17])
+    operation = messages.receive(ReceiveSpec(KEYS), 1, vt_ms=-1)
+    received = read(operation, [30000, 0, ID.encode(), b"body", 3, 17])
 
-    (step,) = operation.undo(received)
+    (step,) = operation.kind.undo(received)
 
-    assert step.script.name == "visibility"
-    assert step.args == (ID, 3, 17, 0, "u")
+    assert step.kind is messages.VISIBILITY
+    assert step.request == VisibilityRequest(KEYS, ID, 0, KEYS.wake, Receipt(ID, 3, 17), "u")
+    assert encoded(step)[1] == [KEYS.wake, ID, 3, 17, 0, "u"]
 
 
 def test_pop_is_never_repeated_and_cannot_be_undone():
-    operation = messages.pop(KEYS, 1)
+    kind = messages.pop(KEYS, 1).kind
 
-    assert not operation.repeatable
-    assert operation.undo is None
+    assert not kind.repeatable
+    assert not kind.numbered
+    assert kind.undo is None
 
 
 @pytest.mark.parametrize(("outcome", "gone"), [(0, True), (-1, False)])
@@ -82,21 +120,22 @@ def test_fenced_operation_that_did_not_hold_says_why(outcome, gone):
         (messages.visibility(KEYS, ID, vt_ms=0, channel="w", receipt=receipt), outcome),
     ):
         with pytest.raises(LeaseLost) as caught:
-            operation.parse(reply)
+            read(operation, reply)
         assert caught.value.gone is gone
 
 
 def test_unfenced_operations_answer_with_what_was_there():
     other = "h" * 32
 
-    assert messages.delete(KEYS, [ID, other]).parse([0, 1]) == [other]
-    assert messages.visibility(KEYS, ID, vt_ms=0, channel="w").parse(0) is False
+    assert read(messages.delete(KEYS, [ID, other]), [0, 1]) == [other]
+    assert read(messages.delete(KEYS, [ID, other]), [0, 1], repeated=True) == [ID, other]
+    assert read(messages.visibility(KEYS, ID, vt_ms=0, channel="w"), 0) is False
 
 
 def test_attributes_read_what_other_clients_stored():
     reply = [b"2.5", b"0", b"65565", b"", b"", b"", b"", 3, 2, 1, 1, -1]
 
-    attributes = queues.attributes(KEYS).parse(reply)
+    attributes = read(queues.attributes(KEYS), reply)
 
     assert (attributes.vt, attributes.maxsize, attributes.created) == (2.5, 65565, 0)
     assert (attributes.ready, attributes.delayed, attributes.leased) == (1, 1, 1)
@@ -106,12 +145,23 @@ def test_attributes_read_what_other_clients_stored():
 @pytest.mark.parametrize("stored", [b"x", b"nan", b"inf", b"1e400"])
 def test_attributes_that_are_no_numbers_are_corrupt(stored):
     with pytest.raises(QueueCorrupt, match="jobs"):
-        queues.attributes(KEYS).parse([stored, b"0", b"0", b"", b"", b"", b"", 0, 0, 0, 1, -1])
+        read(queues.attributes(KEYS), [stored, b"0", b"0", b"", b"", b"", b"", 0, 0, 0, 1, -1])
 
 
 def test_code_words_become_errors_of_this_queue():
-    fail = messages.receive(Intake(KEYS), 1, vt_ms=0).fail
+    operations = [messages.receive(ReceiveSpec(KEYS), 1, vt_ms=0)] * 2
 
-    assert isinstance(fail("queueNotFound"), QueueNotFound)
-    assert isinstance(fail("wrongType"), QueueCorrupt)
-    assert isinstance(fail("queueCorrupt"), QueueCorrupt)
+    errors = redis.decode(operations, b"queueNotFound", repeated=False)
+    assert [type(error) for error in errors] == [QueueNotFound, QueueNotFound]
+    assert errors[0] is not errors[1]
+    for code in ("wrongType", "queueCorrupt"):
+        assert isinstance(redis.failures(operations, code)[0], QueueCorrupt)
+
+
+def test_reply_that_cannot_be_read_is_the_error_of_its_own_operation():
+    operations = [messages.receive(ReceiveSpec(KEYS), 1, vt_ms=0)] * 2
+
+    received, error = redis.decode(operations, [[30000, 250], None], repeated=False)
+
+    assert received.next_visible_ms == 250
+    assert isinstance(error, TypeError)

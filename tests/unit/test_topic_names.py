@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiorsmq_ng import InvalidValue
+from aiorsmq_ng._protocol import redis, topics
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.limits import check_name
 from aiorsmq_ng._protocol.shards import Shards
@@ -117,15 +118,17 @@ def test_plan_names_the_keys_and_channels_of_all_that_are_subscribed():
     members = (member("1"), member("2"), member("3", state="left"))
     plan = Plan(keys, TopicState(version="v", members=members))
 
-    assert plan.names[4:] == (
+    call = redis.encode([topics.publish(plan, [b"x"], delay_ms=-1)], None, bytes)
+    assert call.keys[4:] == [
         *("ns:t__", "ns:t__:Q"),
         *("ns:t__c__1", "ns:t__c__1:Q", "ns:t__c__2", "ns:t__c__2:Q"),
-    )
-    assert plan.head[:5] == ("t", "t__", "ns:t__:ng:wake", "v", 2)
-    assert plan.head[5:] == (
+    ]
+    assert call.args[:5] == ["t", "t__", "ns:t__:ng:wake", "v", 2]
+    assert call.args[5:] == [
         *("t__c__1", "ns:t__c__1:ng:wake"),
         *("t__c__2", "ns:t__c__2:ng:wake"),
-    )
+        *(-1, 0, 1, b"A" * 22, b"x"),
+    ]
     assert plan.copies == 2
 
 

@@ -19,11 +19,13 @@ from aiorsmq_ng import (
 )
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import Intake
+from aiorsmq_ng._protocol.messages import ReceiveSpec
+from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng._protocol.values import Receipt
 from aiorsmq_ng._transport import retry_budget
-from aiorsmq_ng._transport.call_numbers import TicketBook
-from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost, ScriptMissing, WrongLayout
+from aiorsmq_ng._transport.calls import CallNumbers
+from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
+from aiorsmq_ng._transport.redis_calls import ScriptMissing, WrongLayout
 from aiorsmq_ng._transport.retry_budget import RetryBudget
 
 from ..support.driver import ScriptedDriver, transport_on
@@ -34,7 +36,7 @@ ID = b"g73zkl38qz" + b"x" * 22
 
 
 def send(body=b"x", keys=KEYS):
-    return messages.send(keys, [body], delay_ms=-1, entropy=bytes(22), channel="w")
+    return messages.send(keys, [body], delay_ms=-1, channel="w")
 
 
 def parts(command, head=3):
@@ -197,7 +199,7 @@ async def test_missing_script_is_sent_with_its_text_once():
         assert await transport.run(send()) == [ID.decode()]
 
     assert [c.words[0] for c in driver.commands] == ["EVALSHA", "EVAL"]
-    assert driver.commands[1].words[1] == send().script.source
+    assert driver.commands[1].words[1] == load("send").source
 
 
 async def test_command_that_did_not_run_is_tried_again():
@@ -334,7 +336,7 @@ async def test_receive_whose_outcome_stays_unknown_is_recalled():
 
     async with running(answer, deadline_s=0.6) as (driver, transport):
         with pytest.raises(Unavailable):
-            await transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1))
+            await transport.run(messages.receive(ReceiveSpec(KEYS), 1, vt_ms=-1))
         for _ in range(5000):
             if ticket(driver.commands[-1])[2] == 0:
                 break
@@ -348,7 +350,7 @@ async def test_lease_counts_from_before_the_attempt_that_was_answered():
     gate = asyncio.get_running_loop().create_future()
     async with running(lambda _: gate) as (driver, transport):
         before = asyncio.get_running_loop().time()
-        task = asyncio.create_task(transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1)))
+        task = asyncio.create_task(transport.run(messages.receive(ReceiveSpec(KEYS), 1, vt_ms=-1)))
         while not driver.commands:
             await asyncio.sleep(0)
         written = asyncio.get_running_loop().time()
@@ -405,7 +407,7 @@ def test_turn_that_comes_too_late_is_not_taken(monkeypatch, uptime_s):
 
 
 def test_child_process_never_continues_the_series_of_its_parent(monkeypatch):
-    book = TicketBook()
+    book = CallNumbers()
     ticket = book.take()
     book.settle(ticket)
     monkeypatch.setattr("os.getpid", lambda: -1)
@@ -473,7 +475,7 @@ async def test_message_taken_for_a_cancelled_caller_is_given_back():
         return gate if b"count" not in command.words and len(driver.commands) == 1 else [1]
 
     async with running(answer) as (driver, transport):
-        task = asyncio.create_task(transport.run(messages.receive(Intake(KEYS), 1, vt_ms=-1)))
+        task = asyncio.create_task(transport.run(messages.receive(ReceiveSpec(KEYS), 1, vt_ms=-1)))
         while not getattr(driver, "commands", None):
             await asyncio.sleep(0)
         task.cancel()
@@ -492,23 +494,23 @@ async def test_message_whose_caller_is_cancelled_as_it_arrives_is_given_back():
         return gate if len(driver.commands) == 1 else [1]
 
     async with running(answer) as (driver, transport):
-        operation = messages.receive(Intake(KEYS), 1, vt_ms=-1)
+        operation = messages.receive(ReceiveSpec(KEYS), 1, vt_ms=-1)
         await transport.start()
         task = asyncio.create_task(transport.run(operation))
         while not driver.commands:
             await asyncio.sleep(0)
-        conductor = transport._conductor
-        settle = conductor._settle_all
+        conductor = transport._calls
+        settle = conductor._hand_out
 
-        def settle_then_cancel(call, reply):
-            settle(call, reply)
+        def settle_then_cancel(call, results):
+            settle(call, results)
             task.cancel()
 
-        conductor._settle_all = settle_then_cancel
+        conductor._hand_out = settle_then_cancel
         gate.set_result([leased(ID)])
         with pytest.raises(asyncio.CancelledError):
             await task
-        conductor._settle_all = settle
+        conductor._hand_out = settle
 
     assert len(driver.commands) == 2
     assert list(driver.commands[1].words)[-5:] == [ID.decode(), 1, 17, 0, "u"]

@@ -10,7 +10,8 @@ from hiredis import Reader
 
 from aiorsmq_ng import Options, ServerOutOfMemory
 from aiorsmq_ng._transport.connect import connect
-from aiorsmq_ng._transport.driver import Command, NotExecuted, ReplyLost, ScriptMissing
+from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
+from aiorsmq_ng._transport.redis_calls import Command, ScriptMissing
 
 GREETINGS = {b"CLIENT": b"+OK\r\n", b"SELECT": b"+OK\r\n", b"PING": b"+PONG\r\n"}
 
@@ -263,7 +264,7 @@ async def test_more_calls_than_connections_join_those_in_use():
 async def test_call_that_waits_for_a_confirmation_shares_its_connection_with_nobody(first):
     async with talking(*[[b":1\r\n"]] * 3) as (driver, server):
         await ask(driver, "PING")
-        waiting = driver.execute(Command(("SET", "x", "1"), then=("WAIT", 1, 100)))
+        waiting = driver.execute(Command(("SET", "x", "1"), follow_up=("WAIT", 1, 100)))
         calls = [waiting, ask(driver)]
         await asyncio.gather(*(calls if first == "waiting" else calls[::-1]))
 

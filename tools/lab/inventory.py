@@ -7,12 +7,14 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from aiorsmq_ng._protocol.keys import QueueKeys
 from aiorsmq_ng._runtime.context import context_of
-from aiorsmq_ng._transport.driver import Command, Driver
+from aiorsmq_ng._transport.batching import Transport
+from aiorsmq_ng._transport.redis_calls import RedisDriver
 from aiorsmq_ng.client import RSMQ
+from aiorsmq_ng.errors import InvalidValue
 from aiorsmq_ng.queue import Queue
 
 _ATTRIBUTES = frozenset(
@@ -40,10 +42,10 @@ class StoredQueue:
         return frozenset(self.scores) | frozenset(self.bodies)
 
     @classmethod
-    async def read(cls, driver: Driver, keys: QueueKeys) -> Self:
+    async def read(cls, driver: RedisDriver, keys: QueueKeys) -> Self:
         """Read the keys of a queue; one that does not exist is empty."""
-        scored: Any = await driver.execute(Command(("ZRANGE", keys.zset, 0, -1, "WITHSCORES")))
-        flat: Any = await driver.execute(Command(("HGETALL", keys.hash)))
+        scored: Any = await driver.command("ZRANGE", keys.zset, 0, -1, "WITHSCORES", key=keys.zset)
+        flat: Any = await driver.command("HGETALL", keys.hash, key=keys.hash)
         fields = {name.decode(): value for name, value in _pairs(flat)}
         marks = frozenset(name for name in fields if name.endswith(_MARKS))
         return cls(
@@ -66,7 +68,7 @@ class Inventory:
     async def read(cls, queue: Queue) -> Self:
         """Read everything. Two commands per queue: take it when nobody works on them."""
         context = context_of(queue)
-        driver = await context.transport.driver()
+        driver = await redis_driver(context.transport)
         return cls(
             await StoredQueue.read(driver, context.keys),
             await StoredQueue.read(driver, context.keys.namespace.queue(queue.dead_letter)),
@@ -87,8 +89,8 @@ class ResourceSnapshot:
     @classmethod
     async def take(cls, rsmq: RSMQ) -> Self:
         """Count; *rsmq* is an open client, which is asked about the server's connections."""
-        driver = await context_of(rsmq.queue("any")).transport.driver()
-        info: Any = await driver.execute(Command(("INFO", "clients")))
+        driver = await redis_driver(context_of(rsmq.queue("any")).transport)
+        info: Any = await driver.command("INFO", "clients")
         fields = info if isinstance(info, dict) else _fields(info.decode().splitlines())
         return cls(len(asyncio.all_tasks()), _rss(), int(fields["connected_clients"]))
 
@@ -105,6 +107,14 @@ class ResourceSnapshot:
         if self.rss and before.rss and self.rss > before.rss * (1 + memory):
             grown.append(f"memory: {before.rss} bytes, now {self.rss}")
         return grown
+
+
+async def redis_driver(transport: Transport) -> RedisDriver:
+    """Return the driver of a client that is connected to Redis itself."""
+    driver = await transport.driver()
+    if not hasattr(driver, "command"):
+        raise InvalidValue("what is stored can be read from Redis only, not through a broker")
+    return cast(RedisDriver, driver)
 
 
 def _pairs(reply: Any) -> Iterable[tuple[bytes, Any]]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from aiorsmq_ng._protocol.operation import Reply
-from aiorsmq_ng._protocol.scripts import load, names
-from aiorsmq_ng._transport.driver import Command, Driver, Heard, Listener, NotExecuted, ReplyLost
+from aiorsmq_ng._common.durability import Durability
+from aiorsmq_ng._transport.calls import Call
+from aiorsmq_ng._transport.driver import Driver, Heard, Listener, NotExecuted, ReplyLost
 from aiorsmq_ng.client import RSMQ
 from aiorsmq_ng.errors import Unavailable
 from aiorsmq_ng.options import Options
@@ -168,7 +167,7 @@ class World:
         """Add a line to the trace."""
         self.trace.append(f"{self.elapsed_s:.6f} {who} {what} {wrong}".rstrip())
 
-    def begin_late(self, work: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
+    def begin_late(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run *work*, which goes on whatever happens to its client."""
         task = self._loop.create_task(work)
         self._late.add(task)
@@ -231,7 +230,7 @@ class _BadNetwork:
         self._driver = driver
         self._client = client
         self._world = client.world
-        self._late: list[asyncio.Task[Reply]] = []
+        self._late: list[asyncio.Task[Any]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
@@ -241,23 +240,52 @@ class _BadNetwork:
         """How many calls it pays to make at a time, for each connection."""
         return self._driver.calls_per_connection
 
-    async def execute(self, command: Command) -> Reply:
-        """Run *command*, unless something goes wrong."""
+    async def run(self, call: Call) -> list[Any]:
+        """Make an attempt of *call*, unless something goes wrong."""
+        attempt = _Attempt(call)
+
+        def written() -> None:
+            call.written = True
+
+        def work() -> Awaitable[list[Any]]:
+            return self._driver.run(cast(Call, attempt))
+
+        return await self._pass(call.kind.name, work, written)
+
+    async def ping(self) -> None:
+        """Ask for a sign of life, unless something goes wrong."""
+        await self._pass("ping", self._driver.ping)
+
+    async def check(self, options: Options) -> Durability:
+        """Ask what the server is like, unless something goes wrong."""
+        try:
+            return await self._pass("check", lambda: self._driver.check(options))
+        except ReplyLost as error:
+            raise NotExecuted(str(error)) from error
+
+    async def forget(self, records: Sequence[str]) -> None:
+        """Remove records of calls, unless something goes wrong."""
+        await self._pass("forget", lambda: self._driver.forget(records))
+
+    async def _pass(
+        self, name: str, work: Callable[[], Awaitable[T]], written: Callable[[], object] = bool
+    ) -> T:
         world, client = self._world, self._client
         fault = "" if client.reliable else world.draw()
-        world.note(client.name, _name(command), fault)
+        world.note(client.name, name, fault)
         if fault == "refused":
             raise NotExecuted("connection refused")
-        await self._travel(command)
+        written()
+        await self._travel()
         if fault == "lost_request":
             raise ReplyLost("the request was lost")
         if fault == "late_request":
-            return await self._execute_late(command)
-        reply = await self._driver.execute(Command(command.words))
-        await self._travel(command, slow=fault == "slow_reply")
+            return await self._pass_late(name, work)
+        result = await work()
+        await self._travel(slow=fault == "slow_reply")
         if fault == "lost_reply":
             raise ReplyLost("the reply was lost")
-        return reply
+        return result
 
     def listener(self) -> Listener:
         """Return a listener that misses things."""
@@ -269,23 +297,49 @@ class _BadNetwork:
             await asyncio.wait(late)
         await self._driver.aclose()
 
-    async def _travel(self, command: Command, slow: bool = False) -> None:
-        command.written = True
+    async def _travel(self, slow: bool = False) -> None:
         await self._world.travel(slow)
         await _unless_dead(self._client)
 
-    async def _execute_late(self, command: Command) -> Reply:
-        async def later() -> Reply:
+    async def _pass_late(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
+        async def later() -> T:
             await self._world.travel(slow=True)
             # It left before the client crashed, if it did.
-            self._world.note(self._client.name, _name(command), "arrives late")
-            return await self._driver.execute(Command(command.words))
+            self._world.note(self._client.name, name, "arrives late")
+            return await work()
 
         task = self._world.begin_late(later())
         self._late.append(task)
-        reply = await asyncio.shield(task)
+        result = await asyncio.shield(task)
         await _unless_dead(self._client)
-        return reply
+        return result
+
+
+class _Attempt:
+    """One attempt of a call: it stays what it is, whatever the client does with the call meanwhile.
+
+    All attempts of a call share what the driver has encoded.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.number = call.number
+        self.attempt = call.attempt
+        self.in_doubt = call.in_doubt
+        self.recall = call.recall
+        self.written = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    @property
+    def encoded(self) -> Any:
+        """What the driver has encoded."""
+        return self._call.encoded
+
+    @encoded.setter
+    def encoded(self, value: Any) -> None:
+        self._call.encoded = value
 
 
 class _BadListener:
@@ -323,18 +377,6 @@ async def _unless_dead(client: SimulatedClient) -> None:
     """Go on, but never for a client that crashed."""
     if client.dead:
         await asyncio.get_running_loop().create_future()
-
-
-@cache
-def _digests() -> dict[bytes, str]:
-    return {load(name).sha: name for name in names()}
-
-
-def _name(command: Command) -> str:
-    """Return the name of the script that *command* runs, or its first word."""
-    words = command.words
-    digest = words[1] if len(words) > 1 and words[0] == "EVALSHA" else b""
-    return _digests().get(digest if isinstance(digest, bytes) else b"", str(words[0]))
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

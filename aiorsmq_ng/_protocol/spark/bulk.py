@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ..._common.ids import SUFFIX_LENGTH
-from ...errors import MessageTooLong, RowsDiffer, RSMQError, SnapshotGone
 from ..keys import QueueKeys
-from ..operation import Argument, Operation, Reply
-from ..scripts import load
+from ..operation import Kind, Operation, QueueRequest
 
 #: Rows that one call may carry, so that other clients go on.
 MAX_ROWS = 2000
@@ -41,9 +39,9 @@ class Rows:
         if isinstance(self.ids, bytes) and isinstance(more.ids, bytes):
             self.ids += more.ids
         else:
-            self.ids = self._each_id() + more._each_id()
+            self.ids = self.each_id() + more.each_id()
         if not (isinstance(self.delays_ms, int) and self.delays_ms == more.delays_ms):
-            self.delays_ms = self._each_delay() + more._each_delay()
+            self.delays_ms = self.each_delay() + more.each_delay()
         self.bodies += more.bodies
 
     def split(self, count: int) -> tuple[Rows, Rows]:
@@ -60,31 +58,21 @@ class Rows:
 
     def choose(self, places: list[int]) -> Rows:
         """Return the rows at *places*."""
-        ids, delays = self._each_id(), self.delays_ms
+        ids, delays = self.each_id(), self.delays_ms
         return Rows(
             [ids[at] for at in places],
             delays if isinstance(delays, int) else [delays[at] for at in places],
             [self.bodies[at] for at in places],
         )
 
-    def flat(self) -> list[Argument]:
-        """Return id, delay and body of each in turn."""
-        flat: list[Argument] = [b""] * (3 * self.count)
-        flat[0::3], flat[1::3], flat[2::3] = self._each_id(), self._each_delay(), self.bodies
-        return flat
-
-    def packed(self) -> list[Argument]:
-        """Return the random characters and the delay of all, then bodies; or two blanks and all."""
-        if isinstance(self.ids, bytes) and isinstance(self.delays_ms, int):
-            return [self.ids, self.delays_ms, *self.bodies]
-        return ["", "", *self.flat()]
-
-    def _each_id(self) -> list[bytes]:
+    def each_id(self) -> list[bytes]:
+        """Return the id, or the random characters, of each row."""
         if isinstance(self.ids, list):
             return self.ids
         return [self.ids[at : at + SUFFIX_LENGTH] for at in range(0, len(self.ids), SUFFIX_LENGTH)]
 
-    def _each_delay(self) -> list[int]:
+    def each_delay(self) -> list[int]:
+        """Return the delay of each row."""
         return self.delays_ms if isinstance(self.delays_ms, list) else [self.delays_ms] * self.count
 
 
@@ -150,110 +138,146 @@ class SnapshotPage(NamedTuple):
     firsts: list[bytes | None]
 
 
+class BulkSendRequest(QueueRequest, frozen=True):
+    """Store a lot of rows of a partition, unless an earlier attempt did.
+
+    ``RowsDiffer`` if an earlier attempt stored other rows; ``MessageTooLong`` if *oversize* is
+    ``fail`` and a row is too long.
+    """
+
+    rows: Rows
+    place: Place
+    ttl_s: int
+    oversize: Oversize
+
+    @property
+    def weight(self) -> int:
+        """One per row."""
+        return self.rows.count
+
+
+class StageRequest(QueueRequest, frozen=True):
+    """Set rows aside under *id*; *before* is how many the calls before set aside."""
+
+    id: str
+    rows: Rows
+    before: int
+    ttl_s: int
+    oversize: Oversize
+
+    @property
+    def weight(self) -> int:
+        """One per row."""
+        return self.rows.count
+
+
+class MoveStagedRequest(QueueRequest, frozen=True):
+    """Turn the next *count* rows that were set aside into messages. The result is what is left."""
+
+    id: str
+    count: int
+
+    @property
+    def weight(self) -> int:
+        """One per row."""
+        return self.count
+
+
+class BeginEpochRequest(QueueRequest, frozen=True):
+    """Write down what an epoch consists of. The result is what holds, empty if it is committed."""
+
+    job: str
+    epoch: int
+    record: str
+    #: Keys of the rows that were set aside.
+    staged: tuple[str, ...]
+    ttl_s: int
+
+
+class EndEpochRequest(QueueRequest, frozen=True):
+    """Write down that an epoch is committed."""
+
+    job: str
+    epoch: int
+    ttl_s: int
+
+
+class DiscardRequest(QueueRequest, frozen=True):
+    """Remove side keys. The result is how many there were."""
+
+    names: tuple[str, ...]
+
+
+class SnapshotRequest(QueueRequest, frozen=True):
+    """Make a snapshot of what the queue holds, or its next page."""
+
+    id: str
+    state: SnapshotState
+    visibility: Visibility
+    ttl_s: int
+    step: int
+
+
+class ReadSnapshotRequest(QueueRequest, frozen=True):
+    """Read the messages that a snapshot has in this range; ``SnapshotGone`` if it has expired."""
+
+    part: SnapshotRange
+    ttl_s: int
+    bodies: bool
+    counts: bool
+
+
+class ReasonsRequest(QueueRequest, frozen=True):
+    """Read why messages were rejected into this queue; empty where no reason is known."""
+
+    ids: Sequence[str]
+
+
+SEND: Kind[BulkSent] = Kind(name="bulk_send", repeatable=True)
+STAGE: Kind[Staged] = Kind(name="stage", repeatable=True)
+MOVE_STAGED: Kind[int] = Kind(name="stage_move", repeatable=True)
+BEGIN_EPOCH: Kind[str] = Kind(name="epoch_begin", repeatable=True)
+END_EPOCH: Kind[None] = Kind(name="epoch_end", repeatable=True)
+DISCARD: Kind[int] = Kind(name="discard", repeatable=True)
+SNAPSHOT: Kind[SnapshotState] = Kind(name="snapshot", repeatable=True)
+READ_SNAPSHOT: Kind[SnapshotPage] = Kind(name="snapshot_read", repeatable=True)
+REASONS: Kind[list[str]] = Kind(name="reasons", repeatable=True)
+
+
 def send(
-    keys: QueueKeys,
-    rows: Rows,
-    place: Place,
-    *,
-    ttl_s: int,
-    oversize: Oversize,
+    keys: QueueKeys, rows: Rows, place: Place, *, ttl_s: int, oversize: Oversize
 ) -> Operation[BulkSent]:
     """Store a lot of rows of a partition, unless an earlier attempt did."""
-    job, partition, start, digest = place
-
-    def parse(reply: Reply) -> BulkSent:
-        _check_size(keys, reply)
-        return BulkSent(*reply)
-
-    def fail(code: str) -> RSMQError:
-        if code == RowsDiffer.code:
-            return RowsDiffer(
-                f"partition {partition} of job {job!r} was sent to queue {keys.queue!r} before, "
-                "with other rows; sort or cache the data so that a retry sees the same, "
-                "or use delivery=staged"
-            )
-        return keys.failure(code)
-
-    return Operation(
-        script=load("bulk_send"),
-        keys=(keys.zset, keys.hash, keys.marks(job)),
-        args=(keys.wake, partition, start, digest, ttl_s, oversize, *rows.packed()),
-        parse=parse,
-        fail=fail,
-        weight=rows.count,
-        repeatable=True,
-    )
+    return Operation(SEND, BulkSendRequest(keys, rows, place, ttl_s, oversize))
 
 
 def stage(
     keys: QueueKeys, id: str, rows: Rows, *, before: int, ttl_s: int, oversize: Oversize
 ) -> Operation[Staged]:
     """Set rows aside under *id*; *before* is how many the calls before set aside."""
-
-    def parse(reply: Reply) -> Staged:
-        _check_size(keys, reply)
-        return Staged(*reply)
-
-    return Operation(
-        script=load("stage"),
-        keys=(keys.hash, keys.staged(id)),
-        args=(before, ttl_s, oversize, *rows.flat()),
-        parse=parse,
-        fail=keys.failure,
-        weight=rows.count,
-        repeatable=True,
-    )
+    return Operation(STAGE, StageRequest(keys, id, rows, before, ttl_s, oversize))
 
 
 def move_staged(keys: QueueKeys, id: str, *, count: int) -> Operation[int]:
     """Turn the next *count* rows that were set aside into messages; the result is what is left."""
-    return Operation(
-        script=load("stage_move"),
-        keys=(keys.zset, keys.hash, keys.staged(id)),
-        args=(keys.wake, count),
-        parse=int,
-        fail=keys.failure,
-        weight=count,
-        repeatable=True,
-    )
+    return Operation(MOVE_STAGED, MoveStagedRequest(keys, id, count))
 
 
 def begin_epoch(
     keys: QueueKeys, job: str, epoch: int, record: str, staged: Iterable[str], *, ttl_s: int
 ) -> Operation[str]:
     """Write down what an epoch consists of; the result is what holds, empty if it is committed."""
-    return Operation(
-        script=load("epoch_begin"),
-        keys=(keys.epochs(job), *staged),
-        args=(epoch, record, ttl_s),
-        parse=lambda reply: reply[0].decode(),
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(BEGIN_EPOCH, BeginEpochRequest(keys, job, epoch, record, tuple(staged), ttl_s))
 
 
 def end_epoch(keys: QueueKeys, job: str, epoch: int, *, ttl_s: int) -> Operation[None]:
     """Write down that an epoch is committed."""
-    return Operation(
-        script=load("epoch_end"),
-        keys=(keys.epochs(job),),
-        args=(epoch, ttl_s),
-        parse=lambda _: None,
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(END_EPOCH, EndEpochRequest(keys, job, epoch, ttl_s))
 
 
 def discard(keys: QueueKeys, names: Iterable[str]) -> Operation[int]:
     """Remove side keys."""
-    return Operation(
-        script=load("discard"),
-        keys=tuple(names),
-        args=(),
-        parse=int,
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(DISCARD, DiscardRequest(keys, tuple(names)))
 
 
 def note(
@@ -266,56 +290,16 @@ def note(
     step: int = SNAPSHOT_STEP,
 ) -> Operation[SnapshotState]:
     """Make a snapshot of what the queue holds, or its next page."""
-    now_ms: Argument = "" if state.now_ms is None else state.now_ms
-    number = len(state.sizes)
-    pages = (keys.snapshot(id, page) for page in (number, *range(number)))
-    return Operation(
-        script=load("snapshot"),
-        keys=(keys.zset, keys.hash, *pages),
-        args=(visibility, ttl_s, step, now_ms, state.last, state.score),
-        parse=lambda reply: SnapshotState((*state.sizes, reply[0]), *reply[1:]),
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(SNAPSHOT, SnapshotRequest(keys, id, state, visibility, ttl_s, step))
 
 
 def read_noted(
     keys: QueueKeys, part: SnapshotRange, *, ttl_s: int, bodies: bool, counts: bool
 ) -> Operation[SnapshotPage]:
     """Read the messages that a snapshot has in this range."""
-
-    def fail(code: str) -> RSMQError:
-        if code == SnapshotGone.code:
-            return SnapshotGone(
-                f"the snapshot of queue {keys.queue!r} has expired; load() it again, "
-                "or set snapshotTtlMs higher"
-            )
-        return keys.failure(code)
-
-    others = (page for page in range(part.pages) if page != part.page)
-    pages = (keys.snapshot(part.snapshot, page) for page in (part.page, *others))
-    return Operation(
-        script=load("snapshot_read"),
-        keys=(keys.hash, *pages),
-        args=(part.start, part.stop, ttl_s, int(bodies), int(counts)),
-        parse=lambda reply: SnapshotPage(*reply),
-        fail=fail,
-        repeatable=True,
-    )
+    return Operation(READ_SNAPSHOT, ReadSnapshotRequest(keys, part, ttl_s, bodies, counts))
 
 
 def reasons(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
-    """Read why messages were rejected into this queue; empty where nobody said."""
-    return Operation(
-        script=load("reasons"),
-        keys=(keys.hash, keys.deliveries, *map(keys.reason, ids)),
-        args=tuple(ids),
-        parse=lambda reply: [text.decode(errors="replace") for text in reply],
-        fail=keys.failure,
-        repeatable=True,
-    )
-
-
-def _check_size(keys: QueueKeys, reply: Reply) -> None:
-    if reply and reply[0] == b"messageTooLong":
-        raise MessageTooLong(keys.queue, reply[1], reply[2])
+    """Read why messages were rejected into this queue; empty where no reason is known."""
+    return Operation(REASONS, ReasonsRequest(keys, ids))

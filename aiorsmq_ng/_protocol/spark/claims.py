@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple
 
 from ...errors import ClaimLost, RSMQError
 from ..keys import QueueKeys
-from ..operation import Operation, Reply
-from ..scripts import load
+from ..operation import Kind, Operation, QueueRequest, Request
 
 Mode = Literal["lease", "move"]
 
@@ -148,148 +147,6 @@ class Backlog(NamedTuple):
     hidden: int
 
 
-def claim(ledger: Ledger, number: int, terms: Terms, *, create: bool) -> Operation[Claimed]:
-    """Add ready messages to a claim; the ledger is made if need be and *create* allows it."""
-    keys = ledger.keys
-    return Operation(
-        script=load("claim"),
-        keys=(
-            keys.zset,
-            keys.hash,
-            keys.deliveries,
-            ledger.key,
-            keys.claim(ledger.id, number),
-            ledger.group_key,
-        ),
-        args=(
-            ledger.fence,
-            number,
-            terms.limit,
-            terms.chunk,
-            terms.lease_ms,
-            "" if terms.latest_ms is None else terms.latest_ms,
-            terms.ttl_s,
-            ledger.mode,
-            int(create),
-        ),
-        parse=lambda reply: Claimed(reply[0], reply[1] == 1),
-        fail=ledger.failure,
-        weight=terms.chunk,
-        repeatable=True,
-    )
-
-
-def take_over(keys: QueueKeys, id: str, group: str = "") -> Operation[Ledger]:
-    """Become the only one who may use a ledger; a *group* must still name it."""
-    unknown = Ledger(keys, id, "lease", group=group)
-
-    def parse(reply: Reply) -> Ledger:
-        pairs = iter(reply)
-        fields = {name.decode(): value for name, value in zip(pairs, pairs, strict=True)}
-        return Ledger(
-            keys,
-            id,
-            "move" if fields.get("mode") == b"move" else "lease",
-            fence=int(fields["fence"]),
-            acked=int(fields.get("acked", 0)),
-            open=int(fields.get("open", 0)),
-            sealed={
-                int(name.removeprefix("sealed:")): int(value)
-                for name, value in fields.items()
-                if name.startswith("sealed:")
-            },
-            group=group,
-        )
-
-    return Operation(
-        script=load("claim_open"),
-        keys=(unknown.key, unknown.group_key),
-        args=(id, int(bool(group))),
-        parse=parse,
-        fail=unknown.failure,
-        repeatable=True,
-    )
-
-
-def set_group_ledger(ledger: Ledger, *, expected: str, ttl_s: int) -> Operation[str | None]:
-    """Make *ledger* the one of its group; ``None``, or the id of the one that is in the way."""
-    return Operation(
-        script=load("claim_group"),
-        keys=(ledger.group_key, ledger.key),
-        args=(expected, ledger.id, ledger.mode, ttl_s),
-        parse=lambda reply: None if reply[0] == 1 else reply[1].decode(),
-        fail=ledger.failure,
-        repeatable=True,
-    )
-
-
-def find_group_ledger(keys: QueueKeys, group: str) -> Operation[str]:
-    """Tell which ledger stands for a named reader; empty if there is none."""
-    return Operation(
-        script=load("claim_group"),
-        keys=(keys.group(group), keys.ledger("")),
-        args=("?", "", "lease", 0),
-        parse=lambda reply: "" if reply[0] == 1 else reply[1].decode(),
-        fail=keys.failure,
-        repeatable=True,
-    )
-
-
-def read(
-    ledger: Ledger, number: int, start: int, stop: int, *, bodies: bool
-) -> Operation[ClaimPage]:
-    """Read the messages from *start* up to *stop* of a claim, those that are still held."""
-    keys = ledger.keys
-    return Operation(
-        script=load("claim_read"),
-        keys=(keys.hash, keys.claim(ledger.id, number)),
-        args=(start, stop, int(bodies), ledger.mode),
-        parse=lambda reply: ClaimPage(reply[0], reply[1], list(map(Run.of, reply[2])), reply[3]),
-        fail=ledger.failure,
-        repeatable=True,
-    )
-
-
-def renew(
-    ledger: Ledger, number: int, start: int, *, count: int, lease_ms: int, ttl_s: int
-) -> Operation[Renewed]:
-    """Lengthen the leases of *count* messages of a claim."""
-    keys = ledger.keys
-    return Operation(
-        script=load("claim_renew"),
-        keys=(
-            keys.zset,
-            keys.hash,
-            ledger.key,
-            keys.claim(ledger.id, number),
-            ledger.group_key,
-        ),
-        args=(ledger.fence, start, count, lease_ms, ttl_s, ledger.mode),
-        parse=lambda reply: Renewed(*reply),
-        fail=ledger.failure,
-        repeatable=True,
-    )
-
-
-def acknowledge(ledger: Ledger, number: int, *, count: int) -> Operation[int]:
-    """Delete the next *count* messages of a claim; the result is 0 when none are left."""
-    keys = ledger.keys
-    return Operation(
-        script=load("claim_ack"),
-        keys=(
-            keys.zset,
-            keys.hash,
-            keys.deliveries,
-            ledger.key,
-            keys.claim(ledger.id, number),
-        ),
-        args=(ledger.fence, number, count),
-        parse=int,
-        fail=ledger.failure,
-        repeatable=True,
-    )
-
-
 class Released(NamedTuple):
     """Messages given back, and runs of messages of the claim that are left."""
 
@@ -297,44 +154,152 @@ class Released(NamedTuple):
     left: int
 
 
+class LedgerRequest(Request, frozen=True):
+    """A request by the holder of a ledger."""
+
+    ledger: Ledger
+
+    @property
+    def keys(self) -> QueueKeys:
+        """The queue whose messages are claimed."""
+        return self.ledger.keys
+
+
+class ClaimRequest(LedgerRequest, frozen=True):
+    """Add ready messages to a claim; the ledger is made if need be and *create* allows it."""
+
+    number: int
+    terms: Terms
+    create: bool
+
+    @property
+    def weight(self) -> int:
+        """As many as one call may claim."""
+        return self.terms.chunk
+
+
+class TakeOverRequest(QueueRequest, frozen=True):
+    """Become the only one that may use a ledger; a *group* must still name it."""
+
+    ledger: str
+    group: str
+
+
+class SetGroupRequest(LedgerRequest, frozen=True):
+    """Make the ledger that of its group; ``None``, or the id of the one that is in the way."""
+
+    expected: str
+    ttl_s: int
+
+
+class GetGroupRequest(QueueRequest, frozen=True):
+    """Return the id of the ledger of a named reader; empty if there is none."""
+
+    group: str
+
+
+class ReadRequest(LedgerRequest, frozen=True):
+    """Read the messages from *start* up to *stop* of a claim, those that are still held."""
+
+    number: int
+    start: int
+    stop: int
+    bodies: bool
+
+
+class RenewRequest(LedgerRequest, frozen=True):
+    """Lengthen the leases of *count* messages of a claim."""
+
+    number: int
+    start: int
+    count: int
+    lease_ms: int
+    ttl_s: int
+
+
+class AcknowledgeRequest(LedgerRequest, frozen=True):
+    """Delete the next *count* messages of a claim. The result is 0 when none are left."""
+
+    number: int
+    count: int
+
+
+class ReleaseRequest(LedgerRequest, frozen=True):
+    """Give the next *count* messages of a claim back."""
+
+    number: int
+    count: int
+
+
+class ForgetRequest(LedgerRequest, frozen=True):
+    """Remove a ledger whose claims are all acknowledged or given back."""
+
+
+class BacklogRequest(QueueRequest, frozen=True):
+    """Count what waits."""
+
+
+CLAIM: Kind[Claimed] = Kind(name="claim", repeatable=True)
+TAKE_OVER: Kind[Ledger] = Kind(name="claim_open", repeatable=True)
+SET_GROUP: Kind[str | None] = Kind(name="claim_group", repeatable=True)
+GET_GROUP: Kind[str] = Kind(name="claim_get_group", repeatable=True)
+READ: Kind[ClaimPage] = Kind(name="claim_read", repeatable=True)
+RENEW: Kind[Renewed] = Kind(name="claim_renew", repeatable=True)
+ACKNOWLEDGE: Kind[int] = Kind(name="claim_ack", repeatable=True)
+RELEASE: Kind[Released] = Kind(name="claim_release", repeatable=True)
+FORGET: Kind[int] = Kind(name="claim_forget", repeatable=True)
+BACKLOG: Kind[Backlog] = Kind(name="backlog", repeatable=True)
+
+
+def claim(ledger: Ledger, number: int, terms: Terms, *, create: bool) -> Operation[Claimed]:
+    """Add ready messages to a claim; the ledger is made if need be and *create* allows it."""
+    return Operation(CLAIM, ClaimRequest(ledger, number, terms, create))
+
+
+def take_over(keys: QueueKeys, id: str, group: str = "") -> Operation[Ledger]:
+    """Become the only one that may use a ledger; a *group* must still name it."""
+    return Operation(TAKE_OVER, TakeOverRequest(keys, id, group))
+
+
+def set_group_ledger(ledger: Ledger, *, expected: str, ttl_s: int) -> Operation[str | None]:
+    """Make *ledger* the one of its group; ``None``, or the id of the one that is in the way."""
+    return Operation(SET_GROUP, SetGroupRequest(ledger, expected, ttl_s))
+
+
+def find_group_ledger(keys: QueueKeys, group: str) -> Operation[str]:
+    """Return the id of the ledger of a named reader; empty if there is none."""
+    return Operation(GET_GROUP, GetGroupRequest(keys, group))
+
+
+def read(
+    ledger: Ledger, number: int, start: int, stop: int, *, bodies: bool
+) -> Operation[ClaimPage]:
+    """Read the messages from *start* up to *stop* of a claim, those that are still held."""
+    return Operation(READ, ReadRequest(ledger, number, start, stop, bodies))
+
+
+def renew(
+    ledger: Ledger, number: int, start: int, *, count: int, lease_ms: int, ttl_s: int
+) -> Operation[Renewed]:
+    """Lengthen the leases of *count* messages of a claim."""
+    return Operation(RENEW, RenewRequest(ledger, number, start, count, lease_ms, ttl_s))
+
+
+def acknowledge(ledger: Ledger, number: int, *, count: int) -> Operation[int]:
+    """Delete the next *count* messages of a claim; the result is 0 when none are left."""
+    return Operation(ACKNOWLEDGE, AcknowledgeRequest(ledger, number, count))
+
+
 def release(ledger: Ledger, number: int, *, count: int) -> Operation[Released]:
     """Give the next *count* messages of a claim back."""
-    keys = ledger.keys
-    return Operation(
-        script=load("claim_release"),
-        keys=(
-            keys.zset,
-            keys.hash,
-            ledger.key,
-            keys.claim(ledger.id, number),
-            keys.deliveries,
-        ),
-        args=(keys.wake, ledger.fence, number, count),
-        parse=lambda reply: Released(*reply),
-        fail=ledger.failure,
-        repeatable=True,
-    )
+    return Operation(RELEASE, ReleaseRequest(ledger, number, count))
 
 
 def forget(ledger: Ledger) -> Operation[int]:
     """Remove a ledger whose claims are all acknowledged or given back."""
-    return Operation(
-        script=load("discard"),
-        keys=(ledger.key,),
-        args=(),
-        parse=int,
-        fail=ledger.failure,
-        repeatable=True,
-    )
+    return Operation(FORGET, ForgetRequest(ledger))
 
 
 def backlog(keys: QueueKeys) -> Operation[Backlog]:
     """Count what waits."""
-    return Operation(
-        script=load("backlog"),
-        keys=(keys.zset, keys.hash),
-        args=(),
-        parse=lambda reply: Backlog(*reply),
-        fail=keys.failure,
-        repeatable=True,
-    )
+    return Operation(BACKLOG, BacklogRequest(keys))

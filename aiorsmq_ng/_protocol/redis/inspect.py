@@ -1,0 +1,74 @@
+"""What only reads: peek, pending, scan, reasons. And what tests need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...models import Message, PendingMessage, ScannedMessage
+from .. import inspection, testing
+from ..inspection import (
+    PeekRequest,
+    PendingPage,
+    PendingRequest,
+    ReasonRequest,
+    ScanPage,
+    ScanRequest,
+)
+from ..operation import Reply
+from ..testing import ShiftRequest
+from .codec import Codec, read_id, read_messages
+
+
+def _decode_pending(_: PendingRequest, reply: Reply) -> PendingPage:
+    rows = iter(reply[2:])
+    messages = [PendingMessage(read_id(id), *rest) for id, *rest in zip(*[rows] * 6, strict=True)]
+    return PendingPage(messages, None if reply[0] < 0 else reply[0], reply[1])
+
+
+def _decode_scan(_: ScanRequest, reply: Reply) -> ScanPage:
+    now, score, id = reply[:3]
+    rows = iter(reply[3:])
+    messages = [
+        ScannedMessage(read_id(row[0]), *row[1:4], visible_at=float(row[4]), now=now)
+        for row in zip(*[rows] * 5, strict=True)
+    ]
+    return ScanPage(messages, (score, id) if score else None)
+
+
+REASON: Codec[ReasonRequest, str | None] = Codec(
+    kind=inspection.REASON,
+    script="reason",
+    keys=lambda r: (r.keys.reason(r.id), r.keys.hash, r.keys.deliveries),
+    args=lambda r: (r.id,),
+    decode=lambda _, reply: reply[0].decode(errors="replace") if reply else None,
+)
+PEEK: Codec[PeekRequest, list[Message]] = Codec(
+    kind=inspection.PEEK,
+    script="peek",
+    keys=lambda r: (r.keys.zset, r.keys.hash),
+    args=lambda r: (r.start, r.count),
+    decode=lambda _, reply: read_messages(reply),
+)
+PENDING: Codec[PendingRequest, PendingPage] = Codec(
+    kind=inspection.PENDING,
+    script="pending",
+    keys=lambda r: r.keys.with_deliveries,
+    args=lambda r: (r.skip, r.count, r.at),
+    decode=_decode_pending,
+)
+SCAN: Codec[ScanRequest, ScanPage] = Codec(
+    kind=inspection.SCAN,
+    script="scan",
+    keys=lambda r: (r.keys.zset, r.keys.hash),
+    args=lambda r: (r.count, *r.at),
+    decode=_decode_scan,
+)
+SHIFT: Codec[ShiftRequest, int] = Codec(
+    kind=testing.SHIFT,
+    script="test_shift_time",
+    keys=lambda r: (r.keys.zset, r.keys.hash),
+    args=lambda r: (r.keys.wake, r.by_ms, *r.stay),
+    decode=lambda _, reply: int(reply),
+)
+
+CODECS: tuple[Codec[Any, Any], ...] = (REASON, PEEK, PENDING, SCAN, SHIFT)

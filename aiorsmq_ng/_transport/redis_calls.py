@@ -1,0 +1,133 @@
+"""What all drivers for Redis share: calls become commands at the last moment, replies results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .._common import entropy
+from .._common.durability import Durability
+from .._protocol.operation import Argument, Reply
+from .._protocol.redis import ScriptCall, decode, encode, failures
+from ..options import Options
+from .driver import NotExecuted, ReplyLost
+from .server_check import check_server, read_setting
+
+if TYPE_CHECKING:
+    from .calls import Call
+
+
+class ScriptMissing(Exception):
+    """The server does not have the script in its cache; nothing ran."""
+
+
+class WrongLayout(Exception):
+    """The script met keys that do not have RSMQ's layout. ``code`` says what is wrong."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(slots=True)
+class Command:
+    """One command for the server. ``written`` is set as soon as it may have left the process."""
+
+    words: Sequence[Argument]
+    #: Key by which a cluster finds the node; any node will do without one.
+    key: str | None = None
+    written: bool = False
+    #: A second command for the same connection, made when the first has been answered, and its
+    #: reply (the text of an error in place of one).
+    follow_up: Sequence[Argument] | None = None
+    confirmation: Reply = None
+    #: How many replicas shall know of what the command did. If they do not, and the driver can ask
+    #: which server is the primary and learns that it is another, the reply counts as lost.
+    min_replicas: int = 0
+    #: Return True if that matters for a reply, where there is no second command.
+    needs_confirmation: Callable[[Reply], bool] | None = None
+
+
+class RedisDriver:
+    """Turns calls into script calls, and their replies into results."""
+
+    async def execute(self, command: Command) -> Reply:
+        """Run *command* once and return the undecoded reply.
+
+        Raises ``NotExecuted``, ``ReplyLost``, ``ScriptMissing``, ``WrongLayout``, or an
+        ``RSMQError`` that is final: the command did not run.
+        """
+        raise NotImplementedError
+
+    async def run(self, call: Call) -> list[Any]:
+        """Make one attempt of *call*; see ``Driver``."""
+        encoded: ScriptCall | None = call.encoded
+        if encoded is None:
+            # Once: a repetition must have the same random ids.
+            encoded = call.encoded = encode(call.operations, call.record, entropy.take)
+        durability = call.durability
+        question = None if durability is None else durability.question(call.confirm_ms)
+        command = _command(call, encoded, question)
+        try:
+            try:
+                reply = await self.execute(command)
+            except ScriptMissing:
+                # Its text is sent only to a server that lacks it.
+                words = ("EVAL", encoded.script.source, *command.words[2:])
+                command = replace(command, words=words, written=False)
+                reply = await self.execute(command)
+        except WrongLayout as error:
+            return list(failures(call.operations, error.code))
+        finally:
+            call.written = command.written
+        if durability is not None:
+            call.reached = durability.reached(command.confirmation)
+        return decode(call.operations, reply, repeated=call.in_doubt)
+
+    async def command(self, *words: Argument, key: str | None = None) -> Reply:
+        """Run a plain command and return the undecoded reply; *key* is one of its keys."""
+        return await self.execute(Command(words, key))
+
+    async def ping(self) -> None:
+        """Return if the server answers."""
+        await self.command("PING")
+
+    async def check(self, options: Options) -> Durability:
+        """Refuse a server that would break promises; return what sends wait for on this one."""
+        try:
+            return await check_server(self.command, options)
+        except ReplyLost as error:
+            # What the caller is about to do has certainly not run.
+            raise NotExecuted(str(error)) from error
+
+    async def setting(self, name: str) -> str | None:
+        """Return a setting of the server; ``None`` if the server does not tell."""
+        return await read_setting(self.command, name)
+
+    async def forget(self, records: Sequence[str]) -> None:
+        """Remove records of calls, those of one queue at a time: a cluster has them on one node."""
+        by_queue: dict[str, list[str]] = {}
+        for record in records:
+            by_queue.setdefault(record.rpartition(":")[0], []).append(record)
+        for names in by_queue.values():
+            await self.command("UNLINK", *names, key=names[0])
+
+
+def _command(call: Call, encoded: ScriptCall, question: Sequence[Argument] | None) -> Command:
+    if call.number is None:
+        words = encoded.words()
+    else:
+        attempt = 0 if call.recall else call.attempt
+        if question is not None and attempt > 1:
+            # A repetition finds all done and would write nothing, and an answer about the last
+            # write of its connection would say nothing. A negative number makes it write.
+            attempt = -attempt
+        words = encoded.words(call.number.number, attempt)
+    return Command(
+        ("EVALSHA", encoded.script.sha, *words),
+        encoded.keys[0],
+        follow_up=question,
+        min_replicas=call.min_replicas,
+        needs_confirmation=encoded.codec.took_messages,
+    )
