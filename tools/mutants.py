@@ -143,21 +143,21 @@ MUTANTS = (
     ),
     Mutant(
         "worker: looks before it creates",
-        "aiorsmq_ng/worker/reaching.py",
+        "aiorsmq_ng/worker/startup.py",
         "if not await queue.exists():",
         "if True:",
         ("tests/security/test_acl.py", "tests/broker_client/test_roles.py"),
     ),
     Mutant(
         "worker: needs no right to look at dead letters",
-        "aiorsmq_ng/worker/reaching.py",
+        "aiorsmq_ng/worker/startup.py",
         "except AccessDenied as error:",
         "except Unavailable as error:",
         ("tests/broker_client/test_roles.py",),
     ),
     Mutant(
         "worker: a wait for queues behind a broker has a limit",
-        "aiorsmq_ng/worker/reaching.py",
+        "aiorsmq_ng/worker/startup.py",
         "limit_s or math.inf",
         "math.inf",
         ("tests/contract/test_worker_health.py",),
@@ -746,12 +746,9 @@ MUTANTS = (
     ),
     Mutant(
         "worker: the clock is looked at before a handler is called",
-        "aiorsmq_ng/worker/jobs.py",
-        """        self._batch[:] = still_leased(self._batch)
-        if self._batch:
-            self._begun""",
-        """        if self._batch:
-            self._begun""",
+        "aiorsmq_ng/worker/execution.py",
+        "        self._batch[:] = still_leased(self._batch)\n",
+        "",
         ("tests/contract/test_worker_edges.py",),
     ),
     Mutant(
@@ -763,10 +760,17 @@ MUTANTS = (
     ),
     Mutant(
         "worker: a handler that ended in a stall is left to the fence",
-        "aiorsmq_ng/worker/jobs.py",
-        "elif not handling.cancelled():",
-        "elif False:",
+        "aiorsmq_ng/worker/execution.py",
+        "asyncio.get_running_loop().call_soon(self._cancel_handler)",
+        "self._interrupted = True",
         ("tests/contract/test_worker_edges.py",),
+    ),
+    Mutant(
+        "worker: a handler that is cancelled before its first step gives its messages back",
+        "aiorsmq_ng/worker/execution.py",
+        "            give_back(self._batch)",
+        "            self._let_go()",
+        ("tests/contract/test_worker_leases.py",),
     ),
     Mutant(
         "prefetch: a reply that comes after the end is given back",
@@ -779,7 +783,7 @@ MUTANTS = (
     ),
     Mutant(
         "worker: a second cancellation does not cut its end short",
-        "aiorsmq_ng/worker/ending.py",
+        "aiorsmq_ng/worker/shutdown.py",
         "while not task.done():",
         "if not task.done():",
         ("tests/contract/test_worker_edges.py",),

@@ -1,10 +1,12 @@
-"""What a worker is doing."""
+"""What a worker is doing, and what became of its messages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
+
+from ..delivery import Outcome
 
 State = Literal["new", "starting", "running", "paused", "draining", "stopped"]
 
@@ -39,3 +41,31 @@ class WorkerHealth:
         ended, whatever the cause.
         """
         return self.state in ("running", "paused") and not self.server_away
+
+
+@dataclass(slots=True)
+class Counters:
+    """What became of messages since the start."""
+
+    done: int = 0
+    failed: int = 0
+    rejected: int = 0
+    last_error: str | None = None
+
+    def count(self, outcome: Outcome | None) -> None:
+        """Count a message that its handler settled by itself."""
+        if outcome in ("acked", "forwarded"):
+            self.done += 1
+        elif outcome == "released":
+            self.failed += 1
+        elif outcome == "rejected":
+            self.rejected += 1
+
+    def note(self, error: BaseException) -> None:
+        """Remember what went wrong last."""
+        self.last_error = one_line(error)
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error as text for a health check."""
+    return f"{type(error).__name__}: {error}".rstrip(": ")[:500]

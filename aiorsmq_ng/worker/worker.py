@@ -15,16 +15,14 @@ from .._common.durations import Seconds, at_least_0, in_seconds
 from .._common.queue_defaults import dead_letter_queue
 from .._protocol.limits import MAX_SECONDS
 from .._runtime.context import context_of
-from .._runtime.prefetch import Prefetch, give_back, still_leased
+from .._runtime.prefetch import Prefetch, give_back
 from ..client import RSMQ
 from ..delivery import Delivery
 from ..errors import ClientClosed, InvalidValue, RSMQError
 from ..models import DeadLetter
 from ..retry import Retry
-from .ending import ended, first_of, to_the_end
-from .health import State, WorkerHealth
-from .jobs import Job, Tally, in_one_line, tell
-from .reaching import handle, reach
+from .execution import Execution, tell
+from .health import Counters, State, WorkerHealth, one_line
 from .routes import (
     D,
     DeadLetterHook,
@@ -39,7 +37,9 @@ from .routes import (
     Served,
     readers,
 )
+from .shutdown import first_of, run_to_completion, wait_until_done
 from .signals import stopped_by_signals
+from .startup import find_queues, handle
 
 R = TypeVar("R")
 
@@ -111,8 +111,8 @@ class Worker:
         self._suspect: Delivery | None = None
         #: Suspects that were put back because of handlers that take long, and how often.
         self._postponed: dict[str, int] = {}
-        self._tally = Tally()
-        self._jobs: set[Job] = set()
+        self._counters = Counters()
+        self._running: set[Execution] = set()
         # Fair: whoever waits longest is next.
         self._slots = asyncio.Semaphore(concurrency)
         self._intake: asyncio.Task[Any] | None = None
@@ -229,19 +229,19 @@ class Worker:
     @property
     def health(self) -> WorkerHealth:
         """What the worker is doing."""
-        stuck = sum(job.stuck for job in self._jobs)
-        tally, contact = self._tally, self.rsmq.contact
+        stuck = sum(execution.stuck for execution in self._running)
+        counters, contact = self._counters, self.rsmq.contact
         state: State = self._state
         if state == "running" and not self._started:
             state = "starting"
         return WorkerHealth(
             state,
-            len(self._jobs) - stuck,
+            len(self._running) - stuck,
             stuck + self._left_behind,
-            tally.done,
-            tally.failed,
-            tally.rejected,
-            contact.error if contact.away else tally.last_error,
+            counters.done,
+            counters.failed,
+            counters.rejected,
+            contact.error if contact.away else counters.last_error,
             contact.last,
             contact.away,
             self._failure,
@@ -289,9 +289,9 @@ class Worker:
             with stopped_by_signals(self.stop, wanted=signals):
                 await self._run()
         except BaseException as error:
-            self._failure = in_one_line(error)
+            self._failure = one_line(error)
             if isinstance(error, Exception):
-                self._tally.note(error)
+                self._counters.note(error)
                 logger.error("the worker has ended: %s", self._failure)
             raise
 
@@ -300,7 +300,9 @@ class Worker:
         self.rsmq.add_close_hook(self._client_closes)
         try:
             served = await self._aside(
-                reach(self.rsmq, self._routes, create=self._create, limit_s=self.wait_for_server)
+                find_queues(
+                    self.rsmq, self._routes, create=self._create, limit_s=self.wait_for_server
+                )
             )
             if served is not None:
                 self._queues = {s.queue.name: s for s in served}
@@ -317,7 +319,7 @@ class Worker:
         finally:
             self._state = "stopped"
             try:
-                await to_the_end(self._let_go())
+                await run_to_completion(self._let_go())
             finally:
                 self.rsmq.remove_close_hook(self._client_closes)
                 # In a task of its own: it goes on if this one is cancelled once more.
@@ -325,7 +327,7 @@ class Worker:
 
     def __repr__(self) -> str:
         queues = ", ".join(route.queue for route in self._routes)
-        at_work = f", {len(self._jobs)} handlers running" if self._jobs else ""
+        at_work = f", {len(self._running)} handlers running" if self._running else ""
         return f"<Worker of {queues or 'no queues'}, {self._state}{at_work}>"
 
     def _registrar(self, **rules: Any) -> Callable[[H], H]:
@@ -417,10 +419,10 @@ class Worker:
             suspect.id, suspect.queue, suspect.strikes,
         )  # fmt: skip
         # A handler that ignores its cancellation holds up its slot only.
-        if running := [job for job in self._jobs if not job.stuck]:
-            await asyncio.wait([job.task for job in running], timeout=self.alone)
+        if running := [execution for execution in self._running if not execution.stuck]:
+            await asyncio.wait([execution.task for execution in running], timeout=self.alone)
         times = self._postponed.pop(suspect.id, 0)
-        beside = sum(job in self._jobs for job in running)
+        beside = sum(execution in self._running for execution in running)
         # With several strikes it most likely kills; what runs here must not go with it.
         if beside and suspect.strikes > 1 and self._postpone(suspect, beside, times + 1):
             self._suspect = None
@@ -429,11 +431,8 @@ class Worker:
         await self.rsmq.wait_idle(_CANCEL_S)
         await self._slots.acquire()
         self._suspect = None
-        if held := still_leased([suspect]):
-            job = self._start(route, held)
-            await asyncio.wait([job.task], timeout=self.alone)
-        else:
-            self._slots.release()
+        execution = self._start(route, [suspect])
+        await asyncio.wait([execution.task], timeout=self.alone)
 
     def _postpone(self, suspect: Delivery, beside: int, times: int) -> bool:
         """Put a suspect back because of *beside* handlers, unless that was done often enough."""
@@ -486,15 +485,12 @@ class Worker:
                     except BaseException:
                         prefetch.put_back(batch)
                         raise
-                    # A suspect came while they waited: nothing is begun beside it.
                     if prefetch.holds_suspect:
+                        # It came while they waited: nothing is begun beside it.
                         give_back(batch)
-                        batch = []
-                    # Some may have been lost while they gathered or waited for the slot.
-                    if held := still_leased(batch):
-                        self._start(routes[held[0].queue], held)
-                    else:
                         self._slots.release()
+                    else:
+                        self._start(routes[batch[0].queue], batch)
             finally:
                 if going := prefetch.close():
                     with anyio.CancelScope(shield=True):
@@ -504,7 +500,7 @@ class Worker:
         try:
             return await self._look(served, count)
         except RSMQError as error:
-            self._tally.note(error)
+            self._counters.note(error)
             raise
 
     async def _look(self, served: list[Served], count: int) -> list[Delivery]:
@@ -516,14 +512,14 @@ class Worker:
         # Nothing there: whichever comes first is right, so all wait in one order.
         return await self.rsmq.receive_many(count, *(s.queue for s in served), wait=MAX_SECONDS)
 
-    def _start(self, route: Route, batch: list[Delivery]) -> Job:
-        job = Job(route, batch, self._middleware, self._on_failure, self._tally)
-        self._jobs.add(job)
-        job.start(on_end=self._ended)
-        return job
+    def _start(self, route: Route, batch: list[Delivery]) -> Execution:
+        execution = Execution(route, batch, self._middleware, self._on_failure, self._counters)
+        self._running.add(execution)
+        execution.start(on_end=self._ended)
+        return execution
 
-    def _ended(self, job: Job) -> None:
-        self._jobs.discard(job)
+    def _ended(self, execution: Execution) -> None:
+        self._running.discard(execution)
         self._slots.release()
 
     def _heard(self, letter: DeadLetter) -> None:
@@ -531,7 +527,7 @@ class Worker:
         if letter.queue not in self._queues:
             return
         if letter.by_receive:
-            self._tally.rejected += 1
+            self._counters.rejected += 1
         if self._on_dead_letter:
             task = asyncio.create_task(
                 tell(letter, self._on_dead_letter), name="aiorsmq-ng dead letter"
@@ -541,10 +537,12 @@ class Worker:
 
     async def _drain(self) -> None:
         """Give handlers the grace period to end, or less if somebody is in a hurry."""
-        if not self._jobs:
+        if not self._running:
             return
-        logger.info("stopping: %d handlers have %g s to end", len(self._jobs), self._grace)
-        await ended([job.task for job in self._jobs], self._grace, self._hurry)
+        logger.info("stopping: %d handlers have %g s to end", len(self._running), self._grace)
+        await wait_until_done(
+            [execution.task for execution in self._running], self._grace, self._hurry
+        )
 
     async def _let_go(self) -> None:
         """End what still runs, and give back all messages; takes some seconds at most."""
@@ -578,12 +576,12 @@ class Worker:
 
     async def _abandon(self) -> None:
         """Cancel what still runs; its messages are given back. Leave behind what does not end."""
-        running = [job.task for job in self._jobs]
-        for job in list(self._jobs):
-            job.cancel()
+        running = [execution.task for execution in self._running]
+        for execution in list(self._running):
+            execution.cancel()
         if running:
             await asyncio.wait(running, timeout=_CANCEL_S)
-        for job in list(self._jobs):
-            logger.error("handler %s does not end and is left behind", job.route.name)
-            job.leave_behind()
+        for execution in list(self._running):
+            logger.error("handler %s does not end and is left behind", execution.route.name)
+            execution.leave_behind()
             self._left_behind += 1

@@ -45,7 +45,7 @@ async def test_health_tells_that_the_server_is_away_and_back(caplog):
         assert "connecting to" in health.last_error
         assert health.last_contact < datetime.now(UTC)
         # What receiving met stays known when the server is back.
-        await until(lambda: "Unavailable" in (worker._tally.last_error or ""), 30)
+        await until(lambda: "Unavailable" in (worker._counters.last_error or ""), 30)
         await server.start()
         await until(lambda: worker.health.ok, 30)
         assert "cannot be reached" in worker.health.last_error

@@ -1,4 +1,4 @@
-"""How a worker reaches its server at the start, and finds its queues there."""
+"""The start of a worker: wait for the server, and find or create the queues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def handle(rsmq: RSMQ, route: Route) -> Queue:
     return rsmq.queue(route.queue, retry=route.retry, dead_letter=route.dead_letter, vt=route.vt)
 
 
-async def reach(
+async def find_queues(
     rsmq: RSMQ, routes: Sequence[Route], *, create: bool, limit_s: float | None
 ) -> list[Served]:
     """Wait for the server, for *limit_s* if given, and find the queues; those may be created."""

@@ -1,4 +1,4 @@
-"""Ending in order, however the caller is cancelled."""
+"""Ending in order, however often the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
     """Run *work*, which ends by itself, to its end; a cancellation is raised afterwards.
 
     However often it comes: ``Task.cancel`` goes through every scope, and AnyIO would cancel again
@@ -28,7 +28,9 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-async def ended(tasks: Iterable[asyncio.Task[Any]], within_s: float, hurry: asyncio.Event) -> None:
+async def wait_until_done(
+    tasks: Iterable[asyncio.Task[Any]], within_s: float, hurry: asyncio.Event
+) -> None:
     """Wait until all *tasks* have ended, or *hurry* is set, for *within_s* at most."""
     waits = [asyncio.ensure_future(asyncio.wait(tasks)), asyncio.ensure_future(hurry.wait())]
     try:

@@ -1,0 +1,258 @@
+"""One handler run: decode, call, time limit, settle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from .._runtime.prefetch import give_back, still_leased
+from ..delivery import Delivery
+from ..errors import InvalidValue, LeaseLost, RSMQError
+from ..models import DeadLetter
+from .health import Counters
+from .routes import DeadLetterHook, FailureHook, Middleware, Route
+
+logger = logging.getLogger("aiorsmq_ng.worker")
+
+#: How long a handler that ran out of time may take to end before it counts as stuck.
+_CANCEL_S = 1.0
+
+
+async def tell(letter: DeadLetter, hooks: Sequence[DeadLetterHook]) -> None:
+    """Call the hooks for a dead letter."""
+    for hook in hooks:
+        try:
+            await hook(letter.message, letter.reason)
+        except Exception:
+            logger.exception("a dead-letter hook failed itself")
+
+
+class Execution:
+    """Runs a handler on one message, or on one batch, and settles them by the outcome.
+
+    One task does both. Its leases are registered already: they came with the messages, and each is
+    removed when its message is settled. Rules for cancellation:
+
+    1. The task is cancelled only while the handler runs: when its time is over, when a lease is
+       lost, or when the worker ends. The messages are settled afterwards, by the same task.
+    2. A handler that ignores its cancellation is *stuck*: its leases are let go, and it holds its
+       slot until it ends.
+    3. The worker may leave it behind at its end: nothing waits for the task any more, and it
+       settles nothing.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        batch: list[Delivery],
+        middleware: Sequence[Middleware],
+        on_failure: Sequence[FailureHook],
+        counters: Counters,
+    ) -> None:
+        self.route = route
+        self.stuck = False
+        self._batch = batch
+        self._middleware = middleware
+        self._on_failure = on_failure
+        self._counters = counters
+        #: True from the first step of the task; while the handler runs.
+        self._begun = self._handling = False
+        #: Why the handler is cancelled; whether it was, by a limit or by the worker.
+        self._reason: str | None = None
+        self._interrupted = self._cancelled = False
+        self._left_behind = False
+        self._patience: asyncio.TimerHandle | None = None
+
+    def start(self, on_end: Callable[[Execution], None]) -> None:
+        """Begin; *on_end* is called when the handler has ended, or is left behind."""
+        self._on_end = on_end
+        for delivery in self._batch:
+            delivery.lease.on_lost = self._lost
+        self.task = asyncio.create_task(self._run(), name=f"aiorsmq-ng {self.route.name}")
+        self.task.add_done_callback(self._ended)
+
+    def cancel(self) -> None:
+        """Cancel the handler; its messages are given back."""
+        self._cancelled = True
+        if self._handling or not self._begun:
+            self.task.cancel()
+
+    def leave_behind(self) -> None:
+        """Stop waiting for a handler that does not end; its leases run out."""
+        self._left_behind = True
+        self._let_go()
+        if not self._handling:
+            self.task.cancel()
+        self._on_end(self)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if self._left_behind:
+            return
+        if self._begun:
+            self._let_go()
+        else:
+            give_back(self._batch)
+        if error is not None:
+            logger.error("messages of handler %s not settled", self.route.name, exc_info=error)
+        self._on_end(self)
+
+    async def _run(self) -> None:
+        self._begun = True
+        try:
+            arguments = [self._batch] if self.route.size else self.route.arguments(self._batch[0])
+        except InvalidValue as misfit:
+            # It will not decode the next time either.
+            reason = str(misfit)[:500]
+            settled = await self._settle_all(lambda delivery: delivery.reject(reason))
+            self._counters.rejected += len(settled)
+            await self._note(misfit)
+            return
+        except Exception as error:
+            # The user's own type or codec raised; that is a failure like any other.
+            await self._failed(error)
+            return
+        # The last moment: other handlers may have blocked the event loop since this one was chosen.
+        self._batch[:] = still_leased(self._batch)
+        if not self._batch:
+            return  # given back: it was too late to begin
+        raised = await self._handle(arguments)
+        if self._left_behind:
+            return
+        if raised is None:
+            settled = await self._settle_all(Delivery.ack)
+            self._counters.done += len(settled)
+        else:
+            await self._failed(raised)
+
+    async def _handle(self, arguments: list[Any]) -> BaseException | None:
+        """Call the handler, and return what it raised, or why it was cancelled."""
+        limit = None
+        if self.route.timeout is not None:
+            limit = asyncio.get_running_loop().call_later(self.route.timeout, self._time_over)
+        error: BaseException | None = None
+        self._handling = True
+        try:
+            await self._call(0, arguments)
+        except (Exception, asyncio.CancelledError) as raised:
+            error = raised
+        except BaseException:
+            # It ends the process: there is no time to wait for anything.
+            for delivery in self._batch:
+                if not delivery.settled:
+                    delivery.release_nowait()
+            raise
+        finally:
+            self._handling = self.stuck = False
+            if limit is not None:
+                limit.cancel()
+        if self._interrupted or self._cancelled or error is not None:
+            return self._cause(error)
+        return None
+
+    def _cause(self, error: BaseException | None) -> BaseException | None:
+        """Return why a handler that raised *error*, or was interrupted, has failed."""
+        if self._patience is not None:
+            self._patience.cancel()
+        # What follows in this task is not cancelled.
+        while self.task.cancelling():
+            self.task.uncancel()
+        if error is None or isinstance(error, asyncio.CancelledError):
+            if self._reason is not None:
+                return TimeoutError(self._reason)
+            if not self._cancelled:
+                return RuntimeError("the handler was cancelled from inside")
+        return error
+
+    async def _call(self, depth: int, arguments: list[Any]) -> Any:
+        if depth == len(self._middleware):
+            return await self.route.handler(*arguments)
+        call_next = partial(self._call, depth + 1, arguments)
+        return await self._middleware[depth](self._batch[0], call_next)
+
+    def _lost(self) -> None:
+        self._interrupt("the lease was lost")
+
+    def _time_over(self) -> None:
+        self._interrupt(f"it took longer than {self.route.timeout:g} s")
+
+    def _interrupt(self, reason: str) -> None:
+        self._reason = self._reason or reason
+        # Not at once: a handler whose last step is due already ends by itself. Whether the lease
+        # held long enough for that is for the fence to say.
+        asyncio.get_running_loop().call_soon(self._cancel_handler)
+
+    def _cancel_handler(self) -> None:
+        if self._handling and not self._interrupted:
+            self._interrupted = True
+            self.task.cancel()
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(_CANCEL_S, self._mark_stuck)
+
+    def _mark_stuck(self) -> None:
+        self.stuck = True
+        self._let_go()
+        logger.error("handler %s ignores its cancellation", self.route.name)
+
+    async def _failed(self, error: BaseException) -> None:
+        retry = self.route.retry
+        settled = await self._settle_all(lambda delivery: delivery.settle(error))
+        if isinstance(error, Exception):
+            gone = sum(retry.gives_up(delivery.attempt) for delivery in settled)
+            self._counters.rejected += gone
+            self._counters.failed += len(settled) - gone
+            await self._note(error)
+
+    async def _settle_all(self, settle: Callable[[Delivery], Any]) -> list[Delivery]:
+        """Settle what the handler did not settle itself, and return those where it worked.
+
+        All at once, so that they share calls.
+        """
+        for delivery in self._batch:
+            self._counters.count(delivery.outcome)
+        open_ = [delivery for delivery in self._batch if not delivery.settled]
+        if len(open_) == 1:
+            outcomes = [await _outcome_of(settle(open_[0]))]
+        else:
+            outcomes = await asyncio.gather(*(settle(d) for d in open_), return_exceptions=True)
+        self._let_go()
+        for delivery, outcome in zip(open_, outcomes, strict=True):
+            if isinstance(outcome, LeaseLost):
+                logger.warning("%s", outcome)
+            elif isinstance(outcome, RSMQError):
+                logger.error("message %s could not be settled: %s", delivery.id, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return [d for d, outcome in zip(open_, outcomes, strict=True) if outcome is None]
+
+    def _let_go(self) -> None:
+        """Renew no lease of a message that is not settled: the handler works on it no more."""
+        for delivery in self._batch:
+            if not delivery.settled:
+                delivery.let_go()
+
+    async def _note(self, error: Exception) -> None:
+        first = self._batch[0]
+        self._counters.note(error)
+        logger.warning(
+            "handler %s failed on message %s of queue %r (delivery %d): %s",
+            self.route.name, first.id, first.queue, first.rc, type(error).__name__,
+            exc_info=None if isinstance(error, InvalidValue) else error,
+        )  # fmt: skip
+        for hook in self._on_failure:
+            for delivery in self._batch:
+                try:
+                    await hook(delivery, error)
+                except Exception:
+                    logger.exception("a failure hook failed itself")
+
+
+async def _outcome_of(settling: Awaitable[None]) -> BaseException | None:
+    try:
+        await settling
+    except Exception as error:
+        return error
+    return None
