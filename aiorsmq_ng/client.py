@@ -61,6 +61,20 @@ class RSMQ:
     ``realtime`` makes sends publish on RSMQ's own channel, for subscribers that are not of this
     library. *token* is for a broker (``grpc://``, ``grpcs://``); without one, that in
     ``RSMQ_TOKEN`` is taken.
+
+    Args:
+        url: ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://``, ``redis+cluster://``,
+            ``embedded://``, ``memory://``, ``grpc://`` or ``grpcs://``; by default ``RSMQ_URL``,
+            then ``REDIS_URL``, then ``redis://localhost:6379``.
+        ns: namespace: the prefix of every key; or several that are used as one.
+        client: a ``redis.asyncio.Redis`` or ``RedisCluster`` of your own, instead of a URL; it
+            stays open.
+        realtime: publish sends on RSMQ's own channel ``ns:rt:queue``, for subscribers that are not
+            of this library.
+        codec: how bodies that are neither ``str`` nor bytes are encoded; JSON by default.
+        options: limits and pacing of the client.
+        token: the token for a broker (``grpc://``, ``grpcs://``); by default that in
+            ``RSMQ_TOKEN``.
     """
 
     def __init__(
@@ -121,6 +135,10 @@ class RSMQ:
         A server that is away is waited for, for *wait_for_server*; with ``None`` for as long as it
         takes, with 0 for ``Options.connect_timeout``. A refusal, such as of a password, is raised
         at once.
+
+        Args:
+            wait_for_server: seconds to wait for a server that is away; ``None`` for ever, 0 for one
+                attempt.
         """
         try_s, within_s = self._options.connect_timeout, None
         if wait_for_server is not None:
@@ -153,17 +171,27 @@ class RSMQ:
 
         All hooks run together, for 5 seconds at most. For what uses the client and has to end
         before it, such as a worker.
+
+        Args:
+            hook: a function without arguments that returns a coroutine.
         """
         self._transport.leavers.add(hook)
 
     def remove_close_hook(self, hook: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do not await *hook* any more."""
+        """Do not await *hook* any more.
+
+        Args:
+            hook: a function without arguments that returns a coroutine.
+        """
         self._transport.leavers.discard(hook)
 
     async def wait_idle(self, timeout: Seconds) -> None:
         """Wait until no call of this client is in flight, for *timeout* at most; no I/O.
 
         Then nothing is being taken or given back. Other users of the client may never pause.
+
+        Args:
+            timeout: how many seconds at most.
         """
         await self._transport.quiet(at_least_0("timeout", timeout))
 
@@ -200,6 +228,13 @@ class RSMQ:
         *retry*, a message that was received too often goes there by itself, and a block
         ``async with message`` that raises gives it back with a growing delay. *vt* is the lease
         for receives through this handle that name none.
+
+        Args:
+            name: name of the queue.
+            dead_letter: queue for rejected messages; by default ``<name>-dead``.
+            retry: when a message whose block raises is delivered again, and after how many
+                deliveries it goes to the dead-letter queue; ``None``: at once, without a limit.
+            vt: lease of receives through this handle that name none.
         """
         return Queue(*self._parts(name, dead_letter=dead_letter, retry=retry, vt=vt))
 
@@ -215,6 +250,13 @@ class RSMQ:
         """Create a queue; ``QueueExists`` unless *exist_ok*, which keeps what is stored on it.
 
         A queue that another client left half-made is completed. One round trip.
+
+        Args:
+            name: name of the queue.
+            vt: lease in seconds that is stored on the queue.
+            delay: delay in seconds that is stored on the queue.
+            maxsize: largest body in bytes, 1024 to 65536; -1 for no limit.
+            exist_ok: accept a queue that exists, with what is stored on it.
         """
         keys = self._keys(name)
         created = await self._transport.run(
@@ -233,7 +275,11 @@ class RSMQ:
         return await self._names(queues.list_queues)
 
     async def delete_queue(self, name: str) -> None:
-        """Delete a queue with all its messages; ``QueueNotFound`` if there is nothing of it."""
+        """Delete a queue with all its messages; ``QueueNotFound`` if there is nothing of it.
+
+        Args:
+            name: name of the queue.
+        """
         await self._transport.run(queues.delete(self._keys(name)))
 
     def topic(self, name: str, *, keep_backlog: Seconds = 0) -> Topic:
@@ -242,6 +288,11 @@ class RSMQ:
         What is published there goes into all its subscriptions, each of them a queue. What waited
         for the first subscription goes to that alone; if it is made with *keep_backlog*, also to
         every consumer that subscribes with it so many seconds later at most.
+
+        Args:
+            name: any text of up to 1000 characters.
+            keep_backlog: seconds for which what waited for the first subscription is kept for other
+                consumers that subscribe with it.
         """
         kept_ms = limits.seconds_to_ms("keep_backlog", keep_backlog)
         own = self._keys(queue_name(check_part("topic", name)))
@@ -264,6 +315,11 @@ class RSMQ:
         """Lease one message from the first queue, in the given order, that has one.
 
         One round trip for all queues; *wait* waits that long for a message in any of them.
+
+        Args:
+            names: queues, by name or handle.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
+            wait: seconds to wait for a message; 0 returns at once.
         """
         received = await self.receive_many(1, *names, vt=vt, wait=wait)
         return received[0] if received else None
@@ -274,6 +330,12 @@ class RSMQ:
         """Lease up to *count* messages: all that the first queue has, then the second, and so on.
 
         One round trip for all queues; *wait* is for the first message.
+
+        Args:
+            count: how many messages at most.
+            names: queues, by name or handle.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
+            wait: seconds to wait for the first message; 0 returns at once.
         """
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
         return (await self._receive(count, names, vt, wait_s))[0]
@@ -285,6 +347,11 @@ class RSMQ:
 
         The second value is in how many seconds a message becomes visible, if nothing was ready
         and one is waiting for its time. For fronts whose clients do the waiting themselves.
+
+        Args:
+            count: how many messages at most.
+            names: queues, by name or handle.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
         """
         deliveries, next_visible_ms = await self._receive(count, names, vt, 0)
         wait = not deliveries and next_visible_ms >= 0
@@ -297,6 +364,9 @@ class RSMQ:
         subscription to its wake-ups stands, also after an outage, so whoever looks whenever it is
         named misses no arrival that is announced. What comes while nobody asks for the next set
         gathers in it. A message whose delay or lease ends is no arrival.
+
+        Args:
+            names: queues, by name or handle.
         """
         keys = [self._keys(n) if isinstance(n, str) else context_of(n).keys for n in names]
         await self._transport.start()
@@ -318,6 +388,13 @@ class RSMQ:
         doubled by it. Messages hidden for longer than *horizon* count as damage, too; without one,
         those hidden for longer than RSMQ allows. *progress* is called with what is looked at, how
         much of it was, and how much there is (0 if unknown). Many small calls, each atomic.
+
+        Args:
+            names: queues to examine, by name or handle; all if none is given.
+            fix: repair what is damaged.
+            horizon: messages hidden for more seconds than this count as damage.
+            progress: called with what is looked at, how much of it was, and how much there is (0 if
+                unknown).
         """
         keys = [self._keys(n) if isinstance(n, str) else context_of(n).keys for n in names]
         orders = Orders(fix, limits.optional_ms("horizon", horizon), progress)
@@ -330,7 +407,11 @@ class RSMQ:
         return together(reports)
 
     async def get_queue_attributes(self, name: str) -> QueueAttributes:
-        """Describe a queue (RSMQ's name for ``Queue.attributes``)."""
+        """Describe a queue (RSMQ's name for ``Queue.attributes``).
+
+        Args:
+            name: name of the queue.
+        """
         return await self.queue(name).attributes()
 
     async def set_queue_attributes(
@@ -341,7 +422,14 @@ class RSMQ:
         delay: Seconds | None = None,
         maxsize: int | None = None,
     ) -> QueueAttributes:
-        """Change what is stored on a queue (RSMQ's name for ``Queue.set_attributes``)."""
+        """Change what is stored on a queue (RSMQ's name for ``Queue.set_attributes``).
+
+        Args:
+            name: name of the queue.
+            vt: new lease in seconds; ``None`` leaves it.
+            delay: new delay in seconds; ``None`` leaves it.
+            maxsize: new limit in bytes, -1 for none; ``None`` leaves it.
+        """
         return await self.queue(name).set_attributes(vt=vt, delay=delay, maxsize=maxsize)
 
     async def send_message(
@@ -352,23 +440,51 @@ class RSMQ:
         delay: Seconds | None = None,
         dedup_key: str | None = None,
     ) -> str:
-        """Send a message and return its id (RSMQ's name for ``Queue.send``)."""
+        """Send a message and return its id (RSMQ's name for ``Queue.send``).
+
+        Args:
+            name: name of the queue.
+            message: the body, as for ``Queue.send``.
+            delay: seconds until the message becomes visible; by default the queue's ``delay``.
+            dedup_key: name for this message; a second one with the same key is not stored within
+                ``Options.dedup_window``.
+        """
         return await self.queue(name).send(message, delay=delay, dedup_key=dedup_key)
 
     async def receive_message(self, name: str, *, vt: Seconds | None = None) -> Delivery | None:
-        """Lease the next message (RSMQ's name for ``Queue.receive``)."""
+        """Lease the next message (RSMQ's name for ``Queue.receive``).
+
+        Args:
+            name: name of the queue.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
+        """
         return await self.queue(name).receive(vt=vt)
 
     async def pop_message(self, name: str) -> Message | None:
-        """Take and delete the next message (RSMQ's name for ``Queue.pop``)."""
+        """Take and delete the next message (RSMQ's name for ``Queue.pop``).
+
+        Args:
+            name: name of the queue.
+        """
         return await self.queue(name).pop()
 
     async def delete_message(self, name: str, id: str) -> bool:
-        """Delete a message (RSMQ's name for ``Queue.delete``)."""
+        """Delete a message (RSMQ's name for ``Queue.delete``).
+
+        Args:
+            name: name of the queue.
+            id: id of the message.
+        """
         return await self.queue(name).delete(id)
 
     async def change_message_visibility(self, name: str, id: str, vt: Seconds) -> bool:
-        """Hide a message for *vt* (RSMQ's name for ``Queue.change_visibility``)."""
+        """Hide a message for *vt* (RSMQ's name for ``Queue.change_visibility``).
+
+        Args:
+            name: name of the queue.
+            id: id of the message.
+            vt: seconds from now until it is visible.
+        """
         return await self.queue(name).change_visibility(id, vt)
 
     def __repr__(self) -> str:

@@ -40,11 +40,20 @@ class Codec(Protocol):
     """Turns values that are neither ``str`` nor ``bytes`` into bodies, and back."""
 
     def encode(self, value: Any) -> bytes:
-        """Return the body for *value*."""
+        """Return the body for *value*.
+
+        Args:
+            value: any value that is neither ``str`` nor bytes.
+        """
         ...
 
     def decode(self, body: bytes, type: Any) -> Any:
-        """Return the value of *type* that *body* holds."""
+        """Return the value of *type* that *body* holds.
+
+        Args:
+            body: the stored bytes.
+            type: the type of the result.
+        """
         ...
 
 
@@ -132,6 +141,12 @@ class Compressed:
     A body that gains nothing, or is shorter than ``min_size``, stays as it is, so other RSMQ
     clients can read those. A compressed one is opened up to ``max_size`` bytes and refused
     beyond, however small it came: a few kilobytes can pretend to be gigabytes.
+
+    Args:
+        codec: the codec whose bodies are compressed; JSON by default.
+        level: zlib's level, 1 to 9.
+        min_size: shorter bodies stay as they are.
+        max_size: a body is opened up to this many bytes.
     """
 
     def __init__(
@@ -152,7 +167,11 @@ class Compressed:
         self._max_size = max_size
 
     def encode(self, value: Any) -> bytes:
-        """Return the body for *value*, compressed if that makes it smaller."""
+        """Return the body for *value*, compressed if that makes it smaller.
+
+        Args:
+            value: any value that is neither ``str`` nor bytes.
+        """
         body = self._codec.encode(value)
         if len(body) > self._max_size:
             raise InvalidValue(
@@ -165,16 +184,29 @@ class Compressed:
         return packed if must or len(packed) < len(body) else body
 
     def decode(self, body: bytes, type: Any = Any) -> Any:
-        """Return the value of *type* that *body* holds; ``InvalidValue`` if it cannot be opened."""
+        """Return the value of *type* that *body* holds; ``InvalidValue`` if it cannot be opened.
+
+        Args:
+            body: the stored bytes.
+            type: the type of the result.
+        """
         return self._codec.decode(self.open(body), type)
 
     def check(self, type: Any) -> None:
-        """Raise ``InvalidValue`` if the other codec knows that no body could ever be *type*."""
+        """Raise ``InvalidValue`` if the other codec knows that no body could ever be *type*.
+
+        Args:
+            type: the type to check.
+        """
         if check := getattr(self._codec, "check", None):
             check(type)
 
     def open(self, body: bytes) -> bytes:
-        """Return what a compressed body holds, and a plain one as it is."""
+        """Return what a compressed body holds, and a plain one as it is.
+
+        Args:
+            body: the stored bytes.
+        """
         if not body.startswith(COMPRESSED):
             return body
         packed, opened = zlib.decompressobj(), b""
@@ -189,7 +221,11 @@ class Compressed:
         return opened
 
     def json(self, body: bytes) -> bytes:
-        """Return the value that *body* holds as JSON."""
+        """Return the value that *body* holds as JSON.
+
+        Args:
+            body: the stored bytes.
+        """
         return _to_json(self._codec)(self.open(body))
 
     def __repr__(self) -> str:

@@ -115,7 +115,11 @@ class Delivery(Message):
         await self._settle(messages.ack(self.lease.keys, self.lease.receipt), "acked")
 
     async def extend(self, vt: limits.Seconds) -> None:
-        """Hold the message for *vt* from now on."""
+        """Hold the message for *vt* from now on.
+
+        Args:
+            vt: seconds from now until the lease ends.
+        """
         vt_ms = limits.seconds_to_ms("vt", vt)
         # Counted from before the request, so that our idea of its end is never too late.
         started = asyncio.get_running_loop().time()
@@ -135,6 +139,11 @@ class Delivery(Message):
 
         With *unseen* no work on it has begun, and the delivery does not count for
         ``max_receives``.
+
+        Args:
+            delay: seconds until it is visible again.
+            unseen: True if no handler has begun to work on it: the delivery then does not count for
+                ``max_receives``.
         """
         how: How = "u" if unseen else "r"
         await self._settle(self._visibility(limits.seconds_to_ms("delay", delay), how), "released")
@@ -144,6 +153,9 @@ class Delivery(Message):
 
         The dead-letter queue is an ordinary queue; it is created if it does not exist. The reason
         can be read there with ``Queue.reason(id)`` for 14 days, its first 1000 characters.
+
+        Args:
+            reason: why, kept for 14 days beside the dead letter; ``None`` for no reason.
         """
         context = self._context
         target = self._target(context.dead_letter)
@@ -160,7 +172,12 @@ class Delivery(Message):
         context.letters.tell(DeadLetter(self, self.queue, target.queue, reason or ""))
 
     async def forward(self, queue: str | Named, *, delay: limits.Seconds | None = None) -> None:
-        """Move the message to another queue, where it starts again with no receives."""
+        """Move the message to another queue, where it starts again with no receives.
+
+        Args:
+            queue: the queue to move to, by name or handle; it must exist.
+            delay: seconds until it is visible there; by default that queue's ``delay``.
+        """
         context = self._context
         target = self._target(queue if isinstance(queue, str) else queue.name)
         await self._settle(
@@ -182,6 +199,12 @@ class Delivery(Message):
         Also while the client is being closed. The future need not be awaited. *unseen* is that of
         ``release``. With *vanished* its holder is gone without a word: the delivery counts, and the
         next one is a suspect.
+
+        Args:
+            delay: seconds until it is visible again.
+            unseen: True if no handler has begun to work on it: the delivery then does not count for
+                ``max_receives``.
+            vanished: True if the holder is gone: the message becomes a suspect.
         """
         transport = self._context.transport
         transport.check()
@@ -195,6 +218,9 @@ class Delivery(Message):
 
         For a program that works on messages outside of a block. *on_lost* is called if the lease is
         lost, or cannot be renewed in time.
+
+        Args:
+            on_lost: called when the lease is lost or cannot be renewed in time.
         """
         self._context.transport.check()
         self.lease.on_lost = on_lost
@@ -221,6 +247,9 @@ class Delivery(Message):
         Without an *error* it is acked. With one, the queue's retry policy decides when it is
         visible again, or moves it to the dead letters. Without a policy, or if the handling was
         cancelled, it is visible again at once.
+
+        Args:
+            error: what the handler raised; ``None`` acks.
         """
         retry = self._context.retry
         if error is None:

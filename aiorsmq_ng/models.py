@@ -48,6 +48,9 @@ class Message:
         Plain JSON, whatever the client's codec is; ``decode`` uses the codec. *type* may be
         anything msgspec understands: a dataclass, a TypedDict, ``list[int]``. Raises
         ``InvalidValue`` if the body is not JSON or does not fit.
+
+        Args:
+            type: what to check the value against; ``None`` for plain JSON values.
         """
         return codec.JSON.decode(self.body, Any if type is None else type)
 
@@ -61,11 +64,18 @@ class Message:
         ``str`` and ``bytes`` are the body as it is, as ``send`` stores them. Else *type* is what
         a handler may be annotated with: what msgspec understands, a dataclass, a model of pydantic,
         a union, a list of models. Raises ``InvalidValue`` if the body does not fit.
+
+        Args:
+            type: what to decode: anything that msgspec or pydantic understands.
         """
         return codec.from_body(self.body, type, self._decoder())
 
     def with_codec(self, codec: codec.Codec) -> Self:
-        """Let ``decode`` use *codec* from now on; return the same message."""
+        """Let ``decode`` use *codec* from now on; return the same message.
+
+        Args:
+            codec: what ``decode`` uses.
+        """
         self._codec = codec
         return self
 
@@ -103,7 +113,11 @@ class Sent(str):
     duplicate: bool = False
 
     def at(self: str, durability: str) -> Sent:
-        """Return the same id with another level."""
+        """Return the same id with another level.
+
+        Args:
+            durability: the level reached.
+        """
         sent = Sent(self)
         sent.duplicate = getattr(self, "duplicate", False)
         sent.durability = durability

@@ -81,6 +81,12 @@ class Queue:
         The id is then a ``Sent``: with ``duplicate`` it is the first message's, and this body was
         not stored. With ``Options.durability`` above ``memory`` a ``Sent`` also tells the level
         that was reached.
+
+        Args:
+            body: ``str`` and ``bytes`` as they are; anything else goes through the client's codec.
+            delay: seconds until the message becomes visible; by default the queue's ``delay``.
+            dedup_key: name for this message; a second one with the same key is not stored within
+                ``Options.dedup_window``.
         """
         dedup = None if dedup_key is None else self._context.dedup(dedup_key)
         operation = self._sending((to_body(body, self._context.codec),), delay, dedup)
@@ -91,6 +97,9 @@ class Queue:
 
         Never makes a second copy. Sends that shared a round trip are decided together: those of
         other callers that are not stored yet are stored, too. Returns the ids, one for each body.
+
+        Args:
+            token: ``error.token`` of the ``SendUnknown``.
         """
         sent: list[str] = await self._context.transport.resume(token)
         return sent
@@ -98,7 +107,12 @@ class Queue:
     async def send_many(
         self, bodies: Iterable[object], *, delay: Seconds | None = None
     ) -> list[str]:
-        """Store messages in order, all or none, and return their ids. One round trip."""
+        """Store messages in order, all or none, and return their ids. One round trip.
+
+        Args:
+            bodies: the bodies, each as for a single one.
+            delay: seconds until the message becomes visible; by default the queue's ``delay``.
+        """
         if isinstance(bodies, str | bytes | bytearray):
             raise InvalidValue("send_many takes a list of bodies; use send() for a single one")
         batch = list(bodies)
@@ -114,6 +128,10 @@ class Queue:
 
         With *wait*, wait that long for one. Cancelled, a message that was taken already is made
         visible again.
+
+        Args:
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
+            wait: seconds to wait for a message; 0 returns at once.
         """
         vt_ms = limits.optional_ms("vt", vt)
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
@@ -125,7 +143,13 @@ class Queue:
     async def receive_many(
         self, count: int, *, vt: Seconds | None = None, wait: Seconds = 0
     ) -> list[Delivery]:
-        """Lease up to *count* ready messages by one call; *wait* is for the first of them."""
+        """Lease up to *count* ready messages by one call; *wait* is for the first of them.
+
+        Args:
+            count: how many messages at most.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
+            wait: seconds to wait for the first message; 0 returns at once.
+        """
         limits.check_count(count)
         vt_ms = limits.optional_ms("vt", vt)
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
@@ -136,6 +160,10 @@ class Queue:
 
         For whoever settles a message that another process has received. It has no body. Its verbs
         are fenced as ever, so a receipt that is made up, or not the newest, changes nothing.
+
+        Args:
+            receipt: (``id``, ``rc``, ``fr``) of the delivery.
+            vt: lease in seconds that the receipt was granted, for renewal.
         """
         id, rc, fr = receipt
         vt_ms = limits.seconds_to_ms("vt", vt)
@@ -158,6 +186,11 @@ class Queue:
         """Say that the client *name* consumes here, and what it holds; 0 consumers: no more.
 
         For people who look (``stats``); nothing depends on it. It counts for 35 s.
+
+        Args:
+            name: name of the client.
+            consumers: how many consumers it runs; 0 removes it.
+            holding: ids of messages that it holds.
         """
         await self._context.transport.run(
             queues.announce(self._keys, name, consumers, list(holding))
@@ -172,7 +205,11 @@ class Queue:
         return popped[0] if popped else None
 
     async def pop_many(self, count: int) -> list[Message]:
-        """Take and delete up to *count* ready messages by one call. At most once."""
+        """Take and delete up to *count* ready messages by one call. At most once.
+
+        Args:
+            count: how many messages at most.
+        """
         operation = messages.pop(self._keys, limits.check_count(count))
         while True:
             popped = await self._context.transport.run(operation)
@@ -184,6 +221,9 @@ class Queue:
 
         Fenced as ``Delivery.ack`` is: what somebody has received since stays, and is missing from
         the result. All calls begin at once, and go on if the caller is cancelled.
+
+        Args:
+            deliveries: deliveries of this queue.
         """
         batch = list(deliveries)
         if any(delivery.lease.keys != self._keys for delivery in batch):
@@ -196,6 +236,9 @@ class Queue:
         """Delete a message by id, whoever holds it; tell whether it was there.
 
         RSMQ's own, unfenced delete. The holder of a delivery uses ``ack``.
+
+        Args:
+            id: id of the message.
         """
         return bool(await self.delete_many([id]))
 
@@ -203,6 +246,10 @@ class Queue:
         """Delete messages by id, whoever holds them; return the ids that were there.
 
         With *only_leased*, those that nobody has received, or whose lease has ended, stay.
+
+        Args:
+            ids: ids of messages.
+            only_leased: leave messages that are not leased now.
         """
         if isinstance(ids, str):
             raise InvalidValue("delete_many takes a list of ids; use delete() for a single one")
@@ -216,7 +263,12 @@ class Queue:
         return deleted
 
     async def change_visibility(self, id: str, vt: Seconds) -> bool:
-        """Make a message visible in *vt* from now, whoever holds it; tell whether it was there."""
+        """Make a message visible in *vt* from now, whoever holds it; tell whether it was there.
+
+        Args:
+            id: id of the message.
+            vt: seconds from now until it is visible; 0 is at once.
+        """
         operation = messages.visibility(
             self._keys,
             limits.check_id(id),
@@ -249,14 +301,25 @@ class Queue:
         delay: Seconds | None = None,
         maxsize: int | None = None,
     ) -> QueueAttributes:
-        """Change stored attributes (whole seconds, bytes) and describe the queue."""
+        """Change stored attributes (whole seconds, bytes) and describe the queue.
+
+        Args:
+            vt: new lease in seconds; ``None`` leaves it.
+            delay: new delay in seconds; ``None`` leaves it.
+            maxsize: new limit in bytes, -1 for none; ``None`` leaves it.
+        """
         if vt is None and delay is None and maxsize is None:
             raise NoAttributeSupplied(self.name)
         operation = queues.set_attributes(self._keys, vt=vt, delay=delay, maxsize=maxsize)
         return await self._context.transport.run(operation)
 
     async def peek(self, start: int = 0, count: int = 10) -> list[Message]:
-        """Read ready messages without leasing them; a negative *start* counts from the end."""
+        """Read ready messages without leasing them; a negative *start* counts from the end.
+
+        Args:
+            start: how many to skip; a negative one counts from the end.
+            count: how many messages at most.
+        """
         operation = inspection.peek(
             self._keys, limits.check_start(start), limits.check_count(count)
         )
@@ -267,6 +330,10 @@ class Queue:
 
         A negative *start* counts from the end. Delayed messages lie between leased ones, so a
         long queue is walked in pages of 1000; one page is one round trip.
+
+        Args:
+            start: how many to skip; a negative one counts from the end.
+            count: how many messages at most.
         """
         limits.check_start(start)
         limits.check_count(count)
@@ -289,6 +356,11 @@ class Queue:
         its visible-at meanwhile is seen exactly once, whatever happens to others. One that is
         received, released or hidden anew may be seen twice, or, if it moved from behind the walk
         to before it, not at all.
+
+        Args:
+            start: how many to skip; a negative one begins that many before the last ready message.
+            after: go on behind this message, which need not be there any more.
+            page: how many messages one round trip reads at most.
         """
         limits.check_count(page)
         place: inspection.Place | None = (limits.check_start(start),)
@@ -310,6 +382,11 @@ class Queue:
         worked on. A message released with a delay counts as leased, too. One atomic call looks at
         4096 hidden messages; a longer queue takes more, and is in order within each. Cancelled,
         what was taken is made visible again.
+
+        Args:
+            count: how many messages at most.
+            idle: seconds since the last delivery, at least.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
         """
         limits.check_count(count)
         idle_ms, vt_ms = limits.seconds_to_ms("idle", idle), limits.optional_ms("vt", vt)
@@ -332,7 +409,11 @@ class Queue:
         return found
 
     async def reason(self, id: str) -> str | None:
-        """Tell why a message was rejected into this queue, if that was said and is still kept."""
+        """Tell why a message was rejected into this queue, if that was said and is still kept.
+
+        Args:
+            id: id of the message.
+        """
         operation = inspection.reason(self._keys, limits.check_id(id))
         return await self._context.transport.run(operation)
 
@@ -352,6 +433,13 @@ class Queue:
         atomic: interrupted at any point, every message is in exactly one of the two queues.
         Returns how many were moved. *progress* is called with the size of each batch; a
         cancellation then waits for the batch under way, so that the sizes add up to what was moved.
+
+        Args:
+            source: queue to take from; by default this queue's own dead-letter queue.
+            count: how many at most; ``None`` for all.
+            where: takes a message, returns True if it is to be moved.
+            rate: messages per second at most.
+            progress: called with the size of each batch.
         """
         given = self.dead_letter if source is None else source
         name = given if isinstance(given, str) else given.name
@@ -377,6 +465,10 @@ class Queue:
         Without *leased* the queue is walked in pages of 1000, each atomic, so other clients go
         on meanwhile. What is sent while it runs may stay. *progress* is called with the size
         of each page, as by ``redrive``.
+
+        Args:
+            leased: remove leased messages, too.
+            progress: called with the size of each batch.
         """
         transport = self._context.transport
         if leased:
@@ -397,6 +489,10 @@ class Queue:
         *prefetch* is how many are leased ahead of time; they are refilled when half are gone.
         The leases of those not handed out yet are renewed, and they are given back when the
         iteration ends. An outage of Redis is waited out; other errors end the iteration.
+
+        Args:
+            prefetch: how many messages are leased ahead of time.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
         """
         limits.check_count(prefetch)
         vt_ms = limits.optional_ms("vt", vt)

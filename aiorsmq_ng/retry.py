@@ -44,7 +44,11 @@ class Retry:
             raise InvalidValue(f"base must be at most cap, not {self.base!r}")
 
     def delay(self, rc: int) -> float:
-        """Return the seconds to wait after delivery number *rc* failed."""
+        """Return the seconds to wait after delivery number *rc* failed.
+
+        Args:
+            rc: number of the delivery, counted from 1.
+        """
         if isinstance(self.backoff, tuple):
             whole = in_seconds("backoff", self.backoff[min(rc, len(self.backoff)) - 1])
         else:
@@ -55,5 +59,9 @@ class Retry:
         return whole * random.uniform(0.5, 1.0) if self.jitter else whole  # noqa: S311
 
     def gives_up(self, rc: int) -> bool:
-        """Tell whether delivery number *rc* was the last one."""
+        """Tell whether delivery number *rc* was the last one.
+
+        Args:
+            rc: number of the delivery, counted from 1.
+        """
         return 0 < self.max_receives <= rc

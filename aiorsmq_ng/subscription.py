@@ -81,7 +81,13 @@ class Subscription(Queue):
     async def observe(
         self, count: int = OBSERVED, *, vt: Seconds | None = None, wait: Seconds = 0
     ) -> list[Delivery]:
-        """Say that this peer is alive, and lease up to *count* messages, waiting for the first."""
+        """Say that this peer is alive, and lease up to *count* messages, waiting for the first.
+
+        Args:
+            count: how many messages at most.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
+            wait: seconds to wait for a message; 0 returns at once.
+        """
         limits.check_count(count)
         vt_ms = limits.optional_ms("vt", vt)
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
@@ -99,21 +105,36 @@ class Subscription(Queue):
         return await self._beat() != 0
 
     async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:
-        """Lease the next ready message, or return ``None``; as ``Queue.receive``."""
+        """Lease the next ready message, or return ``None``; as ``Queue.receive``.
+
+        Args:
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
+            wait: seconds to wait for a message; 0 returns at once.
+        """
         if not self._field:
             return await super().receive(vt=vt, wait=wait)
         received = await self.observe(1, vt=vt, wait=wait)
         return received[0] if received else None
 
     async def pop_many(self, count: int) -> list[Message]:
-        """Take and delete up to *count* ready messages by one call; as ``Queue.pop_many``."""
+        """Take and delete up to *count* ready messages by one call; as ``Queue.pop_many``.
+
+        Args:
+            count: how many messages at most.
+        """
         limits.check_count(count)
         return await self._alive(super().pop_many, count)
 
     async def recover(
         self, count: int, idle: Seconds, *, vt: Seconds | None = None
     ) -> list[Delivery]:
-        """Take over messages that were leased long ago; as ``Queue.recover``."""
+        """Take over messages that were leased long ago; as ``Queue.recover``.
+
+        Args:
+            count: how many messages at most.
+            idle: seconds since the last delivery, at least.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
+        """
         limits.check_count(count)
         return await self._alive(super().recover, count, idle, vt=vt)
 

@@ -78,6 +78,12 @@ class Topic:
         One atomic step: whoever subscribed before it began gets the message. Without any
         subscription it waits in the topic's own queue. Delay, *dedup_key*, lost replies and
         ``SendUnknown`` are as with ``Queue.send``; ``resend`` is this topic's.
+
+        Args:
+            body: ``str`` and ``bytes`` as they are; anything else goes through the client's codec.
+            delay: seconds until the message becomes visible; by default the queue's ``delay``.
+            dedup_key: name for this message; a second one with the same key is not stored within
+                ``Options.dedup_window``.
         """
         dedup = None if dedup_key is None else self._context.dedup(dedup_key)
         return (await self._publish([body], delay, dedup))[0]
@@ -85,7 +91,12 @@ class Topic:
     async def publish_many(
         self, bodies: Iterable[object], *, delay: Seconds | None = None
     ) -> list[str]:
-        """Store messages in order in every subscription, all or none, and return their ids."""
+        """Store messages in order in every subscription, all or none, and return their ids.
+
+        Args:
+            bodies: the bodies, each as for a single one.
+            delay: seconds until the message becomes visible; by default the queue's ``delay``.
+        """
         if isinstance(bodies, str | bytes | bytearray):
             raise InvalidValue("publish_many takes a list of bodies; use publish() for one")
         batch = list(bodies)
@@ -98,6 +109,9 @@ class Topic:
         """Learn the outcome of a publish that raised ``SendUnknown``; publish it if it is not yet.
 
         Never makes a second copy. Returns the ids, one for each body.
+
+        Args:
+            token: ``error.token`` of the ``SendUnknown``.
         """
         if not isinstance(token, PublishToken) or token.topic != self._keys:
             raise InvalidValue("the token is not of a publish to this topic by this client")
@@ -124,6 +138,14 @@ class Topic:
         """Return a handle on a subscription that is there already; no I/O.
 
         *dead_letter* and *retry* are as with ``RSMQ.queue``.
+
+        Args:
+            consumer: name under which the subscriber is known.
+            mode: ``shared``: all peers read one queue; ``each``: a copy for each peer.
+            peer: name of one process of the consumer.
+            silence: seconds without a sign of life after which a peer counts as gone.
+            dead_letter: as for ``RSMQ.queue``.
+            retry: as for ``RSMQ.queue``.
         """
         joining = self._joining(consumer, mode, peer, silence)
         return self._subscription(joining, dead_letter, retry)
@@ -148,6 +170,15 @@ class Topic:
         others are, loses its queue: the first peer's passes to another of them, so that the
         consumer misses nothing; what any other left is deleted. *vt*, *delay* and *maxsize* are
         stored on the queue if it is new.
+
+        Args:
+            consumer: name under which the subscriber is known.
+            mode: ``shared``: all peers read one queue; ``each``: a copy for each peer.
+            peer: name of one process of the consumer.
+            vt: lease in seconds of a queue that is created.
+            delay: delay in seconds of a queue that is created.
+            maxsize: largest body in bytes of a queue that is created.
+            silence: seconds without a sign of life after which a peer counts as gone.
         """
         joining = self._joining(consumer, mode, peer, silence, vt=vt, delay=delay, maxsize=maxsize)
         subscription = self._subscription(joining)
@@ -163,6 +194,11 @@ class Topic:
         when it subscribes again; with *discard* it is deleted. An empty queue is deleted in any
         case. With *peer*, in mode ``each`` that peer's copy ends, and another peer gets what is
         only there; in mode ``shared`` that peer is only not counted any more.
+
+        Args:
+            consumer: name under which the subscriber is known.
+            peer: end the copy of this peer only; ``None`` ends the subscription of the consumer.
+            discard: delete what was not received yet.
         """
         check_part("consumer", consumer)
         while True:
@@ -216,6 +252,11 @@ class Topic:
         The oldest messages go first, when something is published or somebody subscribes;
         ``TopicInfo.trimmed`` counts them. The age counts from when a message could be received.
         *maxsize*, if given, is stored on the own queue, which is made if it is not there.
+
+        Args:
+            max_length: how many messages may wait.
+            max_age: seconds that a message may wait.
+            maxsize: largest body in bytes.
         """
         if max_length is not None:
             _check_length(max_length)

@@ -256,3 +256,26 @@ def test_docstring_of_a_send_of_unknown_outcome_tells_how_long_its_token_is_good
     minutes = f"{calls.TOKEN_S / 60:.0f} minutes"
 
     assert minutes in (aiorsmq_ng.errors.SendUnknown.__doc__ or "")
+
+
+API = runpy.run_path(str(ROOT / "tools/docs/make_api.py"))
+
+
+def test_api_reference_is_that_of_the_docstrings():
+    """If it fails: ``python tools/docs/make_api.py``."""
+    folder = DOCS / "reference" / "api"
+
+    assert {page.name: page.read_text() for page in folder.glob("*.md")} == API["pages"]()
+
+
+def test_every_argument_of_a_public_call_is_described():
+    """In the section ``Args``, or by name; decorators take nothing but the function."""
+    names = (f"{owner}:{name}" for owner, names in API["PUBLIC"].items() for name in names)
+    missing = [
+        f"{call}: {argument}"
+        for target in map(API["named"], names)
+        for call, arguments, described in API["arguments"](target)
+        for argument in arguments
+        if argument not in described and argument != "function"
+    ]
+    assert missing == []

@@ -44,6 +44,12 @@ class ReliableQueue:
     under a lease of *vt* (RedisMQ has none: give one longer than any message is worked on); when
     that ends, the message can be popped again as if it had been recovered. With *create*, the
     queue is made when it is first needed and a missing one is empty; without, it must exist.
+
+    Args:
+        rsmq: the client.
+        key: name of the queue.
+        vt: lease in seconds of what this object pops and recovers.
+        create: create the queue with the first ``push``, or a ``pop`` that blocks.
     """
 
     def __init__(self, rsmq: RSMQ, key: str, *, vt: Seconds = 3600, create: bool = True) -> None:
@@ -64,7 +70,11 @@ class ReliableQueue:
         return self.queue.name
 
     async def push(self, *bodies: object) -> list[str]:
-        """Store messages in order, all or none, and return their ids. One round trip."""
+        """Store messages in order, all or none, and return their ids. One round trip.
+
+        Args:
+            bodies: one or more bodies, each as for ``Queue.send``.
+        """
         try:
             return list(await self.queue.send_many(bodies))
         except QueueNotFound as error:
@@ -77,6 +87,11 @@ class ReliableQueue:
 
         *block* is how long to wait for the first one; ``None`` does not wait, ``math.inf`` waits
         for ever. One round trip if there is something. Cancelled, nothing stays delivered.
+
+        Args:
+            count: how many messages at most.
+            block: seconds to wait for the first message; ``None`` and 0 do not wait, ``math.inf``
+                waits for ever.
         """
         return [(id, body) for _, id, body in await self.pop_any([self], count, block)]
 
@@ -88,6 +103,12 @@ class ReliableQueue:
 
         Each comes with the key of its queue, whose ``ack`` takes it. The queues must be of one
         client; their longest *vt* holds for all. Otherwise as ``pop``.
+
+        Args:
+            queues: objects of one client, in the order in which they are served.
+            count: how many messages at most.
+            block: seconds to wait for the first message; ``None`` and 0 do not wait, ``math.inf``
+                waits for ever.
         """
         by_key = {queue.key: queue for queue in queues}
         rsmq = _common_client(queues)
@@ -125,6 +146,9 @@ class ReliableQueue:
         else has popped or recovered since is missing from the result, and stays theirs. An id
         delivered elsewhere is acknowledged for whoever holds it, as in RedisMQ. Ids of messages
         that are gone or were not delivered are missing. Ids of either kind share a round trip.
+
+        Args:
+            ids: ids of popped or recovered messages.
         """
         asked = list(dict.fromkeys(ids))
         held = [self.held[id] for id in asked if id in self.held]
@@ -156,6 +180,10 @@ class ReliableQueue:
         The one with the oldest delivery first, none twice. Their deliveries count one more, their
         last delivery is now, they go to the end of the delivered ones, and whoever had them can
         no longer acknowledge them. Cancelled, what was taken can be popped at once.
+
+        Args:
+            count: how many messages at most.
+            elapsed_ms: milliseconds since the last delivery, at least.
         """
         if isinstance(elapsed_ms, bool) or not isinstance(elapsed_ms, int):
             raise InvalidValue(f"elapsed_ms must be a whole number, not {elapsed_ms!r}")
@@ -181,6 +209,11 @@ class ReliableQueue:
         A negative *start* counts from the end; one before the first or after the last message
         gives nothing. Delivered ones are in the order in which their leases end, which is that of
         their last deliveries as long as all have the same *vt*.
+
+        Args:
+            start: how many to skip; a negative one counts from the end.
+            count: how many messages at most.
+            pending: show delivered messages instead of waiting ones.
         """
         try:
             if pending:

@@ -19,7 +19,11 @@ from ..options import Options
 
 
 def unique_namespace(url: str = "memory://") -> str:
-    """Return a namespace that nobody else uses, also not another process on the same server."""
+    """Return a namespace that nobody else uses, also not another process on the same server.
+
+    Args:
+        url: URL of the server: a cluster needs a namespace in braces.
+    """
     name = f"test-{uuid.uuid4().hex[:16]}"
     # A cluster keeps the keys of a namespace together only if its name is in braces.
     return f"{{{name}}}" if url.startswith("redis+cluster://") else name
@@ -38,6 +42,13 @@ async def temporary_client(
 
     At the end *all* topics and queues of the namespace are deleted, so give *ns* only for one that
     no other program uses. The block may close the client itself.
+
+    Args:
+        url: where the server is; see the reference of URLs.
+        ns: namespace: the prefix of every key.
+        realtime: publish sends on RSMQ's own channel ``ns:rt:queue``.
+        codec: how bodies that are neither ``str`` nor bytes are encoded; JSON by default.
+        options: limits and pacing of the client.
     """
     own = ns or unique_namespace(url)
     async with RSMQ(url, ns=own, realtime=realtime, codec=codec, options=options) as rsmq:

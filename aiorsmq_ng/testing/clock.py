@@ -17,8 +17,10 @@ class TimeMachine:
     namespace. Nothing else moves: ``wait=``, timeouts and sleeps last as long as ever, and stored
     times such as ``Message.sent`` and ``Message.fr`` stay what they are.
 
-    *others* are further clients of this process, for example the program's own if the test has
-    another one; the leases that they renew do not end either.
+    Args:
+        rsmq: the client whose queues are moved.
+        others: further clients of this process, for example the program's own if the test has
+            another one; the leases that they renew do not end either.
     """
 
     def __init__(self, rsmq: RSMQ, *others: RSMQ) -> None:
@@ -35,6 +37,11 @@ class TimeMachine:
 
         One round trip per queue, atomic for each. ``QueueNotFound`` if a queue given by name is
         not there.
+
+        Args:
+            seconds: how much time passes.
+            queues: queues or their names; all of the namespace if none is given.
+            stalled: let leases end that the client would have renewed.
         """
         by_ms = limits.seconds_to_ms("time to pass", seconds)
         # A handle costs nothing and needs no queue.

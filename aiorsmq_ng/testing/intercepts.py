@@ -17,6 +17,9 @@ def operation(name: str) -> Callable[[bytes], bool]:
     """Match requests that run the script *name* of this library: ``send``, ``receive``, ...
 
     The names are those of the table of scripts in the documentation of the protocol.
+
+    Args:
+        name: name of the operation's script, such as ``send``.
     """
     script = load(name)
     return lambda request: script.sha in request or script.source in request
@@ -50,7 +53,11 @@ class Intercept:
             await self._done.wait()
 
     def catches(self, request: bytes) -> bool:
-        """Count *request* if it matches; tell whether it is the one."""
+        """Count *request* if it matches; tell whether it is the one.
+
+        Args:
+            request: the bytes of a request.
+        """
         matching = self._matching
         if matching in request if isinstance(matching, bytes) else matching(request):
             self._left -= 1
@@ -58,7 +65,11 @@ class Intercept:
         return False
 
     async def spring(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Do *act* on the request that was caught, once it is released."""
+        """Do *act* on the request that was caught, once it is released.
+
+        Args:
+            act: what to do with the request.
+        """
         self._caught.set()
         try:
             if self.kind == "hold":

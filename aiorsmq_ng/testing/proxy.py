@@ -48,7 +48,11 @@ class ProxiedConnection:
             _reset(self._server)
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        """Pass bytes both ways until one side is gone."""
+        """Pass bytes both ways until one side is gone.
+
+        Args:
+            reader: where the client's bytes come from.
+        """
         try:
             await self._proxy.opening.wait()
             replies, self._server = await self._proxy.connect()
@@ -148,6 +152,10 @@ class FaultProxy:
     ``async with FaultProxy(url) as proxy`` listens; clients connect to ``proxy.url``. It listens
     in the same way as the server (unix socket or TCP on loopback); *listen* chooses. Faults may be
     combined, and changed at any time; ``resume`` ends them all. TLS cannot be looked into.
+
+    Args:
+        url: URL of the server behind the proxy.
+        listen: ``unix`` or ``tcp``; by default the same way as the server.
     """
 
     def __init__(self, url: str, *, listen: Literal["unix", "tcp"] | None = None) -> None:
@@ -247,6 +255,11 @@ class FaultProxy:
         """Lose the reply of the *nth* request from now on that matches.
 
         The server executes it; then its connection is cut. Replies to earlier requests arrive.
+
+        Args:
+            matching: bytes that occur in the request, a function of the request, or
+                ``operation(name)``.
+            nth: which of the matching requests, counted from now on.
         """
         return self._set(Intercept(matching, nth, "drop"))
 
@@ -254,11 +267,20 @@ class FaultProxy:
         """Keep back the *nth* request from now on that matches, until ``release`` is called.
 
         It reaches the server then, even if its client has closed the connection meanwhile.
+
+        Args:
+            matching: bytes that occur in the request, a function of the request, or
+                ``operation(name)``.
+            nth: which of the matching requests, counted from now on.
         """
         return self._set(Intercept(matching, nth, "hold"))
 
     def intercept_for(self, request: bytes) -> Intercept | None:
-        """Return the intercept that catches *request*, if one does; it is used up then."""
+        """Return the intercept that catches *request*, if one does; it is used up then.
+
+        Args:
+            request: the bytes of a request.
+        """
         for intercept in self._intercepts:
             if intercept.catches(request):
                 self._intercepts.remove(intercept)

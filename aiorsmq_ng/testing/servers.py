@@ -59,6 +59,12 @@ class PrivateServer:
     on the command line (``"--maxmemory", "10mb"``). With *persistence* data survive ``restart``:
     ``everysec`` and ``always`` are those of the append-only file. *folder* is kept; without one the
     data lie in a temporary folder.
+
+    Args:
+        words: settings as on the command line of the server.
+        persistence: ``none``, ``everysec`` or ``always``.
+        password: password that clients need.
+        folder: data folder, which is kept; a temporary one by default.
     """
 
     def __init__(
@@ -156,6 +162,10 @@ class PrivateServer:
 
         It has the same settings, and *words* besides. *by* is another url to reach this server,
         for example that of a proxy. The replica is a server of its own: close it, too.
+
+        Args:
+            words: settings as on the command line of the server.
+            by: URL of a ``FaultProxy`` between the two.
         """
         way = urlsplit(by or self.url)
         more = ["--replicaof", str(way.hostname), str(way.port)]
@@ -173,7 +183,11 @@ class PrivateServer:
         return replica
 
     async def command(self, *words: str | int | bytes) -> Any:
-        """Send one command on a connection of its own and return the undecoded reply."""
+        """Send one command on a connection of its own and return the undecoded reply.
+
+        Args:
+            words: the command and its arguments.
+        """
         driver = await connect(self.url, Options(connect_timeout=2))
         try:
             assert isinstance(driver, RedisDriver)  # noqa: S101 - the URL is a server's
@@ -184,7 +198,11 @@ class PrivateServer:
             await driver.aclose()
 
     async def info(self, section: str = "default") -> dict[str, str]:
-        """Return a section of INFO, by field."""
+        """Return a section of INFO, by field.
+
+        Args:
+            section: name of the section of INFO.
+        """
         lines = (await self.command("INFO", section)).decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 

@@ -54,20 +54,23 @@ _POSTPONED, _POSTPONED_IDS = 3, 1000
 class Worker:
     """Runs handlers for messages of one or more queues.
 
-    *concurrency* handlers run at a time; *prefetch* messages are leased ahead (by default as many).
-    Several queues are served in the order of their handlers (``order="strict"``) or in an order
-    drawn by their weights (``"weighted"``). After a stop, handlers have *grace* seconds to end.
-
     A *suspect*, a message whose last delivery vanished with its holder, is handled alone: nothing
     else is held by the worker meanwhile. It keeps others waiting for ``alone`` seconds at most,
     before it begins and while it runs.
 
-    Queues that are missing are created; with ``create=False`` they are not, and ``run`` raises
-    ``QueueNotFound``, also for a missing dead-letter queue. Queues that exist are only looked for,
-    which needs no right but those of a consumer.
+    Queues that exist are only looked for, which needs no right but those of a consumer. A refusal,
+    such as of a password, ends ``run`` at once.
 
-    A server that is away at the start is waited for: *wait_for_server* is for how long, by default
-    as long as it takes; 0 is one try. A refusal, such as of a password, ends ``run`` at once.
+    Args:
+        rsmq: a client of yours, which stays open, or a URL; by default as for ``RSMQ``.
+        concurrency: how many handlers run at a time.
+        grace: seconds that handlers have to end after a stop.
+        prefetch: how many messages are leased ahead; by default as many as ``concurrency``.
+        order: serve queues in the order of their handlers, or in one drawn by their weights.
+        create: create missing queues; if not, ``run`` raises ``QueueNotFound``, also for a missing
+            dead-letter queue.
+        wait_for_server: seconds to wait for a server that is away at the start; ``None`` for ever,
+            0 for one attempt.
     """
 
     def __init__(
@@ -144,9 +147,15 @@ class Worker:
 
         It takes the body (converted to its annotation: ``str``, ``bytes``, a dataclass, a pydantic
         model, anything msgspec reads, also inside lists, dicts and unions), the ``Delivery``, or
-        both; an annotation that no body could ever fit is refused here. Returning acks the message;
-        raising gives it back by *retry*, and after the last delivery moves it to *dead_letter*
-        (``<queue>-dead``). *timeout* cancels the handler. *vt* is the lease, renewed meanwhile.
+        both; an annotation that no body could ever fit is refused here. Returning acks the message.
+
+        Args:
+            queue: name of the queue.
+            retry: when it is delivered again after an error; ``Retry()`` by default.
+            dead_letter: where it goes after the last delivery; by default ``<queue>-dead``.
+            timeout: seconds after which the handler is cancelled; ``None`` for no limit.
+            vt: lease in seconds, renewed while the handler runs; by default the queue's.
+            weight: how often the queue comes first in ``weighted`` order.
         """
         return self._registrar(
             queue=queue,
@@ -170,9 +179,10 @@ class Worker:
     ) -> Callable[[H], H]:
         """Register a coroutine function for lists of messages of *queue*.
 
-        It is called with up to *size* deliveries: as soon as there are so many, or *wait* seconds
+        It is called with up to *size* deliveries: as soon as there are that many, or *wait* seconds
         after the first. It may settle each by itself (``ack``, ``reject``, ...); those it does not
-        settle are acked when it returns, and given back by *retry* when it raises.
+        settle are acked when it returns, and given back by *retry* when it raises. *dead_letter*,
+        *timeout* and *vt* are those of ``handler``.
         """
         if size < 1:
             raise InvalidValue(f"a batch has a size of at least 1, not {size!r}")
