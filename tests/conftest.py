@@ -34,6 +34,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run tests marked as long")
+    parser.addoption(
+        "--backend",
+        action="append",
+        choices=["server", "cluster", "broker"],
+        help="run the contract on this backend only; may be given several times",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

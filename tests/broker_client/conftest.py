@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from aiorsmq_ng import RSMQ
 from aiorsmq_ng.broker import Broker, BrokerOptions, Limits
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long ones unless asked."""
-    if config.getoption("long"):
-        return
-    from .test_contract import LONG
-
-    ours = [item for item in items if Path(__file__).parent in item.path.parents]
-    names = {item: getattr(item, "originalname", "").partition("__")[2] for item in ours}
-    left_out = [item for item in ours if names[item] in LONG]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture

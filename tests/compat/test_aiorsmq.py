@@ -25,6 +25,9 @@ from aiorsmq_ng.compat.aiorsmq.exceptions import (
 )
 from aiorsmq_ng.compat.aiorsmq.translation import translate
 
+#: aiorsmq works on a client of one server.
+BACKENDS = ("server",)
+
 UNKNOWN_ID = "dhoiwpiirm" + "A" * 22
 BAD_NAMES = ["", "a" * 161, "hello!", "a:b", "line\n", "QUEUES"]
 BAD_SECONDS = [-1, 10_000_000]

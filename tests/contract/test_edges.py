@@ -5,9 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from aiorsmq_ng import RSMQ, LeaseLost, Options, QueueCorrupt, QueueNotFound
-from aiorsmq_ng._protocol import messages
-from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng import RSMQ, Options, QueueCorrupt, QueueNotFound
 from aiorsmq_ng.consumer import IDLE_S
 
 from ..support.clock import server_ms
@@ -26,13 +24,6 @@ async def leased(queue, body="x", **options):
     return await queue.receive(**options)
 
 
-async def subscribed(raw, *channels):
-    """Wait until somebody listens on every one of *channels*."""
-    async with asyncio.timeout(10):
-        while not all(n for _, n in await raw.pubsub_numsub(*channels)):
-            await asyncio.sleep(0.005)
-
-
 async def looked(queue):
     """Wait until the look that follows a subscription is over: the next one is far away."""
     receiver, loop = queue._receiver, asyncio.get_running_loop()
@@ -42,10 +33,10 @@ async def looked(queue):
 
 
 @asynccontextmanager
-async def hearing(raw, channel):
+async def hearing(raw, subscribed, channel):
     pubsub = raw.pubsub(ignore_subscribe_messages=True)
     await pubsub.subscribe(channel)
-    await subscribed(raw, channel)
+    await subscribed(channel)
     try:
         yield pubsub
     finally:
@@ -67,29 +58,6 @@ async def patient(server_url, ns):
         yield rsmq
 
 
-@pytest.mark.parametrize("verb", ["ack", "release"])
-async def test_fence_tells_receipts_apart_beyond_a_thousand_in_one_call(
-    queue, raw, ns, monkeypatch, verb
-):
-    monkeypatch.setattr("aiorsmq_ng._transport.lanes.MAX_WEIGHT", 5000)
-    await queue.send_many(["x"] * 1500)
-    await queue.receive_many(1000, vt=0)
-    # Those beyond the first thousand have other counts than those they could be mistaken for.
-    held = sorted(await queue.receive_many(1500, vt=600), key=lambda m: m.rc)
-    stale = held[1200]
-    await raw.hincrby(f"{ns}:jobs:Q", f"{stale.id}:rc", 1)
-    before = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"]
-
-    outcomes = await asyncio.gather(*(getattr(m, verb)() for m in held), return_exceptions=True)
-
-    calls = (await raw.info("commandstats"))["cmdstat_evalsha"]["calls"] - before
-    lost = [m for m, outcome in zip(held, outcomes, strict=True) if outcome is not None]
-    assert calls <= 2  # the second if the server did not have the script
-    assert [type(o) for o in outcomes if o is not None] == [LeaseLost]
-    assert lost == [stale]
-    assert [m.id for m in await queue.pending()] == [stale.id]
-
-
 @pytest.mark.parametrize("count", [1, 2500])
 async def test_pop_gets_past_ids_without_a_body(queue, raw, ns, count):
     await raw.zadd(f"{ns}:jobs", phantoms(count))
@@ -97,24 +65,6 @@ async def test_pop_gets_past_ids_without_a_body(queue, raw, ns, count):
 
     assert (await queue.pop()).text == "real"
     assert await raw.zcard(f"{ns}:jobs") == 0
-
-
-async def test_call_gets_past_a_few_ids_without_a_body_by_itself(rsmq, queue, raw, ns):
-    await raw.zadd(f"{ns}:jobs", phantoms(5))
-    await queue.send("real")
-
-    popped = await rsmq._transport.run(messages.pop(Namespace(ns).queue("jobs"), 1))
-
-    assert [m.text for m in popped.messages] == ["real"]
-
-
-async def test_call_clears_a_bounded_number_of_ids_without_a_body(rsmq, queue, raw, ns):
-    await raw.zadd(f"{ns}:jobs", phantoms(5000))
-
-    popped = await rsmq._transport.run(messages.pop(Namespace(ns).queue("jobs"), 1))
-
-    assert popped.again
-    assert await raw.zcard(f"{ns}:jobs") == 4000
 
 
 @pytest.mark.parametrize("verb", ["pop", "receive"])
@@ -144,9 +94,9 @@ async def test_notes_on_later_deliveries_do_not_stay_for_ever(queue, raw, ns):
     assert 0 < await raw.ttl(f"{ns}:jobs:ng:deliveries") <= 14 * 86400
 
 
-async def test_extend_wakes_nobody(queue, raw, ns):
+async def test_extend_wakes_nobody(queue, raw, ns, subscribed):
     message = await leased(queue, vt=30)
-    async with hearing(raw, f"{ns}:jobs:ng:wake") as pubsub:
+    async with hearing(raw, subscribed, f"{ns}:jobs:ng:wake") as pubsub:
         await message.extend(60)
         await raw.publish(f"{ns}:jobs:ng:wake", "nothing before this")
 
@@ -178,12 +128,12 @@ async def test_reject_where_the_dead_letters_cannot_be_kept_changes_nothing(queu
 
 
 @pytest.mark.parametrize("verb", ["forward", "reject"])
-async def test_move_wakes_who_waits_on_the_target(patient, raw, ns, verb):
+async def test_move_wakes_who_waits_on_the_target(patient, raw, ns, verb, subscribed):
     target = await patient.create_queue("next")
     await patient.create_queue("jobs")
     message = await leased(patient.queue("jobs", dead_letter="next"))
     waiting = asyncio.create_task(target.receive(wait=100))
-    await subscribed(raw, f"{ns}:rt:next")
+    await subscribed(f"{ns}:rt:next")
     await looked(target)
 
     await (message.forward("next") if verb == "forward" else message.reject())
@@ -193,12 +143,14 @@ async def test_move_wakes_who_waits_on_the_target(patient, raw, ns, verb):
 
 
 @pytest.mark.parametrize("verb", ["forward", "reject"])
-async def test_move_by_a_realtime_client_is_published_on_rsmqs_channel(server_url, ns, raw, verb):
+async def test_move_by_a_realtime_client_is_published_on_rsmqs_channel(
+    server_url, ns, raw, verb, subscribed
+):
     async with RSMQ(server_url, ns=ns, realtime=True) as rsmq:
         await rsmq.create_queue("jobs")
         await rsmq.create_queue("next")
         message = await leased(rsmq.queue("jobs", dead_letter="next"))
-        async with hearing(raw, f"{ns}:rt:next") as pubsub:
+        async with hearing(raw, subscribed, f"{ns}:rt:next") as pubsub:
             await (message.forward("next") if verb == "forward" else message.reject())
 
             assert await next_publication(pubsub) == b"1"
@@ -213,12 +165,12 @@ async def test_wait_on_several_queues_ends_when_a_delayed_message_becomes_visibl
 
 
 async def test_wait_that_learns_of_an_earlier_message_shares_it_with_who_waits_already(
-    patient, raw, ns
+    patient, raw, ns, subscribed
 ):
     """A foreign sender publishes nothing; only the second waiter's first look tells of it."""
     queue = await patient.create_queue("jobs")
     first = asyncio.create_task(queue.receive(wait=100))
-    await subscribed(raw, f"{ns}:rt:jobs")
+    await subscribed(f"{ns}:rt:jobs")
     await looked(queue)
     await raw.hset(f"{ns}:jobs:Q", "g" * 32, "silent")
     await raw.zadd(f"{ns}:jobs", {"g" * 32: await server_ms(raw) + 500})
@@ -230,10 +182,10 @@ async def test_wait_that_learns_of_an_earlier_message_shares_it_with_who_waits_a
     await asyncio.gather(second, return_exceptions=True)
 
 
-async def test_burst_reaches_more_waiters_than_one_look_serves(patient, raw, ns):
+async def test_burst_reaches_more_waiters_than_one_look_serves(patient, raw, ns, subscribed):
     queue = await patient.create_queue("jobs")
     waiting = [asyncio.create_task(queue.receive(wait=100)) for _ in range(150)]
-    await subscribed(raw, f"{ns}:rt:jobs")
+    await subscribed(f"{ns}:rt:jobs")
     await looked(queue)
     await queue.send_many([str(i) for i in range(150)])
 

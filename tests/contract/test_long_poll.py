@@ -6,10 +6,7 @@ import pytest
 
 from aiorsmq_ng import RSMQ, LeaseLost, Options, Queue, QueueNotFound
 
-
-async def calls(raw):
-    stats = await raw.info("commandstats")
-    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval"))
+from ..support.counting import script_calls
 
 
 async def test_wait_ends_with_nothing_when_time_is_up(queue):
@@ -62,11 +59,11 @@ async def test_wait_ends_when_a_delayed_message_becomes_visible(server_url, ns, 
     async with RSMQ(server_url, ns=ns, options=options) as rsmq:
         queue = await rsmq.create_queue("jobs")
         await queue.send("delayed", delay=0.5)
-        before = await calls(raw)
+        before = await script_calls(raw)
 
         async with asyncio.timeout(10):
             assert (await queue.receive(wait=60)).text == "delayed"
-        assert await calls(raw) - before <= 5
+        assert await script_calls(raw) - before <= 5
 
 
 async def test_wait_ends_when_a_lease_runs_out(server_url, ns):
@@ -103,23 +100,6 @@ async def test_wait_on_a_queue_that_is_deleted_says_so(server_url, ns):
             await waiting
 
 
-async def test_one_message_wakes_one_waiter_by_few_commands(queue, raw):
-    waiting = [asyncio.create_task(queue.receive(wait=60)) for _ in range(50)]
-    await asyncio.sleep(0.3)
-    before = await calls(raw)
-
-    await queue.send("x")
-    done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=5)
-    after = await calls(raw)
-
-    assert len(done) == 1
-    assert done.pop().result().text == "x"
-    assert after - before <= 4
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
-
-
 async def test_burst_reaches_all_waiters(queue):
     waiting = [asyncio.create_task(queue.receive(wait=60)) for _ in range(150)]
     await asyncio.sleep(0.2)
@@ -141,44 +121,6 @@ async def test_waiters_with_wishes_of_their_own_get_them(queue):
         first, second = await one, await two
     assert ([m.text for m in first], first[0].lease.vt) == (["0", "1", "2"], 100)
     assert ([m.text for m in second], second[0].lease.vt) == (["3", "4"], 200)
-
-
-async def test_idle_consumers_ask_redis_hardly_anything(server_url, ns, raw):
-    options = Options(poll_base=0.05, poll_cap=0.5)
-    async with RSMQ(server_url, ns=ns, options=options) as rsmq:
-        queue = await rsmq.create_queue("jobs")
-
-        async def consume():
-            async for message in queue:
-                await message.ack()
-
-        tasks = [asyncio.create_task(consume()) for _ in range(100)]
-        await asyncio.sleep(1)
-        before = await calls(raw)
-        await asyncio.sleep(2)
-        spent = await calls(raw) - before
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    # One shared look per half to whole cap, not one per consumer.
-    assert spent <= 10
-
-
-async def test_client_has_one_wake_up_connection_for_all_queues(rsmq, raw, ns):
-    queues = [await rsmq.create_queue(f"q{i}") for i in range(10)]
-    waiting = [asyncio.create_task(q.receive(wait=60)) for q in queues for _ in range(3)]
-    await asyncio.sleep(0.5)
-    clients = [c for c in await raw.client_list() if int(c["sub"]) > 0]
-    channels = {c.decode() for c in await raw.pubsub_channels(f"{ns}*")}
-
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    assert len([c for c in clients if int(c["sub"]) == 20]) == 1
-    own = {channel.rpartition(":")[0] for channel in channels if ":ng:wake:" in channel}
-    assert own == {f"{ns}:q{i}:ng:wake" for i in range(10)}
-    assert {c for c in channels if ":rt:" in c} == {f"{ns}:rt:q{i}" for i in range(10)}
 
 
 async def test_wait_that_is_cancelled_takes_no_message_with_it(queue):

@@ -10,6 +10,8 @@ from aiorsmq_ng._protocol.topics import PAGE, Joining, TopicKeys
 
 from .test_topics import texts
 
+#: A broker has no argument for ``keep_backlog``.
+BACKENDS = ("server", "cluster")
 LONG = 60
 
 

@@ -16,6 +16,8 @@ from aiorsmq_ng.doctor import server as doctor_server
 from aiorsmq_ng.testing import PrivateServer
 from tools.lab import Cluster
 
+#: A broker does not examine the server that it works on.
+BACKENDS = ("server", "cluster")
 ABSENT = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
 HOUR_MS = 3_600_000
 #: What is about the server is looked at in tests of its own.
@@ -117,13 +119,13 @@ async def test_sound_queue_gives_no_finding_and_is_left_as_it_is(rsmq, raw, busy
     assert await dump(raw, ns) == before
 
 
-async def test_report_names_queues_and_server(rsmq, queue):
+async def test_report_names_queues_and_server(rsmq, queue, backend):
     report = await rsmq.doctor()
 
     assert report.queues == ["jobs"]
     assert report.server.engine in ("redis", "valkey")
     assert report.server.version.split(".")[0].isdecimal()
-    assert report.server.cluster is False
+    assert report.server.cluster is (backend == "cluster")
     assert report.server.replicas == 0
     assert report.server.appendfsync in ("always", "everysec", "no")
     assert abs(report.server.clock_offset_ms) < 1000

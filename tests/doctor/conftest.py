@@ -1,0 +1,12 @@
+"""The doctor examines a server and a cluster."""
+
+from ..support.backends import (  # noqa: F401 - fixtures and a hook
+    backend,
+    cluster,
+    ns,
+    pytest_generate_tests,
+    raw,
+    rsmq,
+    server_url,
+    subscribed,
+)
