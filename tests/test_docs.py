@@ -6,6 +6,7 @@ import re
 import runpy
 import tomllib
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -98,21 +99,17 @@ def test_word_that_readers_search_for_is_in_the_glossary(word):
     assert any(word in (row[0] + row[2]) for row in glossary())
 
 
-def test_architecture_names_every_layer_of_the_contract():
+def test_architecture_names_every_layer_of_the_contract_from_top_to_bottom():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    layers = {
-        name
-        for contract in contracts["contracts"]
-        if contract["type"] == "layers"
-        for line in contract["layers"]
-        for name in re.split(r"[|: ]+", line)
-    }
+    layers = next(c["layers"] for c in contracts["contracts"] if c["type"] == "layers")
+    height = {name: at for at, line in enumerate(layers) for name in re.split(r"[|: ]+", line)}
     text = (ROOT / "docs/explanation/architecture.md").read_text()
     table = text[text.index("| layer | does") :].split("\n\n")[0]
+    named = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.split("\n")[2:]]
 
-    assert layers == {
-        n for row in table.split("\n")[2:] for n in re.findall(r"`(\w+)`", row.split("|")[1])
-    }
+    assert {name for row in named for name in row} == set(height)
+    heights = [[height[name] for name in row] for row in named]
+    assert all(max(above) < min(below) for above, below in pairwise(heights))
 
 
 def test_every_decision_has_status_and_date_and_is_in_the_index():
@@ -128,6 +125,16 @@ def test_page_of_scripts_is_made_from_the_headers_of_the_scripts():
 
     assert script["page"]() == (ROOT / "docs/reference/scripts.md").read_text()
     assert {name for name in names() if f"\n### {name}\n" not in script["page"]()} == set()
+
+
+def test_new_name_of_a_renamed_module_in_a_decision_exists():
+    missing = []
+    for record in sorted((DOCS / "decisions").glob("[0-9]*.md")):
+        notes = record.read_text().partition("\n## Renamed since\n")[2]
+        for new in re.findall(r"^- .* is `([^`]+)`$", notes, re.MULTILINE):
+            if not (ROOT / "aiorsmq_ng" / new).exists():
+                missing.append(f"{record.name}: {new}")
+    assert missing == []
 
 
 def test_every_page_is_in_the_index():
