@@ -128,13 +128,14 @@ def test_page_of_scripts_is_made_from_the_headers_of_the_scripts():
 
 
 def test_new_name_of_a_renamed_module_in_a_decision_exists():
-    missing = []
-    for record in sorted((DOCS / "decisions").glob("[0-9]*.md")):
-        notes = record.read_text().partition("\n## Renamed since\n")[2]
-        for new in re.findall(r"^- .* is `([^`]+)`$", notes, re.MULTILINE):
-            if not (ROOT / "aiorsmq_ng" / new).exists():
-                missing.append(f"{record.name}: {new}")
-    assert missing == []
+    notes = [
+        record.read_text().partition("\n## Renamed since\n")[2]
+        for record in sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    ]
+    renamed = re.findall(r"^- .* is `([^`]+)`$", "\n".join(notes), re.MULTILINE)
+
+    assert len(renamed) > 5
+    assert [new for new in renamed if not (ROOT / "aiorsmq_ng" / new).exists()] == []
 
 
 def test_every_page_is_in_the_index():
