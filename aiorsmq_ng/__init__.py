@@ -10,10 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._common.durations import Seconds
+    from ._protocol.values import Receipt
+    from ._runtime.dead_letters import DeadLetters
+    from ._runtime.leases import Lease
+    from ._transport.connect import CallerClient
+    from ._transport.contact import Contact
     from .client import RSMQ
     from .codec import Codec, Compressed
     from .consumer import Consumer
     from .delivery import Delivery
+    from .doctor import Progress
     from .errors import (
         AccessDenied,
         ClaimLost,
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
         DoctorReport,
         Finding,
         Message,
+        MessageState,
         PeerInfo,
         PendingMessage,
         QueueAttributes,
@@ -52,6 +60,8 @@ if TYPE_CHECKING:
         Sent,
         ServerFacts,
         SubscriptionInfo,
+        SubscriptionMode,
+        SubscriptionState,
         TopicInfo,
     )
     from .options import Options
@@ -66,26 +76,32 @@ __version__ = "0.1.0"
 __all__ = [
     "RSMQ",
     "AccessDenied",
+    "CallerClient",
     "ClaimLost",
     "ClientClosed",
     "Codec",
     "Compressed",
     "Consumer",
     "ConsumerInfo",
+    "Contact",
     "DeadLetter",
+    "DeadLetters",
     "Delivery",
     "DoctorReport",
     "DurabilityUnmet",
     "Finding",
     "InvalidValue",
+    "Lease",
     "LeaseLost",
     "Message",
+    "MessageState",
     "MessageTooLong",
     "NoAttributeSupplied",
     "NotSupported",
     "Options",
     "PeerInfo",
     "PendingMessage",
+    "Progress",
     "Queue",
     "QueueAttributes",
     "QueueCorrupt",
@@ -93,9 +109,11 @@ __all__ = [
     "QueueNotFound",
     "QueueStats",
     "RSMQError",
+    "Receipt",
     "Retry",
     "RowsDiffer",
     "ScannedMessage",
+    "Seconds",
     "SendToken",
     "SendUnknown",
     "Sent",
@@ -105,6 +123,8 @@ __all__ = [
     "SnapshotGone",
     "Subscription",
     "SubscriptionInfo",
+    "SubscriptionMode",
+    "SubscriptionState",
     "Topic",
     "TopicInfo",
     "Unavailable",
@@ -116,10 +136,17 @@ __all__ = [
 
 #: Module -> the public names that it defines.
 _HOMES = {
+    "_common.durations": ("Seconds",),
+    "_protocol.values": ("Receipt",),
+    "_runtime.dead_letters": ("DeadLetters",),
+    "_runtime.leases": ("Lease",),
+    "_transport.connect": ("CallerClient",),
+    "_transport.contact": ("Contact",),
     "client": ("RSMQ",),
     "codec": ("Codec", "Compressed"),
     "consumer": ("Consumer",),
     "delivery": ("Delivery",),
+    "doctor": ("Progress",),
     "errors": (
         "AccessDenied", "ClaimLost", "ClientClosed", "DurabilityUnmet", "InvalidValue", "LeaseLost",
         "MessageTooLong", "NoAttributeSupplied", "NotSupported", "QueueCorrupt", "QueueExists",
@@ -127,9 +154,9 @@ _HOMES = {
         "ServerOutOfMemory", "SnapshotGone", "Unavailable", "UsageError", "WrongContext",
     ),
     "models": (
-        "ConsumerInfo", "DeadLetter", "DoctorReport", "Finding", "Message", "PeerInfo",
-        "PendingMessage", "QueueAttributes", "QueueStats", "ScannedMessage", "Sent", "ServerFacts",
-        "SubscriptionInfo", "TopicInfo",
+        "ConsumerInfo", "DeadLetter", "DoctorReport", "Finding", "Message", "MessageState",
+        "PeerInfo", "PendingMessage", "QueueAttributes", "QueueStats", "ScannedMessage", "Sent",
+        "ServerFacts", "SubscriptionInfo", "SubscriptionMode", "SubscriptionState", "TopicInfo",
     ),
     "options": ("Options",),
     "queue": ("Queue",),

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self, TypeVar, overload
 
 from . import codec
 from ._common import ids
 
 T = TypeVar("T")
+
+#: Where a message is: it can be received, waits for its time, or is in a consumer's hands.
+MessageState = Literal["ready", "delayed", "leased"]
+#: ``shared``: a consumer's peers share the messages; ``each``: every peer gets its own copy.
+SubscriptionMode = Literal["shared", "each"]
+#: ``on``; or ``left``: it has ended, gets nothing new, and holds messages for its return, or for
+#: another peer.
+SubscriptionState = Literal["on", "left"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _aware(ms: float) -> datetime | None:
+    """Return a time in epoch milliseconds as an aware datetime; None if that has no such year."""
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except (OverflowError, ValueError):
+        return None
 
 
 class Message:
@@ -32,6 +51,16 @@ class Message:
     def sent(self) -> float | None:
         """When it was sent, in epoch milliseconds; ``None`` if its id does not tell."""
         return ids.sent_ms(self.id)
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """When it was sent, as an aware datetime; ``None`` if its id does not tell."""
+        return None if (sent := ids.sent_ms(self.id)) is None else _aware(sent)
+
+    @property
+    def first_received_at(self) -> datetime | None:
+        """When it was first received, as an aware datetime; ``None`` if it never was."""
+        return _aware(self.fr) if self.fr else None
 
     @property
     def text(self) -> str:
@@ -127,16 +156,23 @@ class Sent(str):
 class PendingMessage(Message):
     """A leased message as ``Queue.pending`` shows it: who holds it is not known, since when is.
 
-    ``delivered`` is the time of the last delivery in epoch milliseconds, ``idle`` the milliseconds
-    since then, ``deliveries`` how often it was delivered (RSMQ's ``rc``).
+    ``idle`` are the seconds since the last delivery, ``deliveries`` how often it was delivered
+    (RSMQ's ``rc``).
     """
 
-    __slots__ = ("delivered", "idle")
+    __slots__ = ("_delivered_ms", "idle")
 
-    def __init__(self, id: str, body: bytes, rc: int, fr: int, delivered: int, idle: int) -> None:
+    def __init__(
+        self, id: str, body: bytes, rc: int, fr: int, delivered_ms: int, idle_ms: int
+    ) -> None:
         super().__init__(id, body, rc, fr)
-        self.delivered = delivered
-        self.idle = idle
+        self._delivered_ms = delivered_ms
+        self.idle = idle_ms / 1000
+
+    @property
+    def delivered_at(self) -> datetime | None:
+        """When it was last delivered, by the server's clock; an aware datetime."""
+        return _aware(self._delivered_ms)
 
     @property
     def deliveries(self) -> int:
@@ -147,18 +183,23 @@ class PendingMessage(Message):
 class ScannedMessage(Message):
     """A message as ``Queue.scan`` shows it, with its place in the order of the queue.
 
-    ``visible_at`` is when it becomes or became visible, in epoch milliseconds; ``state`` is
-    ``"ready"``, ``"delayed"`` or ``"leased"``, by the server's clock at the moment of the look.
+    ``state`` is that by the server's clock at the moment of the look. ``score`` is the raw number
+    by which RSMQ orders messages: visible-at in epoch milliseconds.
     """
 
-    __slots__ = ("state", "visible_at")
+    __slots__ = ("score", "state")
 
     def __init__(
         self, id: str, body: bytes, rc: int, fr: int, *, visible_at: float, now: float
     ) -> None:
         super().__init__(id, body, rc, fr)
-        self.visible_at = visible_at
-        self.state = "ready" if visible_at <= now else "leased" if rc else "delayed"
+        self.score = visible_at
+        self.state: MessageState = "ready" if visible_at <= now else "leased" if rc else "delayed"
+
+    @property
+    def visible_at(self) -> datetime | None:
+        """When it becomes or became visible, as an aware datetime; ``None`` beyond all years."""
+        return _aware(self.score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +264,12 @@ class SubscriptionInfo:
 
     consumer: str
     #: ``shared``: the consumer's peers share it; ``each``: it is the copy of one peer.
-    mode: str
+    mode: SubscriptionMode
     #: Name of its queue.
     queue: str
     #: ``on``; or ``left``: it has ended, gets nothing new, and holds messages for its return, or
     #: for another peer.
-    state: str
+    state: SubscriptionState
     #: Those that told their names; for ``each`` the one it belongs to.
     peers: tuple[PeerInfo, ...]
     #: Its queue; ``None`` if another client has deleted that.
@@ -327,8 +368,8 @@ class ServerFacts:
     #: Replicas connected to it.
     replicas: int | None = None
     cluster: bool | None = None
-    #: Its clock minus the local one, milliseconds.
-    clock_offset_ms: float | None = None
+    #: Its clock minus the local one, seconds.
+    clock_offset: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

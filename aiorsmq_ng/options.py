@@ -5,30 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ._common.durability import MEMORY, Durability
+from ._common.durations import Duration
 from .errors import InvalidValue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """Limits and pacing of one client. Durations are seconds."""
+    """Limits and pacing of one client.
+
+    Durations are given in seconds or as a ``timedelta``, and read as seconds.
+    """
 
     #: Connections to Redis at most, besides the one that listens for wake-ups. Concurrent calls
     #: on one queue share script calls, so few are needed.
     max_connections: int = 16
     #: How long a call may take altogether, reconnects included.
-    deadline: float = 10.0
+    deadline: Duration = Duration(10.0)
     #: How long one attempt to connect may take.
-    connect_timeout: float = 2.0
+    connect_timeout: Duration = Duration(2.0)
     #: A waiting receiver looks again after this long at first ...
-    poll_base: float = 0.05
+    poll_base: Duration = Duration(0.05)
     #: ... and then ever less often, up to this: the longest it can miss a message whose sender
     #: publishes no wake-up.
-    poll_cap: float = 5.0
+    poll_cap: Duration = Duration(5.0)
     #: How safe a message is when ``send`` returns: ``memory`` (executed by the primary),
     #: ``replicated:n`` (received by n replicas) or ``fsynced`` (on the primary's disk).
     durability: str = MEMORY
     #: How long a ``dedup_key`` keeps a second copy away.
-    dedup_window: float = 300.0
+    dedup_window: Duration = Duration(300.0)
     #: Work on a server that may evict queues when its memory is full (``allkeys-*``).
     allow_eviction: bool = False
     #: Work with names that PyRSMQ allows and RSMQ does not (dots, spaces, any alphabet).

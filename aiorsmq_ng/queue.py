@@ -365,7 +365,7 @@ class Queue:
         limits.check_count(page)
         place: inspection.Place | None = (limits.check_start(start),)
         if after is not None:
-            place = (repr(after.visible_at), after.id)
+            place = (repr(after.score), after.id)
         while place is not None:
             found = await self._context.transport.run(inspection.scan(self._keys, page, at=place))
             for message in self._readable(found.messages):

@@ -17,7 +17,7 @@ from ._runtime.context import QueueContext
 from ._runtime.long_poll import Receiver
 from .delivery import Delivery
 from .errors import InvalidValue, QueueNotFound
-from .models import Message
+from .models import Message, SubscriptionMode
 from .queue import Queue
 
 #: Messages that one observe returns at most, unless it is told otherwise.
@@ -74,9 +74,9 @@ class Subscription(Queue):
         return self._joining.peer
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> SubscriptionMode:
         """``shared``: peers share the messages; ``each``: every peer gets its own copy."""
-        return self._joining.mode
+        return "each" if self._joining.mode == EACH else "shared"
 
     async def observe(
         self, count: int = OBSERVED, *, vt: Seconds | None = None, wait: Seconds = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from enum import Enum
 from typing import Protocol, TypeVar, overload
 
 from ._common.queue_defaults import DEFAULT_MAXSIZE
@@ -19,12 +20,28 @@ from ._runtime.long_poll import Receiver
 from ._runtime.publish_plan import Plans, Publication, PublishToken
 from .codec import to_body
 from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
-from .models import PeerInfo, QueueAttributes, Sent, SubscriptionInfo, TopicInfo
+from .models import (
+    PeerInfo,
+    QueueAttributes,
+    Sent,
+    SubscriptionInfo,
+    SubscriptionMode,
+    TopicInfo,
+)
 from .queue import Queue
 from .retry import Retry
 from .subscription import Subscription, nonce
 
 R = TypeVar("R")
+
+
+class Unchanged(Enum):
+    """Stands for a setting that is not named and stays as it is."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
 
 
 class Parts(Protocol):
@@ -129,7 +146,7 @@ class Topic:
         self,
         consumer: str,
         *,
-        mode: str = SHARED,
+        mode: SubscriptionMode = "shared",
         peer: str | None = None,
         silence: Seconds = 30,
         dead_letter: str | None = None,
@@ -154,7 +171,7 @@ class Topic:
         self,
         consumer: str,
         *,
-        mode: str = SHARED,
+        mode: SubscriptionMode = "shared",
         peer: str | None = None,
         vt: Seconds = 30,
         delay: Seconds = 0,
@@ -221,9 +238,9 @@ class Topic:
         found = [
             SubscriptionInfo(
                 consumer=member.consumer,
-                mode=member.mode,
+                mode="each" if member.mode == EACH else "shared",
                 queue=member.queue,
-                state=member.state,
+                state="on" if member.on else "left",
                 peers=_peers(member, state),
                 attributes=known,
             )
@@ -243,21 +260,27 @@ class Topic:
     async def set_backlog(
         self,
         *,
-        max_length: int | None = None,
-        max_age: Seconds | None = None,
+        max_length: int | Unchanged | None = UNCHANGED,
+        max_age: Seconds | Unchanged | None = UNCHANGED,
         maxsize: int | None = None,
     ) -> None:
-        """Limit what waits in the topic's own queue; ``None`` means no limit.
+        """Limit what waits in the topic's own queue: only what is named; ``None`` lifts a limit.
 
-        The oldest messages go first, when something is published or somebody subscribes;
+        The oldest messages go first, when a message is published or a consumer subscribes;
         ``TopicInfo.trimmed`` counts them. The age counts from when a message could be received.
-        *maxsize*, if given, is stored on the own queue, which is made if it is not there.
+        *maxsize*, if given, is stored on the own queue, which is made if it is not there. One round
+        trip, and one before it for each limit that is not named.
 
         Args:
             max_length: how many messages may wait.
             max_age: seconds that a message may wait.
             maxsize: largest body in bytes.
         """
+        if isinstance(max_length, Unchanged):
+            max_length = (await self._read()).max_length
+        if isinstance(max_age, Unchanged):
+            age_ms = (await self._read()).max_age_ms
+            max_age = None if age_ms is None else age_ms / 1000
         if max_length is not None:
             _check_length(max_length)
         operation = topics.set_limits(
@@ -283,7 +306,7 @@ class Topic:
     def _joining(
         self,
         consumer: str,
-        mode: str,
+        mode: SubscriptionMode,
         peer: str | None,
         silence: Seconds,
         *,

@@ -34,7 +34,7 @@ async def main() -> None:
 
             await asyncio.sleep(0.2)
             for held in await queue.pending():
-                print(f"leased: {held.text!r}, {held.deliveries} delivery, idle for {held.idle} ms")
+                print(f"leased: {held.text!r}, {held.deliveries} delivery, idle for {held.idle} s")
 
             changed = await queue.set_attributes(vt=60)
             print(f"the queue's vt is {changed.vt} s now")

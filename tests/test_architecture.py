@@ -81,7 +81,12 @@ def test_all_is_the_public_surface():
     }
 
     assert sorted(aiorsmq_ng.__all__) == sorted(set(aiorsmq_ng.__all__))
-    assert defined == set(aiorsmq_ng.__all__)
+    # Aliases such as Seconds belong to typing.
+    aliases = {
+        *("CallerClient", "MessageState", "Progress", "Seconds"),
+        *("SubscriptionMode", "SubscriptionState"),
+    }
+    assert defined | aliases == set(aiorsmq_ng.__all__)
 
 
 def test_a_public_name_is_imported_when_it_is_first_asked_for():
@@ -169,3 +174,88 @@ def test_every_mutant_still_finds_its_text_and_its_tests():
     missing = [t for m in MUTANTS for t in m.tests if not (ROOT / t.split("::")[0]).exists()]
 
     assert (stale, missing) == ([], [])
+
+
+#: What a front may use of the internals, and why.
+INTERNALS = {
+    "broker": {
+        "_protocol.topic_names": "tokens are checked against the names of subscriptions' queues",
+    },
+    "cli": {},
+    "compat": {},
+    "spark": {
+        "_protocol": "claims and bulk writes are a protocol of its own",
+        "_runtime.sync_client": "its processes have no event loop of their own",
+        "_transport.batching": "claims run on the transport of that client",
+        "_transport.urls": "a URL that is not given is the same as elsewhere",
+    },
+    "worker": {
+        "_protocol.limits": "the longest delay",
+        "_runtime": "prefetch and outages are those of a Consumer",
+    },
+    "testing": {
+        "_protocol": "time passes by a script of its own",
+        "_runtime.context": "time passes for leases, too",
+        "_transport": "servers and faults are below the client",
+    },
+}
+FRONTS = [m for m in MODULES if m.relative_to(PACKAGE).parts[0] in INTERNALS]
+
+
+def _internal_imports(module: Path) -> list[str]:
+    """Return what *module* imports of the package's underscore modules, without ``_common``."""
+    package = module.relative_to(PACKAGE).parent.parts
+    found = []
+    for node in ast.walk(ast.parse(module.read_text())):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        inner = (node.module or "").split(".") if node.module else []
+        if node.level:
+            inner = [*package[: len(package) - node.level + 1], *inner]
+        elif inner[:1] == ["aiorsmq_ng"]:
+            inner = inner[1:]
+        else:
+            continue
+        for alias in node.names:
+            path = [*inner, alias.name]
+            if path[0] != "_common" and any(part.startswith("_") for part in path):
+                found.append(".".join(path))
+    return found
+
+
+@pytest.mark.parametrize("module", FRONTS, ids=[str(m.relative_to(PACKAGE)) for m in FRONTS])
+def test_front_uses_public_names_only(module):
+    allowed = tuple(INTERNALS[module.relative_to(PACKAGE).parts[0]])
+    private = [
+        f"{ast.unparse(node)}, line {node.lineno}"
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in ("_exit", "_make", "_replace", "_asdict")  # public, of the library
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        and not (isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()")
+    ]
+
+    assert [name for name in _internal_imports(module) if not name.startswith(allowed)] == []
+    assert private == []
+
+
+def test_private_attributes_are_touched_only_where_redis_py_has_no_public_name():
+    found = {
+        str(module.relative_to(PACKAGE))
+        for module in MODULES
+        if "noqa: SLF001" in module.read_text()
+    }
+
+    assert found <= {"_transport/redis_versions.py", "_transport/pipelined.py"}
+
+
+def test_examples_import_public_modules_only():
+    found = [
+        f"{example.name}: {name}"
+        for example in (ROOT / "examples").rglob("*.py")
+        for name in re.findall(r"aiorsmq_ng\.(?:\w+\.)*_\w+", example.read_text())
+    ]
+
+    assert found == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ..errors import InvalidValue
 
@@ -26,3 +26,27 @@ def at_least_0(what: str, value: Seconds) -> float:
     if seconds < 0:
         raise InvalidValue(f"{what} must be at least 0 seconds, not {value!r}")
     return seconds
+
+
+def epoch_ms(at: datetime | None) -> int:
+    """Return a time in epoch milliseconds, as RSMQ has it; 0 for none."""
+    return 0 if at is None else round(at.timestamp() * 1000)
+
+
+class Duration:
+    """A field of a dataclass that takes a duration as users write it, and is read as seconds."""
+
+    def __init__(self, default: float) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> float:
+        if instance is None:
+            return self._default  # where a dataclass looks for it
+        seconds: float = vars(instance)[self._name]
+        return seconds
+
+    def __set__(self, instance: object, value: Seconds) -> None:
+        vars(instance)[self._name] = in_seconds(self._name, value)

@@ -29,12 +29,12 @@ class DeadLetters:
         self._listeners.append(listener)
 
     def forget(self, listener: Listener) -> None:
-        """Call it no more."""
+        """Call *listener* no more."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
     def found(self, buried: DeadLettered) -> None:
-        """Log and tell of a message that a receive has moved."""
+        """Log and report *buried*, a message that a receive has moved."""
         message, queue, dead = buried.message, buried.keys.queue, buried.dead.queue
         logger.warning(
             "message %s of %r was moved to %r: %s", message.id, queue, dead, buried.reason
@@ -42,7 +42,7 @@ class DeadLetters:
         self.tell(DeadLetter(message, queue, dead, buried.reason, by_receive=True))
 
     def tell(self, letter: DeadLetter) -> None:
-        """Report a message that was moved."""
+        """Report *letter*, a message that was moved."""
         for listener in tuple(self._listeners):
             try:
                 listener(letter)

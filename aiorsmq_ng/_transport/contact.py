@@ -40,7 +40,7 @@ class Contact:
             self.error, self.away = None, False
 
     def failed(self, error: Exception, began_at: float, now: float) -> None:
-        """Take note of an attempt that was not answered."""
+        """Record *error* of an attempt that began at *began_at* and had no answer at *now*."""
         if self.error is None:
             self._since = began_at
         self.error = str(error)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import aiorsmq_ng
 
+from .._common.durations import epoch_ms
 from ..rpc import v1_pb2 as pb
 from .admission import MAX_BYTES
 from .context import BrokerContext, message
@@ -67,7 +68,11 @@ class InspectionCalls:
         found = await queue.pending(request.start, count)
         return pb.ListPendingResponse(
             messages=[
-                pb.PendingMessage(message=message(m), delivered=m.delivered, idle_ms=m.idle)
+                pb.PendingMessage(
+                    message=message(m),
+                    delivered=epoch_ms(m.delivered_at),
+                    idle_ms=round(m.idle * 1000),
+                )
                 for m in _that_fit(found)
             ]
         )
@@ -88,9 +93,7 @@ class InspectionCalls:
                 last = response.messages[-1]
                 response.next.visible_at, response.next.id = last.visible_at, last.message.id
                 break
-            response.messages.add(
-                message=message(found), visible_at=found.visible_at, state=found.state
-            )
+            response.messages.add(message=message(found), visible_at=found.score, state=found.state)
         return response
 
     async def GetReason(self, request: pb.GetReasonRequest, _: Any) -> pb.GetReasonResponse:

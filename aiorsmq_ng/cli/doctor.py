@@ -145,6 +145,6 @@ def _server_line(server: aiorsmq_ng.ServerFacts) -> str:
         facts.append(f"memory: {limit}, {server.eviction_policy}")
     if server.replicas is not None:
         facts.append(f"replicas: {server.replicas}")
-    if server.clock_offset_ms is not None:
-        facts.append(f"clock {server.clock_offset_ms:+.1f} ms")
+    if server.clock_offset is not None:
+        facts.append(f"clock {server.clock_offset * 1000:+.1f} ms")
     return "; ".join(facts)

@@ -10,6 +10,7 @@ import click
 
 import aiorsmq_ng
 
+from .._common.durations import epoch_ms
 from .context import current_settings, examples, global_options, run
 from .options import (
     count_option,
@@ -91,11 +92,13 @@ def peek(name: str, start: int, count: int, fail_empty: bool) -> None:
 def pending(name: str, start: int, count: int, fail_empty: bool) -> None:
     """Print leased messages: received, not deleted, still hidden.
 
-    delivered is the time of the last delivery in epoch milliseconds, idle how many milliseconds
-    ago that was. The one whose lease ends first comes first.
+    delivered is the time of the last delivery in epoch milliseconds, idle how many seconds ago
+    that was. The one whose lease ends first comes first.
     """
     found = run(lambda rsmq: rsmq.queue(name).pending(start, count))
-    rows = [{**peek_record(m), "delivered": m.delivered, "idle": m.idle} for m in found]
+    rows = [
+        {**peek_record(m), "delivered": epoch_ms(m.delivered_at), "idle": m.idle} for m in found
+    ]
     show_rows(rows, PENDING_COLUMNS)
     if not found:
         nothing(f"no message is leased in queue {name!r} there", fail=fail_empty)

@@ -190,7 +190,12 @@ def publish(
 )
 @global_options()
 def subscribe(
-    name: str, consumer: str, peer: str | None, mode: str, vt: float, silence: float
+    name: str,
+    consumer: str,
+    peer: str | None,
+    mode: aiorsmq_ng.SubscriptionMode,
+    vt: float,
+    silence: float,
 ) -> None:
     """Subscribe to a topic; print which queue it fills.
 
@@ -273,7 +278,7 @@ def observe(  # noqa: PLR0913 - one per option
     name: str,
     consumer: str,
     peer: str | None,
-    mode: str,
+    mode: aiorsmq_ng.SubscriptionMode,
     count: int | None,
     wait: float,
     vt: float | None,
@@ -313,7 +318,7 @@ def observe(  # noqa: PLR0913 - one per option
 
 
 async def _not_subscribed(
-    topic: aiorsmq_ng.Topic, consumer: str, mode: str, peer: str | None
+    topic: aiorsmq_ng.Topic, consumer: str, mode: aiorsmq_ng.SubscriptionMode, peer: str | None
 ) -> click.ClickException:
     """Return an error that says what is there instead, or how to subscribe."""
     own = [s for s in (await topic.describe()).subscriptions if s.consumer == consumer]

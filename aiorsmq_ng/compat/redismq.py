@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal, NamedTuple, overload
 
+from .._common.durations import epoch_ms
 from ..client import RSMQ
 from ..delivery import Delivery
 from ..errors import InvalidValue, LeaseLost, QueueNotFound
@@ -219,7 +220,10 @@ class ReliableQueue:
             if pending:
                 held = await self.queue.pending(start, count)
                 if _in_range(start, count, len(held)):
-                    return [(m.id, m.body, m.delivered, m.idle, m.deliveries) for m in held]
+                    return [
+                        (m.id, m.body, epoch_ms(m.delivered_at), round(m.idle * 1000), m.deliveries)
+                        for m in held
+                    ]
             else:
                 ready = await self.queue.peek(start, count)
                 if _in_range(start, count, len(ready)):

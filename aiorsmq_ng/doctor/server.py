@@ -37,14 +37,14 @@ async def examine(transport: Transport, namespace: Namespace) -> tuple[ServerFac
         snapshots=await _setting(transport, "save"),
         replicas=_whole(info, "connected_slaves"),
         cluster=_flag(info, "cluster_enabled"),
-        clock_offset_ms=round(reply.now_ms - (before + after) * 500, 3),
+        clock_offset=round(reply.now_ms / 1000 - (before + after) / 2, 6),
     )
     doubt_ms = (after - before) * 500
     return facts, [*_clock(facts, doubt_ms), *_memory(facts), *_persistence(facts), *_gaps(facts)]
 
 
 def _clock(facts: ServerFacts, doubt_ms: float) -> list[Finding]:
-    offset_ms = facts.clock_offset_ms or 0
+    offset_ms = (facts.clock_offset or 0) * 1000
     if abs(offset_ms) <= CLOCK_MS + doubt_ms:
         return []
     side = "ahead of" if offset_ms > 0 else "behind"

@@ -55,7 +55,7 @@ async def test_recover_makes_a_new_delivery_of_a_message_left_idle(queue, raw, n
     assert await raw.ttl(f"{ns}:jobs:ng:deliveries") > 13 * 86400
     assert (await queue.attributes()).totalrecv == 2
     (row,) = await queue.pending()
-    assert (row.deliveries, row.delivered) == (2, int(ms))
+    assert (row.deliveries, round(row.delivered_at.timestamp() * 1000)) == (2, int(ms))
     await again.ack()
     assert (await queue.attributes()).msgs == 0
 
@@ -166,7 +166,7 @@ async def test_note_about_an_earlier_delivery_is_not_taken_for_the_last(queue, r
     await raw.zadd(f"{ns}:jobs", {message.id: now + 30_000})
 
     assert await queue.recover(1, idle=50) == []
-    assert (await queue.pending())[0].idle < 50_000
+    assert (await queue.pending())[0].idle < 50
 
 
 async def test_foreign_first_receive_is_recovered_by_its_time(queue, raw, ns):
@@ -186,7 +186,7 @@ async def test_message_without_fr_gets_one_and_can_be_settled(queue, raw, ns):
     (row,) = await queue.pending()
     (again,) = await queue.recover(1, idle=0)
 
-    assert row.idle < 60_000
+    assert row.idle < 60
     assert (again.rc, again.fr > 0) == (2, True)
     await again.ack()
 

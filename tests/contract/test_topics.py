@@ -220,6 +220,20 @@ async def test_limits_of_the_backlog_drop_the_oldest(topic, rsmq, raw, ns):
     assert (await topic.describe()).trimmed == 3
 
 
+async def test_only_the_limits_that_are_named_change(topic):
+    async def limits():
+        info = await topic.describe()
+        return info.max_length, info.max_age
+
+    await topic.set_backlog(max_length=3, max_age=60)
+    await topic.set_backlog(max_age=1.5)
+    assert await limits() == (3, 1.5)
+    await topic.set_backlog(max_length=None)
+    assert await limits() == (None, 1.5)
+    await topic.set_backlog(maxsize=2048)
+    assert await limits() == (None, 1.5)
+
+
 async def test_delete_takes_everything_away(topic, rsmq, raw, ns):
     await topic.publish("x")
     await topic.subscribe("a", mode="each", peer="p")

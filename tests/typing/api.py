@@ -1,7 +1,7 @@
 """Types of the public surface, read by mypy and pyright; never run."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from redis.asyncio import Redis
@@ -12,6 +12,7 @@ from aiorsmq_ng import (
     Delivery,
     DoctorReport,
     Message,
+    Options,
     PendingMessage,
     Queue,
     QueueAttributes,
@@ -77,8 +78,15 @@ async def surface(client: Redis) -> None:
             assert_type(message.json(dict[str, int]), dict[str, int])
             assert_type(message.sent, float | None)
             assert_type(message.decode(int), int)
+            assert_type(message.sent_at, datetime | None)
+            assert_type(message.first_received_at, datetime | None)
             assert_type(message.decode(list[int]), list[int])
     RSMQ(client=client)
+    options = Options(deadline=timedelta(seconds=5), poll_cap=3, dedup_window=0.5)
+    assert_type(options.deadline, float)
+    for held in await rsmq.queue("jobs").pending():
+        assert_type(held.idle, float)
+        assert_type(held.delivered_at, datetime | None)
 
 
 worker = Worker("redis://localhost", concurrency=5)

@@ -44,9 +44,11 @@ PAGES: dict[str, tuple[str, list[str]]] = {
     "reliable-queue": ("Reliable queue", ["compat.redismq:ReliableQueue"]),
     "testing": ("Help for tests", []),
 }
+#: Public names that are classes; aliases such as ``Seconds`` stand in the signatures as they are.
+CLASSES = [n for n in aiorsmq_ng.__all__ if isinstance(getattr(aiorsmq_ng, n), type)]
 #: Module -> public names whose arguments are described, a test checks it.
 PUBLIC = {
-    "": aiorsmq_ng.__all__,
+    "": CLASSES,
     "compat.redismq": ["ReliableQueue"],
     "testing": aiorsmq_ng.testing.__all__,
 }
@@ -63,7 +65,7 @@ def pages() -> dict[str, str]:
     """Return the text of every page by its file name."""
     contents = {page: [named(name) for name in names] for page, (_, names) in PAGES.items()}
     placed = {target.__name__ for targets in contents.values() for target in targets}
-    for name in aiorsmq_ng.__all__:
+    for name in CLASSES:
         if name not in placed:
             target = getattr(aiorsmq_ng, name)
             failed = isinstance(target, type) and issubclass(target, Exception)

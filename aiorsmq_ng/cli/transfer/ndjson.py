@@ -55,7 +55,7 @@ def encode(messages: Sequence[aiorsmq_ng.ScannedMessage]) -> bytes:
 
 
 def _record(message: aiorsmq_ng.ScannedMessage) -> Text | Binary:
-    sent, at = message.sent, message.visible_at
+    sent, at = message.sent, message.score
     rest = (
         None if sent is None else int(sent),
         message.rc,

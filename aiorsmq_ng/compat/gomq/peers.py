@@ -11,7 +11,14 @@ from typing import Literal
 import anyio
 import anyio.to_thread
 
-from aiorsmq_ng import AccessDenied, ClientClosed, RSMQError, Subscription, Unavailable
+from aiorsmq_ng import (
+    AccessDenied,
+    ClientClosed,
+    RSMQError,
+    Subscription,
+    SubscriptionMode,
+    Unavailable,
+)
 
 from ...broker.context import BrokerContext
 from ...broker.errors import BrokerError
@@ -48,7 +55,7 @@ class Peers:
     def __init__(self, broker: BrokerContext, receiver: BoundedReceiver, mode: GomqMode) -> None:
         self._rsmq = broker.rsmq
         self._receiver = receiver
-        self._mode = "each" if mode == "copy" else "shared"
+        self._mode: SubscriptionMode = "each" if mode == "copy" else "shared"
         self._peers: OrderedDict[tuple[str, str], Peer] = OrderedDict()
         #: Consumers of each connection, with those that are just being subscribed.
         self._consumers: dict[str, set[str]] = {}

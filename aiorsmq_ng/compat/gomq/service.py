@@ -204,6 +204,5 @@ async def _lift_limit(topic: Topic) -> bool:
             return False
     except QueueNotFound:
         pass
-    found = await topic.describe()
-    await topic.set_backlog(max_length=found.max_length, max_age=found.max_age, maxsize=-1)
+    await topic.set_backlog(maxsize=-1)
     return True
