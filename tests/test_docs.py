@@ -16,7 +16,7 @@ import aiorsmq_ng.errors
 from aiorsmq_ng import Options
 from aiorsmq_ng._protocol import limits
 from aiorsmq_ng._protocol.scripts import names
-from aiorsmq_ng._transport import calls, lanes
+from aiorsmq_ng._transport import calls, lanes, redis_driver
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -253,6 +253,7 @@ def test_page_of_options_lists_every_option_with_its_default():
         ("explanation/guarantees.md", f"`Options.deadline` ({DEFAULTS.deadline:.0f} s)"),
         ("explanation/guarantees.md", f"within `Options.poll_cap` ({DEFAULTS.poll_cap:.0f} s)"),
         ("explanation/architecture.md", f"`poll_base` ({DEFAULTS.poll_base} s)"),
+        ("explanation/architecture.md", f"runners (up to {redis_driver._JOINED} for each"),
         ("reference/protocol.md", f"| count | 1 to {limits.MAX_COUNT} |"),
     ],
 )
