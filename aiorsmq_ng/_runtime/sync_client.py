@@ -16,7 +16,8 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -58,6 +59,29 @@ class SyncClient:
         """
         return self.call(self.transport.run(operation))
 
+    def start(self, operation: Operation[R]) -> Future[R]:
+        """Begin *operation*; ``wait`` returns its result, cancelling the future gives it up."""
+        return _event_loop_thread().start(self.transport.run(operation))
+
+    def run_ahead(self, operations: Iterable[Operation[R]]) -> Iterator[R]:
+        """Run operations one after the other; the next is in flight while the caller has a result.
+
+        A caller that leaves early gives up the one in flight.
+        """
+        pending: Future[R] | None = None
+        try:
+            for operation in operations:
+                if pending is None:
+                    pending = self.start(operation)
+                    continue
+                result, pending = wait(pending), self.start(operation)
+                yield result
+            if pending is not None:
+                yield wait(pending)
+        finally:
+            if pending is not None:
+                pending.cancel()
+
     def call(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine on the event loop thread and return its result."""
         return _event_loop_thread().run(work)
@@ -79,14 +103,13 @@ class EventLoopThread:
         )
         self._thread.start()
 
+    def start(self, work: Coroutine[Any, Any, R]) -> Future[R]:
+        """Begin a coroutine; cancelling the future cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def run(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine and wait for it; an exception in the waiting thread cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return wait(self.start(work))
 
     def stop(self) -> None:
         """Cancel what still runs, end the thread and close the loop."""
@@ -94,6 +117,15 @@ class EventLoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def wait(future: Future[R]) -> R:
+    """Return the result of *future*; an exception in the waiting thread cancels it."""
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
 
 
 async def _close_transports(transports: list[Transport]) -> None:

@@ -63,20 +63,19 @@ class SnapshotReader(DataSourceReader):
             raise TypeError(f"not a partition of ours: {partition!r}")
         options = self._options
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
-        client = options.client()
-        for part in partition.parts:
-            for start in range(part.start, part.stop, options.fetch_size):
-                stop = min(part.stop, start + options.fetch_size)
-                page = client.run(
-                    bulk.read_noted(
-                        options.keys,
-                        part._replace(start=start, stop=stop),
-                        ttl_s=options.snapshot_ttl_ms // 1000,
-                        bodies=builder.wants_bodies,
-                        counts=builder.wants_counts,
-                    )
-                )
-                yield self._batch(builder, page)
+        pages = (
+            bulk.read_noted(
+                options.keys,
+                part._replace(start=start, stop=min(part.stop, start + options.fetch_size)),
+                ttl_s=options.snapshot_ttl_ms // 1000,
+                bodies=builder.wants_bodies,
+                counts=builder.wants_counts,
+            )
+            for part in partition.parts
+            for start in range(part.start, part.stop, options.fetch_size)
+        )
+        for page in options.client().run_ahead(pages):
+            yield self._batch(builder, page)
 
     def _batch(self, builder: BatchBuilder, page: bulk.SnapshotPage) -> Any:
         names, scores = page.range[0::2], page.range[1::2]

@@ -189,6 +189,7 @@ class WriteOptions(CommonOptions):
     job_id: str = ""
     send_size: int = _number(1000, 1, MAX_ROWS)
     on_oversize: str = _one_of("fail", "drop")
+    #: Whether queues that do not exist are created; otherwise they are an error.
     create_queue: bool = False
     #: How long marks and rows of attempts that came to nothing are kept ...
     mark_ttl_ms: int = _number(DAY_MS, 60_000)

@@ -100,12 +100,17 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise TypeError(f"not a partition of ours: {partition!r}")
         options, slice = self._options, partition.slice
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
-        client = options.client()
-        for start in range(slice.start, slice.stop, options.fetch_size):
-            stop = min(slice.stop, start + options.fetch_size)
-            page = client.run(
-                operations.read(slice.ledger, slice.claim, start, stop, bodies=builder.wants_bodies)
+        pages = (
+            operations.read(
+                slice.ledger,
+                slice.claim,
+                start,
+                min(slice.stop, start + options.fetch_size),
+                bodies=builder.wants_bodies,
             )
+            for start in range(slice.start, slice.stop, options.fetch_size)
+        )
+        for page in options.client().run_ahead(pages):
             if page.taken and options.fail_on_data_loss:
                 raise RSMQError(
                     f"{page.taken} messages of queue {options.queue!r} that this query had claimed "

@@ -7,7 +7,8 @@ import difflib
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,13 +35,14 @@ from pyspark.sql.types import (
 from .._common import entropy
 from .._common.ids import SUFFIX_LENGTH, suffix, suffixes
 from .._protocol import limits, queues
-from .._protocol.keys import QueueKeys
+from .._protocol.keys import Namespace, QueueKeys
 from .._protocol.spark import bulk
 from ..errors import InvalidValue
 from .arrow import ENCODERS
 from .options import WriteOptions
 
 if TYPE_CHECKING:
+    from .._protocol.operation import Operation
     from .._runtime.sync_client import SyncClient
 
 logger = logging.getLogger("aiorsmq_ng.spark")
@@ -164,46 +166,60 @@ def _deliver(
     options: WriteOptions, job: str, batches: Iterable[pa.RecordBatch], *, staged: bool
 ) -> Outcome:
     client, outcome = options.client(), Outcome(job)
-    send = _stager(options, client, outcome) if staged else _sender(options, client, job)
-    counts = (outcome.rows, outcome.dropped)
-    ready: set[str] = set()
-    for lot in _lots(options, batches):
-        queue = lot.keys.queue
-        if options.create_queue and queue not in ready:
-            client.run(queues.create(lot.keys, vt=30, delay=0, maxsize=65536))
-        ready.add(queue)
-        for count, more in zip(counts, send(lot), strict=True):
-            count[queue] = count.get(queue, 0) + more
+    lots = _lots(options, batches)
+    if options.create_queue:
+        lots = _creating(client, lots)
+    deliver = (
+        _stage(options, client, outcome, lots) if staged else _send(options, client, job, lots)
+    )
+    for queue, stored, dropped in deliver:
+        outcome.rows[queue] = outcome.rows.get(queue, 0) + stored
+        outcome.dropped[queue] = outcome.dropped.get(queue, 0) + dropped
     return outcome
 
 
-#: Sends a lot; the result is how many rows were sent or set aside, and how many were left out.
-_Send = Callable[[_Lot], tuple[int, int]]
+def _creating(client: SyncClient, lots: Iterable[_Lot]) -> Iterator[_Lot]:
+    """Create the queue of a lot before the first lot for it."""
+    ready: set[str] = set()
+    for lot in lots:
+        if lot.keys.queue not in ready:
+            client.run(queues.create(lot.keys, vt=30, delay=0, maxsize=65536))
+            ready.add(lot.keys.queue)
+        yield lot
 
 
-def _sender(options: WriteOptions, client: SyncClient, job: str) -> _Send:
-    partition = str(TaskContext.get().partitionId())
+#: Queue, rows that were sent or set aside, and rows that were left out.
+_Delivered = tuple[str, int, int]
 
-    def send(lot: _Lot) -> tuple[int, int]:
-        sent = client.run(
-            bulk.send(
+
+def _send(
+    options: WriteOptions, client: SyncClient, job: str, lots: Iterable[_Lot]
+) -> Iterator[_Delivered]:
+    """Send lots in order; the next is made while one is in flight."""
+    partition, names = str(TaskContext.get().partitionId()), deque[str]()
+
+    def operations() -> Iterator[Operation[bulk.BulkSent]]:
+        for lot in lots:
+            names.append(lot.keys.queue)
+            yield bulk.send(
                 lot.keys,
                 lot.rows,
                 bulk.Place(job, partition, lot.start, lot.digest),
                 ttl_s=options.mark_ttl_ms // 1000,
                 oversize=options.on_oversize,  # type: ignore[arg-type]
             )
-        )
-        return sent.stored, sent.dropped
 
-    return send
+    for sent in client.run_ahead(operations()):
+        yield names.popleft(), sent.stored, sent.dropped
 
 
-def _stager(options: WriteOptions, client: SyncClient, outcome: Outcome) -> _Send:
+def _stage(
+    options: WriteOptions, client: SyncClient, outcome: Outcome, lots: Iterable[_Lot]
+) -> Iterator[_Delivered]:
+    """Set lots aside in order; each call says how many rows the calls before it set aside."""
     attempt = uuid.uuid4().hex
     rows: dict[str, int] = {}
-
-    def send(lot: _Lot) -> tuple[int, int]:
+    for lot in lots:
         queue = lot.keys.queue
         before = rows.get(queue, 0)
         staged = client.run(
@@ -218,9 +234,7 @@ def _stager(options: WriteOptions, client: SyncClient, outcome: Outcome) -> _Sen
         )
         rows[queue] = staged.rows
         outcome.staged[queue] = attempt
-        return staged.rows - before, staged.dropped
-
-    return send
+        yield queue, staged.rows - before, staged.dropped
 
 
 def _lots(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[_Lot]:
@@ -295,7 +309,12 @@ def _commit(
     messages: list[WriterCommitMessage | None],
     ttl_ms: int,
 ) -> None:
-    """Make messages of what an epoch set aside; what an interrupted commit began comes first."""
+    """Turn what an epoch set aside into messages; an interrupted commit of it is completed instead.
+
+    One record, beside the queue of the options, decides which attempts the epoch consists of, also
+    for queues in other namespaces: no script can reach those together with the record. Their rows
+    are kept for as long as the record before it is written.
+    """
     client, ttl_s = options.client(), ttl_ms // 1000
     pairs = sorted(
         (queue, attempt)
@@ -304,8 +323,13 @@ def _commit(
         for queue, attempt in message.staged.items()
     )
     ours = json.dumps(pairs)
-    names = [options.keys_of(queue).staged(attempt) for queue, attempt in pairs]
-    record = client.run(bulk.begin_epoch(options.keys, job, epoch, ours, names, ttl_s=ttl_s))
+    beside: list[str] = []
+    for keys, names in _by_namespace(options, pairs):
+        if keys.namespace == options.keys.namespace:
+            beside = names
+        else:
+            client.run(bulk.keep_staged(keys, names, ttl_s=ttl_s))
+    record = client.run(bulk.begin_epoch(options.keys, job, epoch, ours, beside, ttl_s=ttl_s))
     if record:
         for queue, attempt in json.loads(record):
             while client.run(bulk.move_staged(options.keys_of(queue), attempt, count=1000)):
@@ -313,6 +337,17 @@ def _commit(
         client.run(bulk.end_epoch(options.keys, job, epoch, ttl_s=ttl_s))
     if record != ours:
         _discard(options, messages)
+
+
+def _by_namespace(
+    options: WriteOptions, pairs: Iterable[tuple[str, str]]
+) -> Iterable[tuple[QueueKeys, list[str]]]:
+    """Return a queue of each namespace, and the names of what attempts set aside there."""
+    found: dict[Namespace, tuple[QueueKeys, list[str]]] = {}
+    for queue, attempt in pairs:
+        keys = options.keys_of(queue)
+        found.setdefault(keys.namespace, (keys, []))[1].append(keys.staged(attempt))
+    return found.values()
 
 
 def _tell_of_dropped(messages: list[WriterCommitMessage | None]) -> None:
@@ -328,11 +363,12 @@ def _tell_of_dropped(messages: list[WriterCommitMessage | None]) -> None:
 
 
 def _discard(options: WriteOptions, messages: list[WriterCommitMessage | None]) -> None:
-    names = [
-        options.keys_of(queue).staged(attempt)
+    """Remove what attempts set aside."""
+    pairs = (
+        pair
         for message in messages
         if isinstance(message, Outcome)
-        for queue, attempt in message.staged.items()
-    ]
-    if names:
-        options.client().run(bulk.discard(options.keys, names))
+        for pair in message.staged.items()
+    )
+    for keys, names in _by_namespace(options, pairs):
+        options.client().run(bulk.discard(keys, names))

@@ -54,7 +54,7 @@ async def proxied(server_url, keys):
 
 
 def send_once(keys):
-    return messages.send(keys, [b"x"], delay_ms=0, entropy=os.urandom(22), channel=keys.wake)
+    return messages.send(keys, [b"x"], delay_ms=0, channel=keys.wake)
 
 
 def bulk_send(keys, job):
@@ -175,11 +175,11 @@ def test_closing_takes_away_what_the_server_remembers(server_url, keys, redis):
     client = SyncClient(server_url, Options(deadline=5))
     client.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
     client.run(send_once(keys))
-    assert redis.keys(keys.memory("*"))
+    assert redis.keys(keys.call_record("*"))
 
     client.close()
 
-    assert redis.keys(keys.memory("*")) == []
+    assert redis.keys(keys.call_record("*")) == []
 
 
 async def test_closing_leaves_what_an_attempt_on_its_way_must_find(proxied, keys, redis):
@@ -191,7 +191,7 @@ async def test_closing_leaves_what_an_attempt_on_its_way_must_find(proxied, keys
 
     await run.close()
 
-    assert len(redis.keys(keys.memory("*"))) == 1
+    assert len(redis.keys(keys.call_record("*"))) == 1
 
 
 def test_process_shares_one_client_for_the_same_settings(server_url):
@@ -220,6 +220,38 @@ def test_closed_client_refuses_operations_and_closes_twice(server_url, keys):
 
     with pytest.raises(RSMQError, match="closed"):
         client.run(queues.exists(keys))
+
+
+def test_operations_run_in_order_with_the_next_one_in_flight(server_url, keys):
+    client, made = SyncClient(server_url, Options(deadline=5)), []
+    client.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+
+    def sends():
+        for number in range(5):
+            made.append(number)
+            yield send_once(keys)
+
+    results = client.run_ahead(sends())
+    first = next(results)
+    assert made == [0, 1]
+    ids = [first, *results]
+
+    assert client.run(queues.attributes(keys)).msgs == len(ids) == 5
+    assert list(client.run_ahead([])) == []
+    client.close()
+
+
+def test_operation_that_fails_ends_those_behind_it(server_url, keys):
+    client = SyncClient(server_url, Options(deadline=5))
+    client.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+    missing = Namespace(keys.namespace.name).queue("missing")
+    results = client.run_ahead([send_once(keys), send_once(missing), send_once(keys)])
+
+    assert len(next(results)) == 1
+    with pytest.raises(QueueNotFound):
+        next(results)
+    assert client.run(queues.attributes(keys)).msgs == 1
+    client.close()
 
 
 def in_child(work):
@@ -312,13 +344,13 @@ from aiorsmq_ng._runtime.sync_client import SyncClient
 keys = Namespace(sys.argv[2]).queue("jobs")
 client = SyncClient(sys.argv[1], Options())
 client.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
-client.run(messages.send(keys, [b"x"], delay_ms=0, entropy=os.urandom(22), channel=keys.wake))
+client.run(messages.send(keys, [b"x"], delay_ms=0, channel=keys.wake))
 """
 
 
 def test_exit_of_the_interpreter_closes_clients(server_url, ns, keys, redis):
     ended = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", LEFT_OPEN, server_url, ns],
+        [sys.executable, "-W", "always::ResourceWarning", "-c", LEFT_OPEN, server_url, ns],
         capture_output=True,
         timeout=60,
         check=False,
@@ -327,12 +359,20 @@ def test_exit_of_the_interpreter_closes_clients(server_url, ns, keys, redis):
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert redis.zcard(keys.zset) == 1
     # What the server kept for repetitions was removed, as closing does.
-    assert redis.keys(keys.memory("*")) == []
+    assert redis.keys(keys.call_record("*")) == []
 
 
 def test_exit_of_the_interpreter_releases_an_embedded_server(tmp_path, ns):
     ended = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", LEFT_OPEN, f"embedded://{tmp_path}/data", ns],
+        [
+            sys.executable,
+            "-W",
+            "always::ResourceWarning",
+            "-c",
+            LEFT_OPEN,
+            f"embedded://{tmp_path}/data",
+            ns,
+        ],
         capture_output=True,
         timeout=60,
         check=False,

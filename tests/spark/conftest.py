@@ -17,6 +17,7 @@ from aiorsmq_ng._common.ids import suffixes
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.spark import bulk
+from aiorsmq_ng._protocol.values import Leased
 from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.options import Options
 
@@ -151,7 +152,7 @@ class Bench:
     def fill_numbers(self, count: int, start: int = 0) -> None:
         self.fill(*[b"%d" % n for n in range(start, start + count)])
 
-    def receive(self, count: int = 1000) -> list[messages.Leased]:
+    def receive(self, count: int = 1000) -> list[Leased]:
         """Receive up to *count* messages; those whose lease ran out come one by one."""
         receive_spec, found = messages.ReceiveSpec(self.keys), []
         while some := self.run(

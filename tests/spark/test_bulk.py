@@ -320,3 +320,12 @@ def test_reasons_of_many_are_read_at_once_and_those_of_an_earlier_life_do_not_co
             redis.hset(keys.hash, f"{id}:fr", first)
 
     assert run(bulk.reasons(keys, ids)) == ["no\nmore", "", "", ""]
+
+
+def test_rows_that_were_set_aside_can_be_kept_for_longer(run, keys, redis):
+    run(bulk.stage(keys, "one", rows(b"a"), before=0, ttl_s=60, oversize="fail"))
+
+    kept = run(bulk.keep_staged(keys, [keys.staged("one"), keys.staged("none")], ttl_s=6000))
+
+    assert kept == 1
+    assert redis.ttl(keys.staged("one")) > 5000

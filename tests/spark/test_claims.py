@@ -11,6 +11,7 @@ from aiorsmq_ng._protocol import inspection, messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.spark import bulk, claims
 from aiorsmq_ng._protocol.spark.claims import Ledger
+from aiorsmq_ng._protocol.values import Leased
 from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.errors import ClaimLost, QueueNotFound
 from aiorsmq_ng.options import Options
@@ -52,12 +53,12 @@ class Desk:
     def renew(self, ledger: Ledger, lease_ms: int = LEASE_MS) -> claims.Renewed:
         return self.run(claims.renew(ledger, 1, 0, count=100, lease_ms=lease_ms, ttl_s=TTL_S))
 
-    def receive(self, count: int) -> list[messages.Leased]:
+    def receive(self, count: int) -> list[Leased]:
         """Receive as any other client does."""
         receive_spec = messages.ReceiveSpec(self.keys)
         return self.run(messages.receive(receive_spec, count, vt_ms=30_000)).messages
 
-    def give_back(self, leased: list[messages.Leased], how: messages.How) -> None:
+    def give_back(self, leased: list[Leased], how: messages.How) -> None:
         for m in leased:
             back = {"vt_ms": 0, "channel": self.keys.wake, "receipt": m.receipt, "how": how}
             self.run(messages.visibility(self.keys, m.id, **back))

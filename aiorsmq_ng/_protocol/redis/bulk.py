@@ -14,6 +14,7 @@ from ..spark.bulk import (
     BulkSent,
     DiscardRequest,
     EndEpochRequest,
+    KeepStagedRequest,
     MoveStagedRequest,
     ReadSnapshotRequest,
     ReasonsRequest,
@@ -121,6 +122,13 @@ MOVE_STAGED: Codec[MoveStagedRequest, int] = Codec(
     args=lambda r: (r.keys.wake, r.count),
     decode=lambda _, reply: int(reply),
 )
+KEEP_STAGED: Codec[KeepStagedRequest, int] = Codec(
+    kind=bulk.KEEP_STAGED,
+    script="stage_keep",
+    keys=lambda r: r.staged,
+    args=lambda r: (r.ttl_s,),
+    decode=lambda _, reply: int(reply),
+)
 BEGIN_EPOCH: Codec[BeginEpochRequest, str] = Codec(
     kind=bulk.BEGIN_EPOCH,
     script="epoch_begin",
@@ -165,6 +173,6 @@ REASONS: Codec[ReasonsRequest, list[str]] = Codec(
 )
 
 CODECS: tuple[Codec[Any, Any], ...] = (
-    *(SEND, STAGE, MOVE_STAGED, BEGIN_EPOCH, END_EPOCH),
+    *(SEND, STAGE, MOVE_STAGED, KEEP_STAGED, BEGIN_EPOCH, END_EPOCH),
     *(DISCARD, SNAPSHOT, READ_SNAPSHOT, REASONS),
 )

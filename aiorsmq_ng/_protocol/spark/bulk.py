@@ -183,6 +183,13 @@ class MoveStagedRequest(QueueRequest, frozen=True):
         return self.count
 
 
+class KeepStagedRequest(QueueRequest, frozen=True):
+    """Keep rows that were set aside for longer. The result is how many lists of rows exist."""
+
+    staged: tuple[str, ...]
+    ttl_s: int
+
+
 class BeginEpochRequest(QueueRequest, frozen=True):
     """Write down what an epoch consists of. The result is what holds, empty if it is committed."""
 
@@ -236,6 +243,7 @@ class ReasonsRequest(QueueRequest, frozen=True):
 SEND: Kind[BulkSent] = Kind(name="bulk_send", repeatable=True)
 STAGE: Kind[Staged] = Kind(name="stage", repeatable=True)
 MOVE_STAGED: Kind[int] = Kind(name="stage_move", repeatable=True)
+KEEP_STAGED: Kind[int] = Kind(name="stage_keep", repeatable=True)
 BEGIN_EPOCH: Kind[str] = Kind(name="epoch_begin", repeatable=True)
 END_EPOCH: Kind[None] = Kind(name="epoch_end", repeatable=True)
 DISCARD: Kind[int] = Kind(name="discard", repeatable=True)
@@ -261,6 +269,11 @@ def stage(
 def move_staged(keys: QueueKeys, id: str, *, count: int) -> Operation[int]:
     """Turn the next *count* rows that were set aside into messages; the result is what is left."""
     return Operation(MOVE_STAGED, MoveStagedRequest(keys, id, count))
+
+
+def keep_staged(keys: QueueKeys, staged: Iterable[str], *, ttl_s: int) -> Operation[int]:
+    """Keep rows that were set aside for *ttl_s* from now on; the result is how many lists exist."""
+    return Operation(KEEP_STAGED, KeepStagedRequest(keys, tuple(staged), ttl_s))
 
 
 def begin_epoch(

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..._protocol import messages
+from ..._protocol.shards import check_together
 from ..._protocol.spark import bulk
 from ..options import ReadOptions, parse
 
@@ -54,6 +55,7 @@ def triage(
         if redrive_to is not None:
             parsed = parse(ReadOptions, given)
             client, target = parsed.client(), parsed.keys_of(redrive_to)
+            check_together(parsed.keys, target)
             moved = 0
             ids = (row.id for row in letters.select("id").toLocalIterator())
             for lot in _lots(ids, _CHUNK):
