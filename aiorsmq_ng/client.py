@@ -321,19 +321,24 @@ class RSMQ:
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
             wait: seconds to wait for a message; 0 returns at once.
         """
-        received = await self.receive_many(1, *names, vt=vt, wait=wait)
+        received = await self.receive_many(names, 1, vt=vt, wait=wait)
         return received[0] if received else None
 
     async def receive_many(
-        self, count: int, *names: str | Queue, vt: Seconds | None = None, wait: Seconds = 0
+        self,
+        names: Sequence[str | Queue],
+        count: int,
+        *,
+        vt: Seconds | None = None,
+        wait: Seconds = 0,
     ) -> list[Delivery]:
         """Lease up to *count* messages: all that the first queue has, then the second, and so on.
 
         One round trip for all queues; *wait* is for the first message.
 
         Args:
+            names: queues in the order of their priority, by name or handle.
             count: how many messages at most.
-            names: queues, by name or handle.
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
             wait: seconds to wait for the first message; 0 returns at once.
         """
@@ -341,7 +346,7 @@ class RSMQ:
         return (await self._receive(count, names, vt, wait_s))[0]
 
     async def receive_now(
-        self, count: int, *names: str | Queue, vt: Seconds | None = None
+        self, names: Sequence[str | Queue], count: int, *, vt: Seconds | None = None
     ) -> tuple[list[Delivery], float | None]:
         """Lease what is ready, as ``receive_many`` does, and tell when there may be more.
 
@@ -349,8 +354,8 @@ class RSMQ:
         and one is waiting for its time. For fronts whose clients do the waiting themselves.
 
         Args:
+            names: queues in the order of their priority, by name or handle.
             count: how many messages at most.
-            names: queues, by name or handle.
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
         """
         deliveries, next_visible_ms = await self._receive(count, names, vt, 0)
@@ -507,6 +512,10 @@ class RSMQ:
     async def _receive(
         self, count: int, names: Sequence[str | Queue], vt: Seconds | None, wait_s: float
     ) -> tuple[list[Delivery], int]:
+        if isinstance(names, str):
+            raise InvalidValue(
+                "receive_many takes a list of queues; use Queue.receive_many for one"
+            )
         if not names:
             raise InvalidValue("no queue name given", code="missingParameter")
         contexts = [context_of(n if isinstance(n, Queue) else self.queue(n)) for n in names]

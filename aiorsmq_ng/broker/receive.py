@@ -174,7 +174,7 @@ class BoundedReceiver:
             if isinstance(queues[0], Subscription):
                 found, next_visible = await queues[0].receive_many(count, vt=vt), None
             else:
-                found, next_visible = await self._rsmq.receive_now(count, *queues, vt=vt)
+                found, next_visible = await self._rsmq.receive_now(queues, count, vt=vt)
         except BaseException:
             budget.change(-reserved)
             raise
@@ -210,7 +210,7 @@ async def receive(
     """
     if len(queues) == 1 and isinstance(queues[0], Subscription):
         return await queues[0].receive_many(count, vt=vt, wait=wait)
-    return await rsmq.receive_many(count, *queues, vt=vt, wait=wait)
+    return await rsmq.receive_many(queues, count, vt=vt, wait=wait)
 
 
 def _size(taken: list[Delivery]) -> int:

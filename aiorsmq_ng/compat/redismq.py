@@ -121,8 +121,8 @@ class ReliableQueue:
         while present:
             try:
                 found = await rsmq.receive_many(
+                    [by_key[key].queue for key in present],
                     count,
-                    *(by_key[key].queue for key in present),
                     vt=vt_s,
                     wait=min(wait_s, _LONGEST_WAIT_S),
                 )

@@ -517,10 +517,10 @@ class Worker:
         if self._order == "weighted" and len(served) > 1:
             # Sorting by u ** (1 / weight) draws an order in which heavier ones tend to come first.
             drawn = sorted(served, key=lambda s: -(random.random() ** (1 / s.route.weight)))  # noqa: S311
-            if found := await self.rsmq.receive_many(count, *(s.queue for s in drawn)):
+            if found := await self.rsmq.receive_many([s.queue for s in drawn], count):
                 return found
         # Nothing there: whichever comes first is right, so all wait in one order.
-        return await self.rsmq.receive_many(count, *(s.queue for s in served), wait=MAX_SECONDS)
+        return await self.rsmq.receive_many([s.queue for s in served], count, wait=MAX_SECONDS)
 
     def _start(self, route: Route, batch: list[Delivery]) -> Execution:
         execution = Execution(route, batch, self._middleware, self._on_failure, self._counters)

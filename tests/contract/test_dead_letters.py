@@ -98,7 +98,7 @@ async def test_moves_from_several_queues_are_told_of(rsmq, raw, ns, letters):
         await spend(queue, raw, ns, 1)
     queues = [rsmq.queue(name, retry=Retry(1)) for name in ("one", "two")]
 
-    assert await rsmq.receive_many(5, *queues) == []
+    assert await rsmq.receive_many(queues, 5) == []
 
     assert [(x.queue, x.message.text) for x in letters] == [("one", "one"), ("two", "two")]
 

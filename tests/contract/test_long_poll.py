@@ -170,14 +170,14 @@ async def test_watch_names_a_queue_when_something_arrives(rsmq: RSMQ, queue: Que
 
 
 async def test_receive_now_tells_when_the_next_message_is_due(rsmq: RSMQ, queue: Queue):
-    assert await rsmq.receive_now(5, queue) == ([], None)
+    assert await rsmq.receive_now([queue], 5) == ([], None)
     await queue.send("later", delay=60)
 
-    nothing, due = await rsmq.receive_now(5, queue)
+    nothing, due = await rsmq.receive_now([queue], 5)
     assert nothing == []
     assert 50 < due <= 60
     await queue.send("now")
-    (delivery,), due = await rsmq.receive_now(5, queue)
+    (delivery,), due = await rsmq.receive_now([queue], 5)
     assert (delivery.text, due) == ("now", None)
 
 

@@ -135,8 +135,8 @@ async def test_suspect_is_not_taken_beside_messages_of_another_queue(rsmq, raw, 
     await vanish(second, raw, ns)
     await first.send("fresh")
 
-    assert [m.text for m in await rsmq.receive_many(5, "first", "second")] == ["fresh"]
-    assert [m.text for m in await rsmq.receive_many(5, "first", "second")] == ["struck"]
+    assert [m.text for m in await rsmq.receive_many(["first", "second"], 5)] == ["fresh"]
+    assert [m.text for m in await rsmq.receive_many(["first", "second"], 5)] == ["struck"]
 
 
 async def test_messages_after_a_suspect_of_the_first_queue_stay(rsmq, raw, ns):
@@ -145,8 +145,8 @@ async def test_messages_after_a_suspect_of_the_first_queue_stay(rsmq, raw, ns):
     await vanish(first, raw, ns)
     await second.send("fresh")
 
-    assert [m.text for m in await rsmq.receive_many(5, "first", "second")] == ["struck"]
-    assert [m.text for m in await rsmq.receive_many(5, "first", "second")] == ["fresh"]
+    assert [m.text for m in await rsmq.receive_many(["first", "second"], 5)] == ["struck"]
+    assert [m.text for m in await rsmq.receive_many(["first", "second"], 5)] == ["fresh"]
 
 
 async def test_deliveries_nobody_began_to_work_on_do_not_count_for_the_limit(rsmq):

@@ -353,7 +353,7 @@ async def test_wrong_type_of_a_later_queue_costs_the_first_one_nothing(rsmq, raw
     limit = Retry(3)
 
     with pytest.raises(QueueCorrupt, match="'b'"):
-        await rsmq.receive_many(5, rsmq.queue("a", retry=limit), rsmq.queue("b", retry=limit))
+        await rsmq.receive_many([rsmq.queue("a", retry=limit), rsmq.queue("b", retry=limit)], 5)
     attributes = await a.attributes()
     assert (attributes.ready, attributes.totalrecv) == (1, 0)
 

@@ -240,7 +240,7 @@ async def test_receive_from_several_queues_cut_off_while_redis_executes_it_gives
     for queue in queues:
         await queue.send("x")
     await raw.execute_command("CLIENT", "PAUSE", "150", "ALL")
-    task = asyncio.create_task(rsmq.receive_many(2, "a", "b", vt=600))
+    task = asyncio.create_task(rsmq.receive_many(["a", "b"], 2, vt=600))
     await asyncio.sleep(0.05)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

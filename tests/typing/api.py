@@ -37,6 +37,7 @@ async def surface(client: Redis) -> None:
         assert_type(rsmq.queue("jobs"), Queue)
         assert_type(await rsmq.list_queues(), list[str])
         assert_type(await rsmq.receive("a", queue, wait=1.5), Delivery | None)
+        assert_type(await rsmq.receive_many(["a", queue], 3), list[Delivery])
         assert_type(await queue.send({"a": 1}, delay=0.5), str)
         assert_type(await queue.send_many(["a", b"b"]), list[str])
         assert_type(await queue.receive(), Delivery | None)
