@@ -52,7 +52,7 @@ class Delivery(Message):
     __slots__ = ("_context", "_excused", "_strikes", "lease", "outcome")
 
     def __init__(self, leased: Leased, context: QueueContext, expires_at: float) -> None:
-        self.id, self.rc, self.fr = receipt = leased.receipt
+        self.id, self.rc, self.fr, _ = receipt = leased.receipt
         self.body = leased.body
         self._strikes = leased.strikes
         self._excused = leased.excused
@@ -350,7 +350,8 @@ def from_reply(received: Received, contexts: Mapping[str, QueueContext]) -> list
 
 def from_receipt(receipt: Receipt, context: QueueContext, vt_ms: int) -> Delivery:
     """Return the delivery that *receipt* proves; its body is not known."""
-    leased = Leased(receipt.id, b"", receipt.rc, receipt.fr, context.keys, vt_ms)
+    id, rc, fr, proof = receipt
+    leased = Leased(id, b"", rc, fr, context.keys, vt_ms, proof=proof)
     return Delivery(leased, context, asyncio.get_running_loop().time() + vt_ms / 1000)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 from . import codec
 from ._common import ids
@@ -190,16 +190,25 @@ class ScannedMessage(Message):
     __slots__ = ("score", "state")
 
     def __init__(
-        self, id: str, body: bytes, rc: int, fr: int, *, visible_at: float, now: float
+        self, id: str, body: bytes, rc: int, fr: int, *, visible_at: float, state: MessageState
     ) -> None:
         super().__init__(id, body, rc, fr)
         self.score = visible_at
-        self.state: MessageState = "ready" if visible_at <= now else "leased" if rc else "delayed"
+        self.state = state
 
     @property
     def visible_at(self) -> datetime | None:
         """When it becomes or became visible, as an aware datetime; ``None`` beyond all years."""
         return _aware(self.score)
+
+
+class RecoverPlace(NamedTuple):
+    """Where ``Queue.recover_page`` goes on."""
+
+    #: ``None``: there is no next page.
+    at: int | None
+    #: When the first page was read, epoch milliseconds of the server.
+    started_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +281,8 @@ class SubscriptionInfo:
     state: SubscriptionState
     #: Those that told their names; for ``each`` the one it belongs to.
     peers: tuple[PeerInfo, ...]
+    #: Seconds without a sign of life after which a peer counts as gone.
+    silence: float
     #: Its queue; ``None`` if another client has deleted that.
     attributes: QueueAttributes | None
 

@@ -13,7 +13,7 @@ from ._protocol.keys import QueueKeys
 from ._protocol.limits import Seconds
 from ._protocol.operation import Operation
 from ._protocol.recovery import Recovered
-from ._protocol.values import Dedup, Receipt
+from ._protocol.values import Dedup, Receipt, Received
 from ._runtime.context import QueueContext
 from ._runtime.long_poll import Receiver
 from ._runtime.redrive import counted, redrive
@@ -21,11 +21,21 @@ from .codec import to_body
 from .consumer import Consumer
 from .delivery import Delivery, Named, ack_many, from_receipt, from_reply
 from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
-from .models import Message, PendingMessage, QueueAttributes, QueueStats, ScannedMessage, Sent
+from .models import (
+    Message,
+    PendingMessage,
+    QueueAttributes,
+    QueueStats,
+    RecoverPlace,
+    ScannedMessage,
+    Sent,
+)
 from .retry import Retry
 
 M = TypeVar("M", bound=Message)
 
+#: Stands for the messages of an earlier page.
+_NOTHING = Received([], -1)
 #: Ids or bodies that one delete call carries; more are split.
 _DELETE_PAGE = 1000
 
@@ -155,19 +165,23 @@ class Queue:
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
         return await self._receive(count, vt_ms, wait_s)
 
-    def delivery(self, receipt: tuple[str, int, int], *, vt: Seconds = 30) -> Delivery:
-        """Return the delivery that *receipt* (``id``, ``rc``, ``fr``) proves; no I/O.
+    def delivery(
+        self, receipt: tuple[str, int, int] | tuple[str, int, int, str], *, vt: Seconds = 30
+    ) -> Delivery:
+        """Return the delivery that *receipt* (``id``, ``rc``, ``fr``, ``proof``) proves; no I/O.
 
-        For whoever settles a message that another process has received. It has no body. Its verbs
-        are fenced as ever, so a receipt that is made up, or not the newest, changes nothing.
+        For a process that settles a message which another process has received. It has no body. Its
+        verbs are fenced as ever, so a receipt that is made up, or not the newest, changes nothing.
 
         Args:
-            receipt: (``id``, ``rc``, ``fr``) of the delivery.
+            receipt: (``id``, ``rc``, ``fr``, ``proof``) of the delivery; ``proof`` is needed
+                through a broker only.
             vt: lease in seconds that the receipt was granted, for renewal.
         """
-        id, rc, fr = receipt
+        id, rc, fr, *proof = receipt
         vt_ms = limits.seconds_to_ms("vt", vt)
-        return from_receipt(Receipt(limits.check_id(id), rc, fr), self._context, vt_ms)
+        whole = Receipt(limits.check_id(id), rc, fr, *proof)
+        return from_receipt(whole, self._context, vt_ms)
 
     @contextmanager
     def present(self) -> Iterator[None]:
@@ -389,24 +403,50 @@ class Queue:
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
         """
         limits.check_count(count)
-        idle_ms, vt_ms = limits.seconds_to_ms("idle", idle), limits.optional_ms("vt", vt)
-        transport, receive_spec = self._context.transport, self._context.receive_spec
-        done: list[tuple[Operation[Recovered], Recovered]] = []
         found: list[Delivery] = []
-        page: Recovered | None = None
+        place: RecoverPlace | None = None
         try:
-            while page is None or (page.next_at is not None and len(found) < count):
-                operation = recovery.recover(
-                    receive_spec, count - len(found), idle_ms=idle_ms, vt_ms=vt_ms, after=page
-                )
-                page = await transport.run(operation)
-                done.append((operation, page))
-                found += from_reply(page.received, {self.name: self._context})
+            while True:
+                page, place = await self.recover_page(count - len(found), idle, vt=vt, after=place)
+                found += page
+                if place.at is None or len(found) >= count:
+                    return found
         except BaseException:
-            for operation, page in done:
-                transport.undo(operation, page)
+            for delivery in found:
+                delivery.release_nowait(unseen=True)
             raise
-        return found
+
+    async def recover_page(
+        self,
+        count: int,
+        idle: Seconds,
+        *,
+        vt: Seconds | None = None,
+        after: RecoverPlace | None = None,
+    ) -> tuple[list[Delivery], RecoverPlace]:
+        """Take over messages as ``recover`` does, by one atomic call; return where to go on.
+
+        For programs that bound how much they hold.
+
+        Args:
+            count: how many messages at most.
+            idle: seconds since the last delivery, at least.
+            vt: lease in seconds; by default that of the handle, else that stored on the queue.
+            after: the place that the page before returned; its ``at`` is ``None`` when there is no
+                next page.
+        """
+        idle_ms, vt_ms = limits.seconds_to_ms("idle", idle), limits.optional_ms("vt", vt)
+        before = None if after is None else Recovered(_NOTHING, after.at, after.started_ms)
+        operation = recovery.recover(
+            self._context.receive_spec,
+            limits.check_count(count),
+            idle_ms=idle_ms,
+            vt_ms=vt_ms,
+            after=before,
+        )
+        page = await self._context.transport.run(operation)
+        found = from_reply(page.received, {self.name: self._context})
+        return found, RecoverPlace(page.next_at, page.started_ms)
 
     async def reason(self, id: str) -> str | None:
         """Tell why a message was rejected into this queue, if that was said and is still kept.
@@ -475,13 +515,24 @@ class Queue:
             return await transport.run(queues.purge_all(self._keys))
         removed, at, present = 0, 0, None
         while at >= 0 and (present is None or removed < present):
-            page = transport.run(queues.purge(self._keys, at))
+            page = self.purge_page(at)
             if progress is not None:
                 page = counted(page, progress, lambda reply: reply[0])
             count, at, before = await page
             removed += count
             present = before if present is None else present
         return removed
+
+    async def purge_page(self, at: int = 0) -> tuple[int, int, int]:
+        """Remove up to 1000 messages that are not leased, from rank *at* on, by one atomic call.
+
+        The result is how many were removed, the next rank or -1 after the last page, and how many
+        messages there were before. ``purge`` does all pages.
+
+        Args:
+            at: rank of the first message, as the page before returned it; 0 for the first page.
+        """
+        return await self._context.transport.run(queues.purge(self._keys, at))
 
     def consume(self, *, prefetch: int = 1, vt: Seconds | None = None) -> Consumer:
         """Iterate over messages for ever, waiting when there are none.

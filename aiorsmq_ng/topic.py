@@ -230,21 +230,28 @@ class Topic:
             except TopicChanged:
                 continue
 
-    async def describe(self) -> TopicInfo:
-        """Describe the topic and its subscriptions. One round trip, and one for each queue."""
+    async def describe(self, *, attributes: bool = True) -> TopicInfo:
+        """Describe the topic and its subscriptions. One round trip, and one for each queue.
+
+        Args:
+            attributes: with False, those of the queues are left out, and there is no look at them.
+        """
         state = await self._read()
         members = state.members
-        attributes = await asyncio.gather(*(self._attributes(m.queue) for m in members))
-        found = [
+        found: list[QueueAttributes | None] = [None] * len(members)
+        if attributes:
+            found = await asyncio.gather(*(self._attributes(m.queue) for m in members))
+        described = [
             SubscriptionInfo(
                 consumer=member.consumer,
                 mode="each" if member.mode == EACH else "shared",
                 queue=member.queue,
                 state="on" if member.on else "left",
                 peers=_peers(member, state),
+                silence=member.silence_ms / 1000,
                 attributes=known,
             )
-            for member, known in zip(members, attributes, strict=True)
+            for member, known in zip(members, found, strict=True)
         ]
         return TopicInfo(
             name=self.name,
@@ -254,7 +261,7 @@ class Topic:
             max_age=None if state.max_age_ms is None else state.max_age_ms / 1000,
             trimmed=state.trimmed,
             lost=state.lost,
-            subscriptions=tuple(sorted(found, key=lambda s: (s.consumer, s.queue))),
+            subscriptions=tuple(sorted(described, key=lambda s: (s.consumer, s.queue))),
         )
 
     async def set_backlog(

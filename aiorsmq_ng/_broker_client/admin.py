@@ -1,240 +1,237 @@
-"""Calls on queues as such, and those that only look."""
+"""Calls on queues as such, and those that only read."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Sequence
 from typing import Any
 
-from .._protocol.operation import Reply
-from ..errors import QueueNotFound, RSMQError
+from .._common.queue_defaults import dead_letter_queue
+from .._protocol import queues
+from .._protocol.inspection import (
+    PEEK,
+    PENDING,
+    REASON,
+    SCAN,
+    PeekRequest,
+    PendingPage,
+    PendingRequest,
+    ReasonRequest,
+    ScanPage,
+    ScanRequest,
+)
+from .._protocol.messages import REDRIVE, RedriveRequest
+from .._protocol.queues import NamesPage
+from ..errors import QueueNotFound
+from ..models import (
+    ConsumerInfo,
+    Message,
+    PendingMessage,
+    QueueAttributes,
+    QueueStats,
+    ScannedMessage,
+)
 from ..rpc import v1_pb2 as pb
+from .attempt import Attempt, Handler
 from .errors import Answered
-from .script_call import ScriptCall
 
+#: Attributes that have the same name and unit on the wire.
+_SAME_NAMES = (
+    *("maxsize", "totalrecv", "totalsent", "created", "modified", "msgs", "hiddenmsgs"),
+    *("ready", "delayed", "leased", "exact"),
+)
 #: Bytes of bodies in a reply from which on it may have been cut short.
 _LARGE = 1_000_000
 
 
-async def create_queue(call: ScriptCall) -> Reply:
-    """Create a queue, or find that it is there."""
-    call.numbered()
-    name, vt, delay, maxsize = call.args
-    request = pb.CreateQueueRequest(
-        queue=str(name),
-        vt_ms=int(vt) * 1000,
-        delay_ms=int(delay) * 1000,
-        maxsize=int(maxsize),
+def _ms(seconds: int | None) -> int | None:
+    return None if seconds is None else seconds * 1000
+
+
+async def _create(attempt: Attempt, request: queues.CreateRequest) -> bool:
+    message = pb.CreateQueueRequest(
+        queue=request.keys.queue,
+        vt_ms=_ms(request.vt),
+        delay_ms=_ms(request.delay),
+        maxsize=request.maxsize,
         exist_ok=True,
-        request=call.request_id(),
+        request=attempt.request_id(),
     )
-    return await call.answer("CreateQueue", request, lambda response: int(response.created))
+    return bool((await attempt.ask("CreateQueue", message)).created)
 
 
-async def delete_queue(call: ScriptCall) -> Reply:
-    """Delete a queue."""
-    call.numbered()
-    request = pb.DeleteQueueRequest(queue=str(call.args[0]), request=call.request_id())
-    reply = await call.answer("DeleteQueue", request, lambda _: 1)
-    return 0 if isinstance(reply, QueueNotFound) else reply
+async def _delete(attempt: Attempt, request: queues.DeleteQueueRequest) -> None:
+    message = pb.DeleteQueueRequest(queue=request.keys.queue, request=attempt.request_id())
+    await attempt.ask("DeleteQueue", message)
 
 
-async def list_queues(call: ScriptCall) -> Reply:
-    """List queues, or topics: the key tells which."""
+async def _exists(attempt: Attempt, request: queues.ExistsRequest) -> bool:
+    try:
+        await attempt.ask("GetAttributes", pb.GetAttributesRequest(queue=request.keys.queue))
+    except Answered as answered:
+        if isinstance(answered.error, QueueNotFound):
+            return False
+        raise
+    return True
 
-    def one_page(names: Sequence[str]) -> list[bytes]:
-        return [b"0", *(name.encode() for name in names)]
 
-    if call.keys[0].endswith(":ng:topics"):
-        return await call.answer(
-            "ListTopics", pb.ListTopicsRequest(), lambda found: one_page(found.topics)
-        )
-    return await call.answer(
-        "ListQueues", pb.ListQueuesRequest(), lambda found: one_page(found.queues)
+async def _list(attempt: Attempt, _: queues.ListRequest) -> NamesPage:
+    found = await attempt.ask("ListQueues", pb.ListQueuesRequest())
+    return NamesPage(queues.FIRST_PAGE, list(found.queues))
+
+
+async def _attributes(attempt: Attempt, request: queues.AttributesRequest) -> QueueAttributes:
+    message = pb.GetAttributesRequest(queue=request.keys.queue)
+    return read_attributes(await attempt.ask("GetAttributes", message))
+
+
+async def _set_attributes(
+    attempt: Attempt, request: queues.SetAttributesRequest
+) -> QueueAttributes:
+    message = pb.SetAttributesRequest(
+        queue=request.keys.queue,
+        vt_ms=_ms(request.vt),
+        delay_ms=_ms(request.delay),
+        maxsize=request.maxsize,
+        request=attempt.request_id(),
     )
+    return read_attributes(await attempt.ask("SetAttributes", message))
 
 
-async def attributes(call: ScriptCall) -> Reply:
-    """Describe a queue."""
-    return await call.answer(
-        "GetAttributes", pb.GetAttributesRequest(queue=call.queue()), _snapshot
+async def _stats(attempt: Attempt, request: queues.StatsRequest) -> QueueStats:
+    own = request.dead.queue == dead_letter_queue(request.keys.queue)
+    dead = "" if own else request.dead.queue
+    found = await attempt.ask(
+        "GetStats", pb.GetStatsRequest(queue=request.keys.queue, dead_letter=dead)
     )
-
-
-async def exists(call: ScriptCall) -> Reply:
-    """Find out whether a queue is there."""
-    name = call.queue().removesuffix(":Q")
-    reply = await call.answer("GetAttributes", pb.GetAttributesRequest(queue=name), lambda _: 1)
-    return 0 if isinstance(reply, QueueNotFound) else reply
-
-
-async def set_attributes(call: ScriptCall) -> Reply:
-    """Change what is stored on a queue, and describe it."""
-    call.numbered()
-    vt, delay, maxsize = (None if x == "" else int(x) for x in call.args)
-    request = pb.SetAttributesRequest(
-        queue=call.queue(),
-        vt_ms=None if vt is None else vt * 1000,
-        delay_ms=None if delay is None else delay * 1000,
-        maxsize=maxsize,
-        request=call.request_id(),
+    consumers = tuple(
+        ConsumerInfo(one.name, one.consumers, tuple(one.holding), one.silent_ms / 1000)
+        for one in found.consumers
     )
-    return await call.answer("SetAttributes", request, _snapshot)
+    return QueueStats(read_attributes(found.attributes), found.dead, consumers)
 
 
-async def stats(call: ScriptCall) -> Reply:
-    """Describe a queue with its dead letters and consumers."""
-    queue, dead = call.queue(), call.queue(2)
-    request = pb.GetStatsRequest(queue=queue, dead_letter="" if dead == f"{queue}-dead" else dead)
-
-    def read(found: Any) -> Reply:
-        reply = [_snapshot(found.attributes), found.dead]
-        for one in found.consumers:
-            told = {"consumers": one.consumers, "holding": list(one.holding)}
-            reply += (one.name.encode(), one.silent_ms, json.dumps(told).encode())
-        return reply
-
-    return await call.answer("GetStats", request, read)
-
-
-async def announce(call: ScriptCall) -> Reply:
-    """Say that this client consumes from a queue."""
-    name, told, _ = call.args
-    said = json.loads(told) if told and not isinstance(told, int) else {}
-    request = pb.AnnounceRequest(
-        queue=call.keys[1].removeprefix(f"{call.link.namespace}:").removesuffix(":Q"),
-        name=str(name),
-        consumers=said.get("consumers", 0),
-        holding=said.get("holding", ()),
+async def _announce(attempt: Attempt, request: queues.AnnounceRequest) -> None:
+    message = pb.AnnounceRequest(
+        queue=request.keys.queue,
+        name=request.name,
+        consumers=request.consumers,
+        holding=request.holding,
     )
-    return await call.answer("Announce", request, lambda _: 1)
+    await attempt.ask("Announce", message)
 
 
-async def purge(call: ScriptCall) -> Reply:
-    """Remove the messages that nobody holds; the broker walks over the whole queue."""
-    call.numbered()
-    request = pb.PurgeRequest(queue=call.queue(), request=call.request_id())
-    return await call.answer("Purge", request, lambda found: [found.removed, -1, found.removed])
+async def _purge(attempt: Attempt, request: queues.PurgeRequest) -> tuple[int, int, int]:
+    message = pb.PurgeRequest(queue=request.keys.queue, at=request.at, request=attempt.request_id())
+    found = await attempt.ask("Purge", message)
+    return found.removed, found.next if found.HasField("next") else -1, found.before
 
 
-async def purge_all(call: ScriptCall) -> Reply:
-    """Remove all messages."""
-    call.numbered()
-    request = pb.PurgeRequest(queue=call.queue(), leased=True, request=call.request_id())
-    return await call.answer("Purge", request, lambda found: found.removed)
+async def _purge_all(attempt: Attempt, request: queues.PurgeAllRequest) -> int:
+    message = pb.PurgeRequest(queue=request.keys.queue, leased=True, request=attempt.request_id())
+    return int((await attempt.ask("Purge", message)).removed)
 
 
-async def redrive(call: ScriptCall) -> Reply:
-    """Move messages to another queue; which ones is not told, only how many."""
-    call.numbered()
-    _, count, *ids = call.args
-    request = pb.RedriveRequest(
-        source=call.queue(),
-        target=call.queue(3),
-        count=int(count),
-        ids=[str(id) for id in ids],
-        request=call.request_id(),
+async def _redrive(attempt: Attempt, request: RedriveRequest) -> int:
+    message = pb.RedriveRequest(
+        source=request.keys.queue,
+        target=request.target.queue,
+        count=request.count,
+        ids=request.ids,
+        request=attempt.request_id(),
     )
-    return await call.answer("Redrive", request, lambda found: [b""] * found.moved)
+    return int((await attempt.ask("Redrive", message)).moved)
 
 
-async def peek(call: ScriptCall) -> Reply:
-    """Read ready messages, in as many replies as it takes."""
-    start, count = (int(arg) for arg in call.args)
-    found = await _pages(call, "Peek", pb.PeekRequest, start, count)
-    if isinstance(found, RSMQError):
-        return found
-    return [value for m in found for value in (m.id.encode(), m.body, m.rc, m.fr)]
+async def _peek(attempt: Attempt, request: PeekRequest) -> list[Message]:
+    found = await _pages(
+        attempt, "Peek", pb.PeekRequest, request.keys.queue, request.start, request.count
+    )
+    return [Message(m.id, m.body, m.rc, m.fr) for m in found]
 
 
-async def pending(call: ScriptCall) -> Reply:
-    """Read leased messages; the broker walks over the whole queue."""
-    skip, count, _ = (int(arg) for arg in call.args)
+async def _pending(attempt: Attempt, request: PendingRequest) -> PendingPage:
+    skip, count = request.skip, request.count
     start, most = (skip, count) if count >= 0 else (count, -count)
-    found = await _pages(call, "ListPending", pb.ListPendingRequest, start, most)
-    if isinstance(found, RSMQError):
-        return found
+    found = await _pages(
+        attempt, "ListPending", pb.ListPendingRequest, request.keys.queue, start, most
+    )
     if count < 0:
         found.reverse()
-    reply: list[Reply] = [-1, 0]
-    for row in found:
-        m = row.message
-        reply += (m.id.encode(), m.body, m.rc, m.fr, row.delivered, row.idle_ms)
-    return reply
+    rows = [
+        PendingMessage(m.id, m.body, m.rc, m.fr, row.delivered, row.idle_ms)
+        for row in found
+        for m in (row.message,)
+    ]
+    return PendingPage(rows, None, 0)
 
 
 async def _pages(
-    call: ScriptCall, method: str, kind: Any, start: int, count: int
-) -> list[Any] | RSMQError:
+    attempt: Attempt, method: str, kind: Any, queue: str, start: int, count: int
+) -> list[Any]:
     """Read *count* messages from *start* on, by several calls if they are large."""
     found: list[Any] = []
     size = _LARGE
-    try:
-        # A short page of small messages is the last one.
-        while len(found) < count and size >= _LARGE and (start >= 0 or start + len(found) < 0):
-            most = min(count - len(found), call.link.most)
-            request = kind(queue=call.queue(), start=start + len(found), count=most)
-            page = (await call.ask(method, request)).messages
-            size = sum(len(_body(row)) for row in page) if len(page) < most else _LARGE
-            found += page
-    except Answered as answered:
-        return answered.error
+    # A short page of small messages is the last one.
+    while len(found) < count and size >= _LARGE and (start >= 0 or start + len(found) < 0):
+        most = min(count - len(found), attempt.max_batch)
+        request = kind(queue=queue, start=start + len(found), count=most)
+        page = (await attempt.ask(method, request)).messages
+        size = sum(len(getattr(row, "message", row).body) for row in page)
+        size = _LARGE if len(page) == most else size
+        found += page
     return found
 
 
-def _body(row: Any) -> bytes:
-    body: bytes = row.message.body if isinstance(row, pb.PendingMessage) else row.body
-    return body
-
-
-async def scan(call: ScriptCall) -> Reply:
-    """Read a page of the messages of every state."""
-    count, *place = call.args
-    request = pb.ScanRequest(queue=call.queue(), count=min(int(count), call.link.most))
-    if len(place) == 2:
-        score, id = (x.decode() if isinstance(x, bytes) else str(x) for x in place)
-        request.after.visible_at, request.after.id = float(score), id
+async def _scan(attempt: Attempt, request: ScanRequest) -> ScanPage:
+    message = pb.ScanRequest(queue=request.keys.queue, count=min(request.count, attempt.max_batch))
+    if len(request.at) == 2:
+        score, id = (x.decode() if isinstance(x, bytes) else x for x in request.at)
+        message.after.visible_at, message.after.id = float(score), id
     else:
-        request.start = int(place[0])
-
-    def read(found: Any) -> Reply:
-        more = found.HasField("next")
-        score = repr(found.next.visible_at).encode() if more else b""
-        reply: list[Reply] = [_now(found.messages), score, found.next.id.encode() if more else b""]
-        for row in found.messages:
-            m = row.message
-            reply += (m.id.encode(), m.body, m.rc, m.fr, repr(row.visible_at).encode())
-        return reply
-
-    return await call.answer("Scan", request, read)
+        message.start = request.at[0]
+    found = await attempt.ask("Scan", message)
+    rows = [
+        ScannedMessage(m.id, m.body, m.rc, m.fr, visible_at=row.visible_at, state=row.state)
+        for row in found.messages
+        for m in (row.message,)
+    ]
+    more = found.HasField("next")
+    return ScanPage(rows, (repr(found.next.visible_at), found.next.id) if more else None)
 
 
-async def reason(call: ScriptCall) -> Reply:
-    """Tell why a message was rejected."""
-    hash = call.keys[1].removeprefix(f"{call.link.namespace}:")
-    request = pb.GetReasonRequest(queue=hash.removesuffix(":Q"), id=str(call.args[0]))
-    return await call.answer(
-        "GetReason",
-        request,
-        lambda found: [found.reason.encode()] if found.HasField("reason") else [],
+async def _reason(attempt: Attempt, request: ReasonRequest) -> str | None:
+    message = pb.GetReasonRequest(queue=request.keys.queue, id=request.id)
+    found = await attempt.ask("GetReason", message)
+    return found.reason if found.HasField("reason") else None
+
+
+def read_attributes(found: Any) -> QueueAttributes:
+    """Return the attributes that a broker tells."""
+    return QueueAttributes(
+        vt=_number(found.vt),
+        delay=_number(found.delay),
+        oldest_age=found.oldest_age_ms / 1000 if found.HasField("oldest_age_ms") else None,
+        **{name: getattr(found, name) for name in _SAME_NAMES},
     )
 
 
-def _now(rows: Any) -> float:
-    """Return a moment at which the messages had the states that the broker tells."""
-    now = time.time() * 1000
-    if hidden := [row.visible_at for row in rows if row.state != "ready"]:
-        now = min(now, min(hidden) - 1)
-    ready: list[float] = [row.visible_at for row in rows if row.state == "ready"]
-    return max([now, *ready])
+def _number(value: float) -> float:
+    return int(value) if value.is_integer() else value
 
 
-def _snapshot(found: Any) -> list[Reply]:
-    """Return attributes as the scripts tell them."""
-    stored = (found.vt, found.delay, found.maxsize, found.totalrecv, found.totalsent)
-    age_ms = found.oldest_age_ms if found.HasField("oldest_age_ms") else -1
-    return [
-        *(repr(value).encode() for value in (*stored, found.created, found.modified)),
-        *(found.msgs, found.hiddenmsgs, found.leased, int(found.exact), age_ms),
-    ]
+HANDLERS: dict[Any, Handler] = {
+    queues.CREATE: _create,
+    queues.DELETE: _delete,
+    queues.EXISTS: _exists,
+    queues.LIST_QUEUES: _list,
+    queues.ATTRIBUTES: _attributes,
+    queues.SET_ATTRIBUTES: _set_attributes,
+    queues.STATS: _stats,
+    queues.ANNOUNCE: _announce,
+    queues.PURGE: _purge,
+    queues.PURGE_ALL: _purge_all,
+    REDRIVE: _redrive,
+    PEEK: _peek,
+    PENDING: _pending,
+    SCAN: _scan,
+    REASON: _reason,
+}

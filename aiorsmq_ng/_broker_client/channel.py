@@ -1,4 +1,4 @@
-"""The link to a broker: one channel, who answers at its other end, and single calls."""
+"""The gRPC channel to a broker, the process that answers there, and single calls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from .._transport.calls import Call
 from .._transport.urls import Address
 from ..errors import InvalidValue
 from ..options import Options
@@ -17,7 +18,6 @@ from ..rpc import v1_pb2 as pb
 from ..rpc import v1_pb2_grpc as stubs
 from ..rpc.forks import use_grpc
 from . import handshake
-from .argv_adapter import Command
 from .errors import Failure, NoBroker, metadata
 
 #: A silent peer is asked after this long whether it is there, and given up after that long.
@@ -27,8 +27,8 @@ _BACKOFF_MS, _BACKOFF_CAP_MS = 50, 1_000
 _REPLY_BYTES = 256 * 1024 * 1024
 
 
-class Link:
-    """Makes calls, each once. Whoever answers is asked for its namespace before anything else."""
+class BrokerChannel:
+    """Makes calls, each once. A broker is asked for its namespace before anything else."""
 
     def __init__(self, address: Address, namespace: str, options: Options) -> None:
         self.namespace = namespace
@@ -45,16 +45,16 @@ class Link:
         #: Which process answered last.
         self.broker = ""
 
-    async def ready(self, *, anew: bool = False) -> None:
+    async def ready(self, *, again: bool = False) -> None:
         """Be connected to a broker of the right namespace; ``NotExecuted`` if there is none now.
 
         The channel connects by itself, but does not tell why it cannot. The first call does, and
         nothing is at stake with this one.
         """
-        if not anew and self._connected():
+        if not again and self._connected():
             return
         async with self._greeting:
-            if not anew and self._connected():
+            if not again and self._connected():
                 return
             self.info = None
             request = pb.GetInfoRequest()
@@ -72,15 +72,15 @@ class Link:
             self.info = info
 
     @property
-    def most(self) -> int:
+    def max_batch(self) -> int:
         """How many messages one request may be about."""
         return self.info.max_batch if self.info else 1000
 
-    async def call(self, method: str, request: Any, command: Command) -> Any:
-        """Make one call. Raises what ``Failure`` says: what became of it is told precisely."""
+    async def call(self, method: str, request: Any, call: Call) -> Any:
+        """Make one call. Raises what ``Failure.error`` returns."""
         await self.ready()
         stub = getattr(self._queues, method, None) or getattr(self._topics, method)
-        command.written = True
+        call.written = True
         return await self._make(method, stub, request, self._options.deadline)
 
     def watch(self, queues: Sequence[str]) -> Any:

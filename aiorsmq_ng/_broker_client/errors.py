@@ -86,6 +86,11 @@ class Failure(NamedTuple):
             _details(said.get("rsmq-details", "")),
         )
 
+    @classmethod
+    def of_part(cls, method: str, code: str, text: str, details: str) -> Failure:
+        """Read the error of a part of a call."""
+        return cls(method, StatusCode.UNKNOWN, text, code, _details(details))
+
     def error(self) -> Exception:
         """Return what to raise: ``NotExecuted``, ``ReplyLost``, ``Answered``, a final error."""
         return self._said() if self.code else self._happened()

@@ -9,7 +9,7 @@ import grpc.aio
 
 from .._transport.driver import Heard, NotExecuted
 from ..errors import RSMQError
-from .channel import Link
+from .channel import BrokerChannel
 from .errors import Answered, Failure
 
 #: Streams at most; with more, all are replaced by as few as possible.
@@ -22,8 +22,8 @@ class WatchListener:
     What is subscribed later is watched by a stream of its own, so that the others go on.
     """
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, channel: BrokerChannel) -> None:
+        self._channel = channel
         self._channels: dict[str, set[str]] = {}
         self._streams: dict[asyncio.Task[None], set[str]] = {}
         self._arrived: asyncio.Queue[str | Exception] = asyncio.Queue()
@@ -68,7 +68,7 @@ class WatchListener:
 
     async def _ready(self) -> None:
         try:
-            await self._link.ready()
+            await self._channel.ready()
         except (NotExecuted, RSMQError):
             raise
         except Exception as error:
@@ -76,7 +76,7 @@ class WatchListener:
 
     def _watch(self, queues: set[str]) -> None:
         names = sorted(queues)
-        most = self._link.most
+        most = self._channel.max_batch
         for at in range(0, len(names), most):
             page = names[at : at + most]
             task = asyncio.create_task(self._read(page), name="aiorsmq-ng watch")
@@ -84,7 +84,7 @@ class WatchListener:
 
     async def _read(self, queues: list[str]) -> None:
         """Pass on what one stream says, and how it ends."""
-        stream: Any = self._link.watch(queues)
+        stream: Any = self._channel.watch(queues)
         try:
             async for response in stream:
                 for queue in response.queues:
@@ -103,7 +103,7 @@ class WatchListener:
 
     def _queue(self, channel: str) -> str:
         """Return the queue whose arrivals are announced on *channel*."""
-        name = channel.removeprefix(f"{self._link.namespace}:")
+        name = channel.removeprefix(f"{self._channel.namespace}:")
         queue, called, _ = name.partition(":ng:wake")
         return queue if called else name.removeprefix("rt:")
 

@@ -1,165 +1,161 @@
-"""``receive``, ``receive_first``, ``pop`` and ``recover``: messages that come into our hands."""
+"""``Receive``, ``Pop`` and ``Recover``: messages that this client takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from .._protocol.operation import Argument, Reply
+from .._common.queue_defaults import dead_letter_queue
+from .._protocol.keys import QueueKeys
+from .._protocol.messages import (
+    POP,
+    RECEIVE,
+    RECEIVE_FIRST,
+    UNWAIT,
+    Popped,
+    PopRequest,
+    ReceiveFirstRequest,
+    ReceiveRequest,
+    ReceiveSpec,
+    UnwaitRequest,
+)
+from .._protocol.recovery import RECOVER, Recovered, RecoverRequest
+from .._protocol.values import DeadLettered, Leased, Received
 from .._transport.driver import NotExecuted, ReplyLost
 from ..errors import InvalidValue, RSMQError
+from ..models import Message
 from ..rpc import v1_pb2 as pb
+from .attempt import Attempt, Handler
 from .errors import Answered
-from .receipts import key_of
-from .script_call import ScriptCall
 
 #: Bytes of bodies in one reply; a message that is larger alone comes without its body.
 MAX_BYTES = 64 * 1024 * 1024
 
 
-async def receive(call: ScriptCall) -> Reply:
-    """Lease messages of one queue for one caller or several; earlier ones are served first."""
-    call.numbered()
-    # Behind a broker its own name stands for the holder, and waiters are not called one by one, so
-    # none is named.
-    limit, shares = call.args[1:4], _shares(call.args[6:])
-    source = _source(call.queue(), *limit)
-    replies: list[Reply] = []
-    for at, (vt_ms, counts) in enumerate(_runs(shares)):
-        request = pb.ReceiveRequest(sources=[source], request=call.request_id(f"-{at}"))
-        try:
-            taken, next_ms, letters = await _take(call, request, sum(counts), vt_ms)
-        except Answered as answered:
-            replies += [answered.error] * len(counts)
-            continue
-        rows = iter(taken)
-        for count in counts:
-            own = list(islice(rows, count))
-            lease_ms = own[0].vt_ms if own else max(vt_ms, 0)
-            replies.append([lease_ms, 0 if own else next_ms, *_flat(own), *_remarks(own, letters)])
-            letters = []
-    return replies
+async def _receive(attempt: Attempt, requests: list[ReceiveRequest]) -> list[Received]:
+    spec = requests[0].spec
+    message = pb.ReceiveRequest(sources=[_source(spec, -1)], max_bytes=MAX_BYTES)
+    message.request.CopyFrom(attempt.request_id())
+    for place, request in enumerate(requests):
+        share = message.more.add() if place else message
+        share.count = min(request.count, attempt.max_batch)
+        if request.vt_ms >= 0:
+            share.vt_ms = request.vt_ms
+    response = await attempt.ask("Receive", message)
+    shares = [response, *response.more]
+    return await _received(attempt, (spec.keys,), shares, response.dead_letters)
 
 
-async def receive_first(call: ScriptCall) -> Reply:
-    """Lease messages of several queues in order of priority."""
-    call.numbered()
-    count, rest = int(call.args[1]), call.args[5:]
-    request = pb.ReceiveRequest(request=call.request_id())
-    queues: list[str] = []
-    for at in range(len(rest) // 4):
-        vt_ms, *limit = rest[4 * at : 4 * at + 4]
-        queues.append(call.queue(1 + 6 * at))
-        source = _source(queues[-1], *limit)
-        if int(vt_ms) >= 0:
-            source.vt_ms = int(vt_ms)
-        request.sources.append(source)
-    try:
-        taken, next_ms, letters = await _take(call, request, count, -1)
-    except Answered as answered:
-        return answered.error
-    reply: list[Reply] = [0 if taken else next_ms]
-    for number, queue in enumerate(queues, 1):
-        own = [d for d in taken if d.queue == queue]
-        remarks = _remarks(own, [letter for letter in letters if letter.queue == queue])
-        if own or remarks:
-            reply += (number, [own[0].vt_ms if own else 0, 0, *_flat(own), *remarks])
-    return reply
-
-
-async def recover(call: ScriptCall) -> Reply:
-    """Take over messages that others hold: as many as the broker puts into one reply."""
-    call.numbered()
-    _, *limit, count, idle_ms, vt_ms, _, _ = call.args
-    request = pb.RecoverRequest(
-        source=_source(call.queue(), *limit),
-        count=min(int(count), call.link.most),
-        idle_ms=int(idle_ms),
-        vt_ms=None if int(vt_ms) < 0 else int(vt_ms),
-        request=call.request_id(),
+async def _receive_first(attempt: Attempt, request: ReceiveFirstRequest) -> Received:
+    message = pb.ReceiveRequest(
+        sources=[_source(spec, request.vt_ms) for spec in request.specs],
+        count=min(request.count, attempt.max_batch),
+        max_bytes=MAX_BYTES,
+        request=attempt.request_id(),
     )
-    try:
-        response = await call.ask("Recover", request)
-        taken = await _kept(call, response.deliveries)
-    except Answered as answered:
-        return answered.error
-    remarks = _remarks(taken, response.dead_letters)
-    return [taken[0].vt_ms if taken else 0, -1, 0, *_flat(taken), *remarks]
+    response = await attempt.ask("Receive", message)
+    keys = tuple(spec.keys for spec in request.specs)
+    return (await _received(attempt, keys, [response], response.dead_letters))[0]
 
 
-async def pop(call: ScriptCall) -> Reply:
-    """Take and delete messages."""
-    counts = [int(count) for count in call.args]
-    popped: list[Any] = []
+async def _recover(attempt: Attempt, request: RecoverRequest) -> Recovered:
+    after = request.after
+    message = pb.RecoverRequest(
+        source=_source(request.spec, -1),
+        count=min(request.count, attempt.max_batch),
+        idle_ms=request.idle_ms,
+        vt_ms=None if request.vt_ms < 0 else request.vt_ms,
+        request=attempt.request_id(),
+    )
+    if after is not None:
+        message.after.at, message.after.started_ms = after.next_at or 0, after.started_ms
+    response = await attempt.ask("Recover", message)
+    page = await _received(attempt, (request.keys,), [response], response.dead_letters)
+    more = response.HasField("next")
+    return Recovered(page[0], response.next.at if more else None, response.next.started_ms)
+
+
+async def _pop(attempt: Attempt, requests: list[PopRequest]) -> list[Popped]:
+    queue, wanted = requests[0].keys.queue, sum([request.count for request in requests])
+    popped: list[Message] = []
     try:
-        while len(popped) < sum(counts):
-            wanted = min(sum(counts) - len(popped), call.link.most)
-            response = await call.ask("Pop", pb.PopRequest(queue=call.queue(), count=wanted))
-            popped += response.messages
+        while len(popped) < wanted:
+            count = min(wanted - len(popped), attempt.max_batch)
+            response = await attempt.ask("Pop", pb.PopRequest(queue=queue, count=count))
+            popped += [Message(m.id, m.body, m.rc, m.fr) for m in response.messages]
             if not response.messages:
                 break
-    except Answered as answered:
-        if not popped:
-            return [answered.error] * len(counts)
-    except (NotExecuted, ReplyLost, RSMQError):
+    except (Answered, NotExecuted, ReplyLost, RSMQError):
         # What was popped is nowhere else any more.
         if not popped:
             raise
     rows = iter(popped)
-    return [[-1, *_flat(list(islice(rows, count)))] for count in counts]
+    return [Popped(list(islice(rows, request.count)), again=False) for request in requests]
 
 
-async def _take(
-    call: ScriptCall, request: pb.ReceiveRequest, count: int, vt_ms: int
-) -> tuple[list[Any], int, Sequence[Any]]:
-    """Return what a Receive brought, in how many ms to look again, and what was put aside."""
-    request.count = min(count, call.link.most)
-    request.max_bytes = MAX_BYTES
-    if vt_ms >= 0:
-        request.vt_ms = vt_ms
-    response = await call.ask("Receive", request)
-    taken = await _kept(call, response.deliveries)
-    known = response.HasField("next_visible_ms")
-    # 0 would mean to come back at once.
-    return taken, max(1, response.next_visible_ms) if known else -1, response.dead_letters
+async def _unwait(_: Attempt, _request: UnwaitRequest) -> int:
+    # The broker's clients do not wait on the server one by one, so none is named there.
+    return 0
 
 
-async def _kept(call: ScriptCall, deliveries: Sequence[Any]) -> list[Any]:
-    """Keep the receipts of what came; what came to an earlier attempt is leased anew.
+async def _received(
+    attempt: Attempt, queues: Sequence[QueueKeys], shares: Sequence[Any], letters: Iterable[Any]
+) -> list[Received]:
+    """Return what each share of a reply brought; what an earlier attempt took is leased again.
 
     Leases count from the first attempt, and the caller counts from this one.
     """
-    taken = list(deliveries)
-    if taken and call.recalls:
-        receipts = [d.receipt for d in taken]
-        await call.ask("Release", pb.ReleaseRequest(receipts=receipts, unseen=True))
-        return []
-    if taken and call.again:
-        taken = await _lease_anew(call, taken)
-    for delivery in taken:
-        call.receipts.keep(delivery)
-    if large := [d for d in taken if d.omitted_bytes]:
-        await _refuse(call, taken, large[0])
-    return taken
+    keys = {key.queue: key for key in queues}
+    taken = [list(share.deliveries) for share in shares]
+    everything = [delivery for one in taken for delivery in one]
+    if everything and (attempt.call.recall or attempt.call.in_doubt):
+        kept = [] if attempt.call.recall else await _lease_again(attempt, everything)
+        if attempt.call.recall:
+            await _release(attempt, everything)
+        held = {delivery.receipt for delivery in kept}
+        taken = [[d for d in one if d.receipt in held] for one in taken]
+    for delivery in everything:
+        if delivery.omitted_bytes:
+            await _refuse(attempt, everything, delivery)
+    found: list[Received] = []
+    for share, deliveries in zip(shares, taken, strict=True):
+        known = isinstance(share, pb.ReceiveResponse) and share.HasField("next_visible_ms")
+        # 0 would mean to come back at once.
+        next_ms = 0 if deliveries else max(1, share.next_visible_ms) if known else -1
+        dead = () if found else tuple(_dead_letter(keys[x.queue], x) for x in letters)
+        found.append(Received([_leased(keys[d.queue], d) for d in deliveries], next_ms, 0.0, dead))
+    return found
 
 
-async def _lease_anew(call: ScriptCall, taken: list[Any]) -> list[Any]:
-    left = []
+def _leased(keys: QueueKeys, d: Any) -> Leased:
+    return Leased(d.id, d.body, d.rc, d.fr, keys, d.vt_ms, d.strikes, d.excused, d.receipt)
+
+
+def _dead_letter(keys: QueueKeys, letter: Any) -> DeadLettered:
+    message = Message(letter.id, letter.body, letter.rc, letter.fr)
+    dead = keys.namespace.queue(letter.dead_letter or dead_letter_queue(keys.queue))
+    return DeadLettered(message, keys, dead, letter.reason)
+
+
+async def _lease_again(attempt: Attempt, taken: list[Any]) -> list[Any]:
+    kept = []
     for vt_ms in {d.vt_ms for d in taken}:
         own = [d for d in taken if d.vt_ms == vt_ms]
         request = pb.ExtendRequest(receipts=[d.receipt for d in own], vt_ms=vt_ms)
-        outcomes = (await call.ask("Extend", request)).outcomes
-        left += [d for d, how in zip(own, outcomes, strict=True) if how == pb.OUTCOME_DONE]
-    return [d for d in taken if d in left]
+        outcomes = (await attempt.ask("Extend", request)).outcomes
+        kept += [d for d, how in zip(own, outcomes, strict=True) if how == pb.OUTCOME_DONE]
+    return kept
 
 
-async def _refuse(call: ScriptCall, taken: list[Any], large: Any) -> None:
+async def _release(attempt: Attempt, taken: list[Any]) -> None:
+    receipts = [delivery.receipt for delivery in taken]
+    await attempt.ask("Release", pb.ReleaseRequest(receipts=receipts, unseen=True))
+
+
+async def _refuse(attempt: Attempt, taken: list[Any], large: Any) -> None:
     """Give everything back: a message without its body is of no use."""
-    receipts = [d.receipt for d in taken]
-    await call.ask("Release", pb.ReleaseRequest(receipts=receipts, unseen=True))
-    for d in taken:
-        call.receipts.settle(key_of(d.queue, d.id, d.rc, d.fr))
+    await _release(attempt, taken)
     raise Answered(
         InvalidValue(
             f"message {large.id} of queue {large.queue!r} has {large.omitted_bytes} bytes, more "
@@ -168,36 +164,21 @@ async def _refuse(call: ScriptCall, taken: list[Any], large: Any) -> None:
     )
 
 
-def _source(queue: str, max_receives: Argument, dead: Argument, _: Argument) -> pb.Source:
-    source = pb.Source(queue=queue, max_receives=int(max_receives))
-    if source.max_receives and dead != f"{queue}-dead":
-        source.dead_letter = str(dead)
+def _source(spec: ReceiveSpec, vt_ms: int) -> pb.Source:
+    source = pb.Source(queue=spec.keys.queue)
+    source.max_receives, dead, _ = spec.limit
+    if dead and dead != dead_letter_queue(source.queue):
+        source.dead_letter = dead
+    lease_ms = spec.vt_ms if vt_ms < 0 else vt_ms
+    if lease_ms >= 0:
+        source.vt_ms = lease_ms
     return source
 
 
-def _shares(args: Sequence[Argument]) -> list[tuple[int, int]]:
-    numbers = [int(arg) for arg in args]
-    return list(zip(numbers[::3], numbers[1::3], strict=True))
-
-
-def _runs(shares: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
-    """Yield the lease and the counts of neighbours that have the same lease."""
-    run: list[int] = []
-    for at, (count, vt_ms) in enumerate(shares):
-        run.append(count)
-        if at + 1 == len(shares) or shares[at + 1][1] != vt_ms:
-            yield vt_ms, run
-            run = []
-
-
-def _remarks(taken: Sequence[Any], letters: Sequence[Any]) -> list[Any]:
-    """Return what the script says after the messages, if there is something to say."""
-    marks = [
-        v for d in taken if d.strikes or d.excused for v in (d.id.encode(), d.strikes, d.excused)
-    ]
-    dead = [v for x in letters for v in (x.id.encode(), x.body, x.rc, x.fr, x.reason.encode())]
-    return [[marks, dead]] if marks or dead else []
-
-
-def _flat(messages: Sequence[Any]) -> list[Any]:
-    return [value for m in messages for value in (m.id.encode(), m.body, m.rc, m.fr)]
+HANDLERS: dict[Any, Handler] = {
+    RECEIVE: _receive,
+    RECEIVE_FIRST: _receive_first,
+    RECOVER: _recover,
+    POP: _pop,
+    UNWAIT: _unwait,
+}

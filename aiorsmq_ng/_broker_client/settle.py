@@ -1,19 +1,36 @@
-"""``delete``, ``visibility`` and ``move``: what becomes of messages in hand, or of any message."""
+"""``Ack``, ``Extend``, ``Release``, ``Reject``, ``Forward``, and what is done by id alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from .._protocol.operation import Argument, Reply
+from .._common.queue_defaults import dead_letter_queue
+from .._protocol.keys import QueueKeys
+from .._protocol.messages import (
+    ACK,
+    ACK_MANY,
+    DELETE,
+    FORWARD,
+    REJECT,
+    VISIBILITY,
+    AckManyRequest,
+    AckRequest,
+    DeleteRequest,
+    ForwardRequest,
+    RejectRequest,
+    VisibilityRequest,
+)
+from .._protocol.recovery import DELETE_LEASED, DeleteLeasedRequest
+from .._protocol.values import Receipt
 from .._transport.driver import ReplyLost
-from ..errors import ClientClosed, LeaseLost, RSMQError, Unavailable
+from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError, Unavailable
 from ..rpc import v1_pb2 as pb
-from .errors import Answered, rebuild
-from .receipts import Key, key_of
-from .script_call import ScriptCall, together
+from .attempt import Attempt, Handler, gather_answers
+from .errors import rebuild
 
-_OUTCOMES = {pb.OUTCOME_DONE: 1, pb.OUTCOME_GONE: 0, pb.OUTCOME_RECEIVED_SINCE: -1}
+#: Returns the method and the request that settles some receipts.
+Settling = Callable[[list[str]], tuple[str, Any]]
 
 
 class ReceiptRefused(LeaseLost):
@@ -26,186 +43,172 @@ class ReceiptRefused(LeaseLost):
         super().__init__(queue, id, gone=False)
         text = (
             f"lease on message {id} of queue {queue!r} is lost: the broker does not know its "
-            "receipt; it was started anew without a receipt key, or the token is another one"
+            "receipt; it was restarted without a receipt key, or the token is another one"
         )
         self.args = (text,)
 
 
-class Wanted(NamedTuple):
-    """One message of a script's arguments: by its receipt, or (``key`` is none) by its id."""
-
-    id: str
-    key: Key | None
+async def _ack(attempt: Attempt, requests: list[AckRequest]) -> list[Any]:
+    keys, receipts = requests[0].keys, [request.receipt for request in requests]
+    return await _settle(attempt, keys, receipts, _acking)
 
 
-async def delete(call: ScriptCall) -> Reply:
-    """Delete messages: acknowledged ones by receipt, others by id."""
-    queue, parts = call.queue(), _deletes(call.queue(), call.args)
-    wanted = [one for part in parts for one in part]
-    (found,) = await together(
-        _each(call, wanted, lambda receipts: ("Ack", pb.AckRequest(receipts=receipts)), ends=True)
-    )
-    outcomes: list[Reply] = [found] * len(wanted) if isinstance(found, RSMQError) else found
-    if ids := list(dict.fromkeys(one.id for one in wanted if one.key is None)):
-        await _delete_by_id(call, queue, ids, wanted, outcomes)
-    rest = iter(outcomes)
-    return [_whole([next(rest) for _ in part]) for part in parts]
+async def _ack_many(attempt: Attempt, requests: list[AckManyRequest]) -> list[Any]:
+    receipts = [receipt for request in requests for receipt in request.receipts]
+    outcomes = iter(await _settle(attempt, requests[0].keys, receipts, _acking))
+    return [_acked([next(outcomes) for _ in request.receipts]) for request in requests]
 
 
-async def _delete_by_id(
-    call: ScriptCall, queue: str, ids: list[str], wanted: list[Wanted], outcomes: list[Reply]
-) -> None:
-    request = pb.DeleteMessagesRequest(queue=queue, ids=ids)
-    (found,) = await together(call.ask("DeleteMessages", request))
-    deleted = set() if isinstance(found, RSMQError) else set(found.ids)
-    for place, one in enumerate(wanted):
-        if one.key is None:
-            outcomes[place] = found if isinstance(found, RSMQError) else int(one.id in deleted)
-            deleted.discard(one.id)
+def _acking(receipts: list[str]) -> tuple[str, Any]:
+    return "Ack", pb.AckRequest(receipts=receipts)
 
 
-async def delete_leased(call: ScriptCall) -> Reply:
-    """Delete messages by id that are under lease."""
-    ids = [str(id) for id in call.args]
-    request = pb.DeleteMessagesRequest(queue=call.queue(), ids=ids, only_leased=True)
-    return await call.answer(
-        "DeleteMessages", request, lambda found: [int(id in set(found.ids)) for id in ids]
-    )
+def _acked(outcomes: list[RSMQError | None]) -> list[bool] | RSMQError:
+    """Return for each receipt whether it was the newest; or the error that is something else."""
+    for outcome in outcomes:
+        if outcome is not None and not isinstance(outcome, LeaseLost):
+            return outcome
+    return [outcome is None for outcome in outcomes]
 
 
-async def visibility(call: ScriptCall) -> Reply:
-    """Change when messages become visible: leases grow, or end."""
-    call.numbered()
-    queue, args = call.queue(), call.args[1:]
-    parts = [args[at : at + 5] for at in range(0, len(args), 5)]
-    replies: list[Reply] = [None] * len(parts)
-    groups: dict[tuple[bool, int, str], list[int]] = {}
-    for place, (_, rc, _, vt_ms, how) in enumerate(parts):
-        groups.setdefault((rc != "", int(vt_ms), str(how)), []).append(place)
-    work = []
-    for (fenced, vt_ms, how), places in groups.items():
-        if fenced:
-            own = [Wanted(str(p[0]), key_of(queue, *p[:3])) for p in (parts[x] for x in places)]
-            work.append(_hold(call, own, vt_ms, how))
+async def _delete(attempt: Attempt, requests: list[DeleteRequest]) -> list[list[str]]:
+    ids = list(dict.fromkeys([id for request in requests for id in request.ids]))
+    found = await _delete_ids(attempt, requests[0].keys.queue, ids)
+    results = []
+    for request in requests:
+        results.append([id for id in request.ids if id in found])
+        # Of several operations that name the same message one has deleted it.
+        found -= set(request.ids)
+    return results
+
+
+async def _delete_leased(attempt: Attempt, request: DeleteLeasedRequest) -> list[str]:
+    ids = list(request.ids)
+    found = await _delete_ids(attempt, request.keys.queue, ids, only_leased=True)
+    return [id for id in ids if id in found]
+
+
+async def _delete_ids(
+    attempt: Attempt, queue: str, ids: list[str], *, only_leased: bool = False
+) -> set[str]:
+    found: set[str] = set()
+    for at in range(0, len(ids), attempt.max_batch):
+        page = ids[at : at + attempt.max_batch]
+        request = pb.DeleteMessagesRequest(queue=queue, ids=page, only_leased=only_leased)
+        found.update((await attempt.ask("DeleteMessages", request)).ids)
+    # What is gone by now was deleted by an earlier attempt, or by another client.
+    return set(ids) if attempt.call.in_doubt else found
+
+
+async def _visibility(attempt: Attempt, requests: list[VisibilityRequest]) -> list[Any]:
+    keys = requests[0].keys
+    groups: dict[tuple[int, str], list[int]] = {}
+    work: list[Any] = []
+    places: list[list[int]] = []
+    for place, request in enumerate(requests):
+        if request.receipt is not None:
+            groups.setdefault((request.vt_ms, request.how), []).append(place)
         else:
-            ids = [(place, str(parts[place][0])) for place in places]
-            work.append(_change(call, queue, ids, vt_ms))
-    for places, found in zip(groups.values(), await together(*work), strict=True):
-        shares = [found] * len(places) if isinstance(found, RSMQError) else found
-        for place, share in zip(places, shares, strict=True):
-            replies[place] = share
-    return replies
+            places.append([place])
+            work.append(_change(attempt, request, place))
+    for (vt_ms, how), group in groups.items():
+        places.append(group)
+        receipts: list[Any] = [requests[place].receipt for place in group]
+        work.append(_settle(attempt, keys, receipts, _holding(vt_ms, how)))
+    results: list[Any] = [True] * len(requests)
+    for group, found in zip(places, await gather_answers(*work), strict=True):
+        for at, place in enumerate(group):
+            outcome = found if isinstance(found, RSMQError) else found[at]
+            results[place] = True if outcome is None else outcome
+    return results
 
 
-async def _hold(call: ScriptCall, wanted: list[Wanted], vt_ms: int, how: str) -> list[Reply]:
-    def request(receipts: list[str]) -> tuple[str, Any]:
-        if not how:
-            return "Extend", pb.ExtendRequest(receipts=receipts, vt_ms=vt_ms)
-        unseen = how == "u"
-        return "Release", pb.ReleaseRequest(receipts=receipts, delay_ms=vt_ms, unseen=unseen)
-
-    return await _each(call, wanted, request, ends=False)
-
-
-async def _change(
-    call: ScriptCall, queue: str, ids: list[tuple[int, str]], vt_ms: int
-) -> list[Reply]:
-    found = await together(
-        *(
-            call.ask(
-                "ChangeVisibility",
-                pb.ChangeVisibilityRequest(
-                    queue=queue, id=id, vt_ms=vt_ms, request=call.request_id(f"-{place}")
-                ),
-            )
-            for place, id in ids
-        )
+def _holding(vt_ms: int, how: str) -> Settling:
+    if not how:
+        return lambda receipts: ("Extend", pb.ExtendRequest(receipts=receipts, vt_ms=vt_ms))
+    unseen = how == "u"
+    return lambda receipts: (
+        "Release",
+        pb.ReleaseRequest(receipts=receipts, delay_ms=vt_ms, unseen=unseen),
     )
-    return [x if isinstance(x, RSMQError) else int(x.changed) for x in found]
 
 
-async def move(call: ScriptCall) -> Reply:
-    """Move a message to its dead-letter queue, or to another queue."""
-    queue = call.queue()
-    id, rc, fr, target, _, delay_ms, keep, reason, _ = call.args
-    wanted = [Wanted(str(id), key_of(queue, id, rc, fr))]
-
-    def request(receipts: list[str]) -> tuple[str, Any]:
-        if keep == "1":
-            text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-            # The queue's own needs no permission of its own.
-            dead = "" if target == f"{queue}-dead" else str(target)
-            return "Reject", pb.RejectRequest(receipts=receipts, reason=text, dead_letter=dead)
-        delay = None if int(delay_ms) < 0 else int(delay_ms)
-        return "Forward", pb.ForwardRequest(receipts=receipts, target=str(target), delay_ms=delay)
-
-    try:
-        return (await _each(call, wanted, request, ends=True))[0]
-    except Answered as answered:
-        return answered.error
+async def _change(attempt: Attempt, request: VisibilityRequest, place: int) -> list[bool]:
+    message = pb.ChangeVisibilityRequest(
+        queue=request.keys.queue, id=request.id, vt_ms=request.vt_ms
+    )
+    message.request.CopyFrom(attempt.request_id(f"-{place}"))
+    return [(await attempt.ask("ChangeVisibility", message)).changed]
 
 
-async def _each(
-    call: ScriptCall, wanted: Sequence[Wanted], request: Any, *, ends: bool
-) -> list[Reply]:
-    """Settle by as few calls as possible what is named by a receipt; return an outcome for each.
+async def _reject(attempt: Attempt, request: RejectRequest) -> RSMQError | None:
+    # The queue's own dead-letter queue needs no permission of its own.
+    own = request.target.queue == dead_letter_queue(request.keys.queue)
+    dead, reason = "" if own else request.target.queue, request.reason
 
-    Those without a receipt are left for the caller to fill in.
-    """
-    fenced = [(place, one, one.key) for place, one in enumerate(wanted) if one.key is not None]
-    outcomes: list[Reply] = [None] * len(wanted)
-    if not fenced:
-        return outcomes
-    receipts = []
-    for place, _, key in fenced:
-        try:
-            receipts.append(call.receipts.find(key))
-        except RSMQError as error:
-            outcomes[place] = error
-    known = [row for row in fenced if outcomes[row[0]] is None]
-    if not known:
-        return outcomes
-    most = call.link.most
-    for at in range(0, len(known), most):
-        page = known[at : at + most]
-        method, message = request(receipts[at : at + most])
-        response = await call.ask(method, message)
+    def settling(receipts: list[str]) -> tuple[str, Any]:
+        return "Reject", pb.RejectRequest(receipts=receipts, reason=reason, dead_letter=dead)
+
+    return (await _settle(attempt, request.keys, [request.receipt], settling))[0]
+
+
+async def _forward(attempt: Attempt, request: ForwardRequest) -> RSMQError | None:
+    delay_ms = None if request.delay_ms < 0 else request.delay_ms
+
+    def settling(receipts: list[str]) -> tuple[str, Any]:
+        return "Forward", pb.ForwardRequest(
+            receipts=receipts, target=request.target.queue, delay_ms=delay_ms
+        )
+
+    return (await _settle(attempt, request.keys, [request.receipt], settling))[0]
+
+
+async def _settle(
+    attempt: Attempt, keys: QueueKeys, receipts: Sequence[Receipt], settling: Settling
+) -> list[RSMQError | None]:
+    """Settle by as few calls as possible; return the error of each receipt, or None."""
+    results: list[RSMQError | None] = []
+    for at in range(0, len(receipts), attempt.max_batch):
+        page = receipts[at : at + attempt.max_batch]
+        method, request = settling([receipt.proof for receipt in page])
+        response = await attempt.ask(method, request)
+        if list(response.outcomes) == [pb.OUTCOME_DONE] * len(page):
+            results += [None] * len(page)
+            continue
         errors = {error.index: error for error in response.errors}
-        for place, how in enumerate(response.outcomes):
-            number, one, key = page[place]
-            outcomes[number] = _outcome(one, key, how, errors.get(place))
-            if ends and how in _OUTCOMES:
-                call.receipts.settle(key)
-    return outcomes
+        for place, (receipt, how) in enumerate(zip(page, response.outcomes, strict=True)):
+            results.append(_outcome(attempt, keys.queue, receipt, how, errors.get(place)))
+    return results
 
 
-def _outcome(one: Wanted, key: Key, how: Any, error: Any) -> Reply:
-    if how in _OUTCOMES:
-        return _OUTCOMES[how]
+def _outcome(
+    attempt: Attempt, queue: str, receipt: Receipt, how: Any, error: Any
+) -> RSMQError | None:
+    gone = how == pb.OUTCOME_GONE
+    if how == pb.OUTCOME_DONE or (gone and attempt.call.in_doubt and attempt.call.kind.repeatable):
+        return None
+    if gone or how == pb.OUTCOME_RECEIVED_SINCE:
+        return LeaseLost(queue, receipt.id, gone=gone)
+    if how == pb.OUTCOME_BAD_RECEIPT and not receipt.proof:
+        return InvalidValue(
+            f"the receipt of message {receipt.id} of queue {queue!r} has no proof; through a "
+            "broker a message is settled by the whole receipt of its delivery"
+        )
     if how == pb.OUTCOME_BAD_RECEIPT:
-        return ReceiptRefused(key[0], one.id)
+        return ReceiptRefused(queue, receipt.id)
     code, text = (error.code, error.message) if error else ("internal", "the broker gave no reason")
     if code in (Unavailable.code, ClientClosed.code, "internal"):
-        # Nobody can tell whether it ran; all of these may be repeated.
+        # It may have run; all of these may be repeated.
         raise ReplyLost(f"the broker says: {text}")
-    return rebuild(code, text, {"queue": key[0]})
+    return rebuild(code, text, {"queue": queue})
 
 
-def _deletes(queue: str, args: Sequence[Argument]) -> list[list[Wanted]]:
-    parts, at = [], 0
-    while at < len(args):
-        count = int(args[at])
-        rows = [args[x : x + 3] for x in range(at + 1, at + 1 + 3 * count, 3)]
-        parts.append(
-            [
-                Wanted(str(id), None if rc == "" else key_of(queue, id, rc, fr))
-                for id, rc, fr in rows
-            ]
-        )
-        at += 1 + 3 * count
-    return parts
-
-
-def _whole(outcomes: list[Reply]) -> Reply:
-    """Return the reply for one caller: its outcomes, or the first error among them."""
-    return next((x for x in outcomes if isinstance(x, RSMQError)), outcomes)
+HANDLERS: dict[Any, Handler] = {
+    ACK: _ack,
+    ACK_MANY: _ack_many,
+    DELETE: _delete,
+    DELETE_LEASED: _delete_leased,
+    VISIBILITY: _visibility,
+    REJECT: _reject,
+    FORWARD: _forward,
+}

@@ -438,7 +438,7 @@ class RejectRequest(QueueRequest, frozen=True):
 
 
 class RedriveRequest(QueueRequest, frozen=True):
-    """Move ready messages to *target*, where they start again. The result is the ids moved.
+    """Move ready messages to *target*, where they start again. The result is how many.
 
     Those in *ids*, or the first *count*.
     """
@@ -451,7 +451,7 @@ class RedriveRequest(QueueRequest, frozen=True):
 
 FORWARD: Kind[None] = Kind(name="forward", repeatable=True)
 REJECT: Kind[None] = Kind(name="reject", repeatable=True)
-REDRIVE: Kind[list[str]] = Kind(name="redrive", numbered=True)
+REDRIVE: Kind[int] = Kind(name="redrive", numbered=True)
 
 
 def forward(
@@ -471,9 +471,9 @@ def reject(
 
 def redrive(
     keys: QueueKeys, target: QueueKeys, count: int, *, ids: Sequence[str], channel: str
-) -> Operation[list[str]]:
+) -> Operation[int]:
     """Move up to *count* ready messages to *target*, where they start again.
 
-    The ones in *ids*, or the first ones. The result is the ids moved.
+    The ones in *ids*, or the first ones. The result is how many were moved.
     """
     return Operation(REDRIVE, RedriveRequest(keys, target, count, ids, channel))

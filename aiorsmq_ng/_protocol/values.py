@@ -16,6 +16,8 @@ class Receipt(NamedTuple):
     id: str
     rc: int
     fr: int
+    #: What a broker signed for this delivery; empty without a broker.
+    proof: str = ""
 
 
 class Leased(Struct, frozen=True):
@@ -32,11 +34,13 @@ class Leased(Struct, frozen=True):
     strikes: int = 0
     #: Deliveries that were given back before their holders began to work on them.
     excused: int = 0
+    #: See ``Receipt.proof``.
+    proof: str = ""
 
     @property
     def receipt(self) -> Receipt:
         """The proof of this delivery."""
-        return Receipt(self.id, self.rc, self.fr)
+        return Receipt(self.id, self.rc, self.fr, self.proof)
 
 
 class DeadLettered(NamedTuple):

@@ -53,13 +53,13 @@ async def redrive(
         if progress is None:
             done = await transport.run(move)
         else:
-            done = await counted(transport.run(move), progress, len)
-        moved += len(done)
-        left -= len(done)
+            done = await counted(transport.run(move), progress, int)
+        moved += done
+        left -= done
         if not done and where is None:
             break
         if rate is not None and left > 0:
-            await anyio.sleep(len(done) / rate)
+            await anyio.sleep(done / rate)
     return moved
 
 

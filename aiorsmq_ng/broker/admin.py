@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiorsmq_ng import QueueExists
+from aiorsmq_ng import InvalidValue, QueueExists
 
 from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from ..rpc import v1_pb2 as pb
@@ -75,9 +75,17 @@ class AdminCalls:
     async def Purge(self, request: pb.PurgeRequest, _: Any) -> pb.PurgeResponse:
         """Remove messages in bulk."""
         queue = self._broker.queue(request.queue)
+        if request.leased and request.HasField("at"):
+            raise InvalidValue("a page of a purge has no leased messages")
 
         async def work() -> pb.PurgeResponse:
-            return pb.PurgeResponse(removed=await queue.purge(leased=request.leased))
+            if not request.HasField("at"):
+                return pb.PurgeResponse(removed=await queue.purge(leased=request.leased))
+            removed, place, before = await queue.purge_page(request.at)
+            response = pb.PurgeResponse(removed=removed, before=before)
+            if place >= 0:
+                response.next = place
+            return response
 
         return await self._broker.once("Purge", request, work)
 

@@ -200,7 +200,7 @@ class BrokerContext:
         """Keep a dead letter that a receive made, for the next client that receives."""
         if letter.by_receive:
             queue, found = letter.queue, letter.message
-            kept = pb.DeadLetter(queue=queue, reason=letter.reason)
+            kept = pb.DeadLetter(queue=queue, reason=letter.reason, dead_letter=letter.dead_letter)
             kept.id, kept.rc, kept.fr = found.id, found.rc, found.fr
             if len(found.body) <= _LETTER_BYTES:
                 kept.body = found.body

@@ -84,7 +84,7 @@ class InspectionCalls:
         if request.HasField("after"):
             place = request.after
             after = aiorsmq_ng.ScannedMessage(
-                place.id, b"", 0, 0, visible_at=place.visible_at, now=0
+                place.id, b"", 0, 0, visible_at=place.visible_at, state="ready"
             )
         response, size = pb.ScanResponse(), 0
         async for found in queue.scan(request.start, after=after, page=count):

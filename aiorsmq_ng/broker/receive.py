@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from aiorsmq_ng import RSMQ, Delivery, Queue, Subscription
+from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, RecoverPlace, Subscription
 
 from .._common.bounded import BoundedDict
 from .._common.queue_defaults import DEFAULT_MAXSIZE
@@ -42,15 +43,22 @@ class ReceiveCalls:
         max_bytes = broker.max_bytes(request.max_bytes)
         wait = min(request.wait_ms / 1000, broker.limits.wait, until_deadline(context))
 
+        shares = [(broker.count(one.count), seconds(one, "vt_ms")) for one in request.more]
+        shares.insert(0, (count, vt))
+        broker.batch("receives", shares)
+        if wait and request.more:
+            raise InvalidValue("a request with several receives does not wait")
+
         async def work() -> pb.ReceiveResponse:
-            taken, next_visible = await self._receiver.take(queues, count, vt, max_bytes, wait)
-            return pb.ReceiveResponse(
-                deliveries=[broker.loan(d, queues[0], max_bytes) for d in taken],
-                next_visible_ms=None if next_visible is None else math.ceil(next_visible * 1000),
-                dead_letters=broker.take_dead_letters(
-                    queues, max_bytes - sum(len(d.body) for d in taken)
-                ),
-            )
+            if len(shares) == 1:
+                found = [await self._receiver.take(queues, count, vt, max_bytes, wait)]
+            else:
+                found = await self._receiver.take_shares(queues, shares, max_bytes)
+            first, *more = [_received(broker, queues[0], max_bytes, *share) for share in found]
+            first.more.extend(more)
+            room = max_bytes - sum(_size(taken) for taken, _ in found)
+            first.dead_letters.extend(broker.take_dead_letters(queues, room))
+            return first
 
         return await broker.once("Receive", request, work, abandon=True)
 
@@ -66,15 +74,24 @@ class ReceiveCalls:
         queue, count = broker.source(request.source), broker.count(request.count)
         vt, idle = seconds(request, "vt_ms"), request.idle_ms / 1000
 
+        after = None
+        if request.HasField("after"):
+            after = RecoverPlace(request.after.at, request.after.started_ms)
+
         async def work() -> pb.RecoverResponse:
             few = min(count, max(_RECOVERED, await self._receiver.safe([queue], MAX_BYTES)))
-            taken = await queue.recover(few, idle, vt=vt)
+            taken, place = await queue.recover_page(few, idle, vt=vt, after=after)
+            full = len(taken) == few
             _cut(taken, MAX_BYTES)
-            room = MAX_BYTES - sum(len(d.body) for d in taken)
-            return pb.RecoverResponse(
+            response = pb.RecoverResponse(
                 deliveries=[broker.loan(d, queue) for d in taken],
-                dead_letters=broker.take_dead_letters([queue], room),
+                dead_letters=broker.take_dead_letters([queue], MAX_BYTES - _size(taken)),
             )
+            if place.at is not None or full:
+                # A page that was cut short begins where it began: what was taken is passed over.
+                response.next.at = place.at or (after.at if after else 0) or 0
+                response.next.started_ms = place.started_ms
+            return response
 
         return await broker.once("Recover", request, work, abandon=True)
 
@@ -109,6 +126,28 @@ class BoundedReceiver:
         taken, next_visible = await self.take_roughly(queues, count, vt, max_bytes, wait)
         _cut(taken, max_bytes)
         return taken, next_visible
+
+    async def take_shares(
+        self, queues: list[Queue], shares: Sequence[tuple[int, float | None]], max_bytes: int
+    ) -> list[tuple[list[Delivery], float | None]]:
+        """Lease messages for several receives at once; those of *max_bytes* together are kept."""
+        # Made in the same tick, so they share script calls, in order.
+        takes = [
+            asyncio.ensure_future(self.take_roughly(queues, count, vt, max_bytes, 0.0))
+            for count, vt in shares
+        ]
+        try:
+            found = await asyncio.gather(*takes)
+        except BaseException:
+            for take in takes:
+                take.add_done_callback(_release_result)
+                take.cancel()
+            raise
+        room = max_bytes
+        for place, (taken, _) in enumerate(found):
+            _cut(taken, room, keep_first=place == 0)
+            room -= _size(taken)
+        return found
 
     async def take_roughly(
         self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float
@@ -217,16 +256,36 @@ def _size(taken: list[Delivery]) -> int:
     return sum(len(delivery.body) for delivery in taken)
 
 
-def _cut(taken: list[Delivery], max_bytes: int) -> None:
-    """Give back what does not fit; the first one is sent, without its body if need be."""
+def _cut(taken: list[Delivery], max_bytes: int, *, keep_first: bool = True) -> None:
+    """Release what does not fit; the first one is kept, and sent without its body if need be."""
     size = 0
     for place, delivery in enumerate(taken):
         size += len(delivery.body)
-        if place and size > max_bytes:
+        if size > max_bytes and (place or not keep_first):
             for surplus in reversed(taken[place:]):
                 surplus.release_nowait(unseen=True)
             del taken[place:]
             return
+
+
+def _release_result(take: asyncio.Future[tuple[list[Delivery], float | None]]) -> None:
+    """Release what a receive took for a caller that is gone."""
+    if not take.cancelled() and take.exception() is None:
+        for delivery in take.result()[0]:
+            delivery.release_nowait(unseen=True)
+
+
+def _received(
+    broker: BrokerContext,
+    source: Queue,
+    max_bytes: int,
+    taken: list[Delivery],
+    next_visible: float | None,
+) -> pb.ReceiveResponse:
+    return pb.ReceiveResponse(
+        deliveries=[broker.loan(delivery, source, max_bytes) for delivery in taken],
+        next_visible_ms=None if next_visible is None else math.ceil(next_visible * 1000),
+    )
 
 
 def until_deadline(context: Any) -> float:

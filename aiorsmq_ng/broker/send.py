@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from aiorsmq_ng import InvalidValue, SendUnknown
+from aiorsmq_ng import (
+    DurabilityUnmet,
+    InvalidValue,
+    RSMQError,
+    SendToken,
+    SendUnknown,
+    Unavailable,
+)
 
 from ..rpc import v1_pb2 as pb
 from .context import BrokerContext, content_of, seconds
+from .errors import error_status
 from .idempotency import check_id
 from .tokens import CALLER
+
+R = TypeVar("R")
 
 
 class SendCalls:
@@ -19,26 +31,111 @@ class SendCalls:
     _broker: BrokerContext
 
     async def Send(self, request: pb.SendRequest, _: Any) -> pb.SendResponse:
-        """Store messages in order, all or none."""
-        broker = self._broker
+        """Store messages in order, all or none, or several such sends."""
+        queue = self._broker.queue(request.queue)
+        target = Target(queue.send, queue.send_many, queue.resend)
+        return await store(self._broker, "Send", request, target, pb.SendResponse)
+
+
+class Target(NamedTuple):
+    """How one message and several are stored, and how the outcome of a lost attempt is learnt."""
+
+    send: Callable[..., Awaitable[str]]
+    send_many: Callable[..., Awaitable[list[str]]]
+    resend: Callable[..., Awaitable[list[str]]]
+
+
+class _Part(NamedTuple):
+    bodies: Sequence[bytes]
+    delay: float | None
+    dedup_key: str | None
+    #: The dedup key is the request's own: what it finds there is its own first attempt.
+    durable: bool = False
+
+
+class _PartsToken(SendToken):
+    """Stands for a request with parts; *found* has the ids or the error of each."""
+
+    __slots__ = ("found",)
+
+    def __init__(self, found: Sequence[list[str] | RSMQError]) -> None:
+        self.found = found
+
+
+async def store(
+    broker: BrokerContext, method: str, request: Any, target: Target, response: Callable[..., R]
+) -> R:
+    """Store what a Send or Publish carries, once, however often the request is repeated."""
+    parts = _parts(broker, request)
+
+    def answer(found: Sequence[list[str] | RSMQError]) -> R:
+        if request.parts:
+            return response(outcomes=[_outcome(ids) for ids in found])
+        if isinstance(found[0], RSMQError):
+            raise found[0]
+        return response(ids=found[0], **_stored(found[0], parts[0].durable))
+
+    async def work() -> R:
+        if len(parts) == 1 and not request.parts:
+            return answer([await _store(parts[0], target)])
+        # Made in the same tick, so they share a script call, in order.
+        return answer(await _gather([_store(part, target) for part in parts]))
+
+    async def again(error: SendUnknown) -> R:
+        if not isinstance(error.token, _PartsToken):
+            return answer([await _resend(error, target)])
+        return answer(await _gather([_resend(found, target) for found in error.token.found]))
+
+    if parts[0].durable:
+        return await work()
+    return await broker.once(method, request, work, again=again)
+
+
+async def _store(part: _Part, target: Target) -> list[str]:
+    if len(part.bodies) == 1:
+        return [await target.send(part.bodies[0], delay=part.delay, dedup_key=part.dedup_key)]
+    return await target.send_many(part.bodies, delay=part.delay)
+
+
+async def _resend(found: list[str] | RSMQError, target: Target) -> list[str]:
+    """Learn the outcome of a part; what is known stays."""
+    if isinstance(found, SendUnknown) and found.token is not None:
+        return await target.resend(found.token)
+    if isinstance(found, RSMQError):
+        raise found
+    return found
+
+
+async def _gather(work: Sequence[Awaitable[list[str]]]) -> list[list[str] | RSMQError]:
+    """Return the ids or the error of each part; raise if that is the same for all, or unknown."""
+    found: list[Any] = await asyncio.gather(*work, return_exceptions=True)
+    for error in found:
+        if isinstance(error, BaseException) and not isinstance(error, RSMQError):
+            raise error
+    if unknown := [error for error in found if isinstance(error, SendUnknown)]:
+        whole = SendUnknown(str(unknown[0]))
+        whole.token = _PartsToken(found)
+        raise whole
+    if all(isinstance(error, Unavailable) for error in found):
+        raise found[0]
+    return found
+
+
+def _parts(broker: BrokerContext, request: Any) -> list[_Part]:
+    if not request.parts:
         broker.batch("bodies", request.bodies)
-        queue, delay = broker.queue(request.queue), seconds(request, "delay_ms")
         dedup_key, durable = dedup_key_of(request)
-
-        async def work() -> pb.SendResponse:
-            if len(request.bodies) == 1:
-                sent = await queue.send(request.bodies[0], delay=delay, dedup_key=dedup_key)
-                return pb.SendResponse(ids=[sent], **send_outcome(sent, durable))
-            ids = await queue.send_many(request.bodies, delay=delay)
-            return pb.SendResponse(ids=ids, **send_outcome(ids[0]))
-
-        async def again(error: SendUnknown) -> pb.SendResponse:
-            if error.token is None:
-                raise error
-            ids = await queue.resend(error.token)
-            return pb.SendResponse(ids=ids, **send_outcome(ids[0]))
-
-        return await (work() if durable else broker.once("Send", request, work, again=again))
+        return [_Part(request.bodies, seconds(request, "delay_ms"), dedup_key, durable)]
+    if request.bodies or request.dedup_key or request.HasField("delay_ms"):
+        raise InvalidValue("a request has either parts, or bodies, delay_ms and dedup_key")
+    broker.batch("bodies", [body for part in request.parts for body in part.bodies])
+    for part in request.parts:
+        if not part.bodies or (part.dedup_key and len(part.bodies) > 1):
+            raise InvalidValue("a part has at least one body, and with a dedup key only one")
+    return [
+        _Part(part.bodies, seconds(part, "delay_ms"), part.dedup_key or None)
+        for part in request.parts
+    ]
 
 
 def dedup_key_of(request: pb.SendRequest | pb.PublishRequest) -> tuple[str | None, bool]:
@@ -56,10 +153,18 @@ def dedup_key_of(request: pb.SendRequest | pb.PublishRequest) -> tuple[str | Non
     return f"digest:{made.hexdigest()}", True
 
 
-def send_outcome(id: str, durable: bool = False) -> dict[str, Any]:
-    """Return the fields of a response to a send: its durability, and if it was a duplicate.
-
-    The key of a *durable* request is its own: a duplicate is its own first attempt.
-    """
+def _stored(ids: Sequence[str], durable: bool = False) -> dict[str, Any]:
+    """Return durability and duplicate of a response."""
+    id = ids[0]
     duplicate = getattr(id, "duplicate", False) and not durable
     return {"durability": getattr(id, "durability", "memory"), "duplicate": duplicate}
+
+
+def _outcome(found: list[str] | RSMQError) -> pb.SendOutcome:
+    if not isinstance(found, RSMQError):
+        return pb.SendOutcome(ids=found, **_stored(found))
+    status = error_status(found)
+    details = dict(status.metadata).get("rsmq-details", "")
+    error = pb.Error(code=status.code, message=status.message, details=details)
+    ids = found.ids if isinstance(found, DurabilityUnmet) else ()
+    return pb.SendOutcome(error=error, ids=ids)

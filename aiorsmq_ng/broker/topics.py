@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiorsmq_ng import SendUnknown, SubscriptionInfo
+from aiorsmq_ng import SubscriptionInfo
 
 from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from ..rpc import v1_pb2 as pb
 from .context import BrokerContext, seconds, silence
 from .inspection import attributes_message
-from .send import dedup_key_of, send_outcome
+from .send import Target, store
 from .tokens import CALLER
 
 _MODES = {"shared": pb.MODE_SHARED, "each": pb.MODE_EACH}
@@ -30,7 +30,9 @@ class TopicsService:
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, _: Any) -> pb.TopicDescription:
         """Describe a topic and its subscriptions."""
         caller = CALLER.get()
-        found = await self._broker.topic(request.topic).describe()
+        found = await self._broker.topic(request.topic).describe(
+            attributes=not request.without_attributes
+        )
         return pb.TopicDescription(
             topic=found.name,
             queue=found.queue,
@@ -49,25 +51,9 @@ class TopicsService:
 
     async def Publish(self, request: pb.PublishRequest, _: Any) -> pb.PublishResponse:
         """Put messages into every subscription."""
-        broker = self._broker
-        broker.batch("bodies", request.bodies)
-        topic, delay = broker.topic(request.topic), seconds(request, "delay_ms")
-        dedup_key, durable = dedup_key_of(request)
-
-        async def work() -> pb.PublishResponse:
-            if len(request.bodies) == 1:
-                sent = await topic.publish(request.bodies[0], delay=delay, dedup_key=dedup_key)
-                return pb.PublishResponse(ids=[sent], **send_outcome(sent, durable))
-            ids = await topic.publish_many(request.bodies, delay=delay)
-            return pb.PublishResponse(ids=ids, **send_outcome(ids[0]))
-
-        async def again(error: SendUnknown) -> pb.PublishResponse:
-            if error.token is None:
-                raise error
-            ids = await topic.resend(error.token)
-            return pb.PublishResponse(ids=ids, **send_outcome(ids[0]))
-
-        return await (work() if durable else broker.once("Publish", request, work, again=again))
+        topic = self._broker.topic(request.topic)
+        target = Target(topic.publish, topic.publish_many, topic.resend)
+        return await store(self._broker, "Publish", request, target, pb.PublishResponse)
 
     async def Subscribe(self, request: pb.SubscribeRequest, _: Any) -> pb.Subscription:
         """Add a subscriber."""
@@ -134,7 +120,11 @@ class TopicsService:
 def _described(topic: str, found: SubscriptionInfo) -> pb.Subscription:
     peer = found.peers[0].name if found.mode == "each" and found.peers else ""
     who = pb.Subscriber(
-        topic=topic, consumer=found.consumer, mode=_MODES.get(found.mode), peer=peer
+        topic=topic,
+        consumer=found.consumer,
+        mode=_MODES.get(found.mode),
+        peer=peer,
+        silence_ms=round(found.silence * 1000),
     )
     return pb.Subscription(
         subscriber=who,

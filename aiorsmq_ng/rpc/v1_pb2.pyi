@@ -207,20 +207,26 @@ class AnnounceResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class PurgeRequest(_message.Message):
-    __slots__ = ("queue", "leased", "request")
+    __slots__ = ("queue", "leased", "at", "request")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     LEASED_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     queue: str
     leased: bool
+    at: int
     request: RequestId
-    def __init__(self, queue: _Optional[str] = ..., leased: bool = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., leased: bool = ..., at: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class PurgeResponse(_message.Message):
-    __slots__ = ("removed",)
+    __slots__ = ("removed", "next", "before")
     REMOVED_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
     removed: int
-    def __init__(self, removed: _Optional[int] = ...) -> None: ...
+    next: int
+    before: int
+    def __init__(self, removed: _Optional[int] = ..., next: _Optional[int] = ..., before: _Optional[int] = ...) -> None: ...
 
 class RedriveRequest(_message.Message):
     __slots__ = ("source", "target", "count", "ids", "request")
@@ -243,28 +249,64 @@ class RedriveResponse(_message.Message):
     def __init__(self, moved: _Optional[int] = ...) -> None: ...
 
 class SendRequest(_message.Message):
-    __slots__ = ("queue", "bodies", "delay_ms", "dedup_key", "request")
+    __slots__ = ("queue", "bodies", "delay_ms", "dedup_key", "parts", "request")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     BODIES_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     DEDUP_KEY_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     queue: str
     bodies: _containers.RepeatedScalarFieldContainer[bytes]
     delay_ms: int
     dedup_key: str
+    parts: _containers.RepeatedCompositeFieldContainer[SendPart]
     request: RequestId
-    def __init__(self, queue: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[SendPart, _Mapping]]] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
-class SendResponse(_message.Message):
-    __slots__ = ("ids", "durability", "duplicate")
+class SendPart(_message.Message):
+    __slots__ = ("bodies", "delay_ms", "dedup_key")
+    BODIES_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    DEDUP_KEY_FIELD_NUMBER: _ClassVar[int]
+    bodies: _containers.RepeatedScalarFieldContainer[bytes]
+    delay_ms: int
+    dedup_key: str
+    def __init__(self, bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ...) -> None: ...
+
+class SendOutcome(_message.Message):
+    __slots__ = ("ids", "durability", "duplicate", "error")
     IDS_FIELD_NUMBER: _ClassVar[int]
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
     DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     durability: str
     duplicate: bool
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: bool = ...) -> None: ...
+    error: Error
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: bool = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "message", "details")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    details: str
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[str] = ...) -> None: ...
+
+class SendResponse(_message.Message):
+    __slots__ = ("ids", "durability", "duplicate", "outcomes")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    durability: str
+    duplicate: bool
+    outcomes: _containers.RepeatedCompositeFieldContainer[SendOutcome]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: bool = ..., outcomes: _Optional[_Iterable[_Union[SendOutcome, _Mapping]]] = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("queue", "max_receives", "dead_letter", "vt_ms", "subscriber")
@@ -295,30 +337,42 @@ class Subscriber(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., peer: _Optional[str] = ..., silence_ms: _Optional[int] = ...) -> None: ...
 
 class ReceiveRequest(_message.Message):
-    __slots__ = ("sources", "count", "vt_ms", "wait_ms", "max_bytes", "request")
+    __slots__ = ("sources", "count", "vt_ms", "wait_ms", "max_bytes", "more", "request")
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     VT_MS_FIELD_NUMBER: _ClassVar[int]
     WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     sources: _containers.RepeatedCompositeFieldContainer[Source]
     count: int
     vt_ms: int
     wait_ms: int
     max_bytes: int
+    more: _containers.RepeatedCompositeFieldContainer[ReceiveShare]
     request: RequestId
-    def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., count: _Optional[int] = ..., vt_ms: _Optional[int] = ..., wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., count: _Optional[int] = ..., vt_ms: _Optional[int] = ..., wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., more: _Optional[_Iterable[_Union[ReceiveShare, _Mapping]]] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+
+class ReceiveShare(_message.Message):
+    __slots__ = ("count", "vt_ms")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    VT_MS_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    vt_ms: int
+    def __init__(self, count: _Optional[int] = ..., vt_ms: _Optional[int] = ...) -> None: ...
 
 class ReceiveResponse(_message.Message):
-    __slots__ = ("deliveries", "next_visible_ms", "dead_letters")
+    __slots__ = ("deliveries", "next_visible_ms", "dead_letters", "more")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     NEXT_VISIBLE_MS_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
     next_visible_ms: int
     dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
-    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., next_visible_ms: _Optional[int] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[ReceiveResponse]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., next_visible_ms: _Optional[int] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., more: _Optional[_Iterable[_Union[ReceiveResponse, _Mapping]]] = ...) -> None: ...
 
 class Delivery(_message.Message):
     __slots__ = ("queue", "id", "body", "rc", "fr", "vt_ms", "receipt", "omitted_bytes", "strikes", "excused")
@@ -345,20 +399,22 @@ class Delivery(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., vt_ms: _Optional[int] = ..., receipt: _Optional[str] = ..., omitted_bytes: _Optional[int] = ..., strikes: _Optional[int] = ..., excused: _Optional[int] = ...) -> None: ...
 
 class DeadLetter(_message.Message):
-    __slots__ = ("queue", "id", "body", "rc", "fr", "reason")
+    __slots__ = ("queue", "id", "body", "rc", "fr", "reason", "dead_letter")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
     RC_FIELD_NUMBER: _ClassVar[int]
     FR_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     queue: str
     id: str
     body: bytes
     rc: int
     fr: int
     reason: str
-    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    dead_letter: str
+    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., reason: _Optional[str] = ..., dead_letter: _Optional[str] = ...) -> None: ...
 
 class PopRequest(_message.Message):
     __slots__ = ("queue", "count")
@@ -387,26 +443,38 @@ class Message(_message.Message):
     def __init__(self, id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ...) -> None: ...
 
 class RecoverRequest(_message.Message):
-    __slots__ = ("source", "count", "idle_ms", "vt_ms", "request")
+    __slots__ = ("source", "count", "idle_ms", "vt_ms", "after", "request")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     VT_MS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     source: Source
     count: int
     idle_ms: int
     vt_ms: int
+    after: RecoverPlace
     request: RequestId
-    def __init__(self, source: _Optional[_Union[Source, _Mapping]] = ..., count: _Optional[int] = ..., idle_ms: _Optional[int] = ..., vt_ms: _Optional[int] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, source: _Optional[_Union[Source, _Mapping]] = ..., count: _Optional[int] = ..., idle_ms: _Optional[int] = ..., vt_ms: _Optional[int] = ..., after: _Optional[_Union[RecoverPlace, _Mapping]] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class RecoverResponse(_message.Message):
-    __slots__ = ("deliveries", "dead_letters")
+    __slots__ = ("deliveries", "dead_letters", "next")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
     dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
-    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ...) -> None: ...
+    next: RecoverPlace
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., next: _Optional[_Union[RecoverPlace, _Mapping]] = ...) -> None: ...
+
+class RecoverPlace(_message.Message):
+    __slots__ = ("at", "started_ms")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    at: int
+    started_ms: int
+    def __init__(self, at: _Optional[int] = ..., started_ms: _Optional[int] = ...) -> None: ...
 
 class AckRequest(_message.Message):
     __slots__ = ("receipts",)
@@ -657,10 +725,12 @@ class ListTopicsResponse(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribeTopicRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "without_attributes")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    without_attributes: bool
+    def __init__(self, topic: _Optional[str] = ..., without_attributes: bool = ...) -> None: ...
 
 class TopicDescription(_message.Message):
     __slots__ = ("topic", "queue", "waiting", "max_length", "max_age_ms", "trimmed", "lost", "subscriptions")
@@ -683,28 +753,32 @@ class TopicDescription(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue: _Optional[str] = ..., waiting: _Optional[int] = ..., max_length: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., trimmed: _Optional[int] = ..., lost: _Optional[int] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
-    __slots__ = ("topic", "bodies", "delay_ms", "dedup_key", "request")
+    __slots__ = ("topic", "bodies", "delay_ms", "dedup_key", "parts", "request")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BODIES_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     DEDUP_KEY_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     topic: str
     bodies: _containers.RepeatedScalarFieldContainer[bytes]
     delay_ms: int
     dedup_key: str
+    parts: _containers.RepeatedCompositeFieldContainer[SendPart]
     request: RequestId
-    def __init__(self, topic: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[SendPart, _Mapping]]] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
-    __slots__ = ("ids", "durability", "duplicate")
+    __slots__ = ("ids", "durability", "duplicate", "outcomes")
     IDS_FIELD_NUMBER: _ClassVar[int]
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
     DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     durability: str
     duplicate: bool
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: bool = ...) -> None: ...
+    outcomes: _containers.RepeatedCompositeFieldContainer[SendOutcome]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., durability: _Optional[str] = ..., duplicate: bool = ..., outcomes: _Optional[_Iterable[_Union[SendOutcome, _Mapping]]] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
     __slots__ = ("subscriber", "vt_ms", "delay_ms", "maxsize", "request")

@@ -2,15 +2,22 @@
 
 import pytest
 
-from aiorsmq_ng import InvalidValue, Options, QueueNotFound, RSMQError, Unavailable
-from aiorsmq_ng._broker_client.driver import TRANSLATIONS, BrokerDriver
+from aiorsmq_ng import (
+    InvalidValue,
+    LeaseLost,
+    MessageTooLong,
+    Options,
+    QueueNotFound,
+    RSMQError,
+    Unavailable,
+)
+from aiorsmq_ng._broker_client.driver import HANDLERS, BrokerDriver
 from aiorsmq_ng._broker_client.errors import Answered, NoBroker
-from aiorsmq_ng._broker_client.receipts import Receipts
 from aiorsmq_ng._common.durability import Durability
-from aiorsmq_ng._protocol import doctor, messages, queues
+from aiorsmq_ng._protocol import doctor, inspection, messages, queues, recovery, topics
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import Dedup
-from aiorsmq_ng._protocol.scripts import names
+from aiorsmq_ng._protocol.operation import Kind
+from aiorsmq_ng._protocol.values import Dedup, Receipt
 from aiorsmq_ng._transport.calls import Call, CallNumbers
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
 from aiorsmq_ng.broker.errors import BrokerError
@@ -23,13 +30,13 @@ KEYS = Namespace("rsmq").queue("jobs")
 class Link:
     """Answers calls one after the other."""
 
-    namespace, broker, info, most = "rsmq", "b", None, 1000
+    namespace, broker, info, max_batch = "rsmq", "b", None, 1000
 
     def __init__(self, *answers):
         self.answers = list(answers)
         self.calls = []
 
-    async def ready(self, *, anew=False):
+    async def ready(self, *, again=False):
         pass
 
     async def call(self, method, request, command):
@@ -53,11 +60,16 @@ async def run(link, *operations):
     return await BrokerDriver(link).run(call_of(*operations))
 
 
+def hold(vt_ms, proof="p"):
+    receipt = Receipt("i" * 32, 1, 5, proof)
+    return messages.visibility(KEYS, receipt.id, vt_ms=vt_ms, channel="c", receipt=receipt)
+
+
 async def test_call_of_which_a_part_has_run_is_not_said_to_have_not():
-    parts = (send(b"a"), send(b"b", dedup=Dedup("d", 1000)))
+    parts = (hold(1), hold(2))  # two leases are two requests
 
     with pytest.raises(ReplyLost):
-        await run(Link(pb.SendResponse(ids=["i" * 32]), NoBroker("gone")), *parts)
+        await run(Link(pb.SettleResponse(outcomes=[1]), NoBroker("gone")), *parts)
     with pytest.raises(NotExecuted):
         await run(Link(NoBroker("gone"), NoBroker("gone")), *parts)
     with pytest.raises(ReplyLost):
@@ -66,18 +78,28 @@ async def test_call_of_which_a_part_has_run_is_not_said_to_have_not():
         await run(Link(Unavailable("refused"), Unavailable("refused")), *parts)
 
 
-async def test_sends_without_dedup_keys_share_one_call():
-    link = Link(pb.SendResponse(ids=["1", "2"]), pb.SendResponse(ids=["3"]))
+async def test_sends_that_share_a_call_are_parts_of_one_request():
+    error = pb.Error(code="messageTooLong", message="too long", details='{"queue": "jobs"}')
+    outcomes = [{"ids": ["1"]}, {"ids": ["3"], "duplicate": True}, {"error": error}]
+    link = Link(pb.SendResponse(outcomes=[pb.SendOutcome(**one) for one in outcomes]))
     ways = ({}, {"dedup": Dedup("d", 1000)}, {})
 
     reply = await run(link, *(send(b"%d" % n, **how) for n, how in enumerate(ways)))
 
-    assert reply == [["1"], ["3"], ["2"]]
-    assert reply[1][0].duplicate is False
-    (_, first), (_, second) = link.calls
-    assert (list(first.bodies), first.dedup_key) == ([b"0", b"2"], "")
-    assert (list(second.bodies), second.dedup_key) == ([b"1"], "digest:d")
-    assert first.request.id != second.request.id
+    assert reply[:2] == [["1"], ["3"]]
+    assert reply[1][0].duplicate is True
+    assert isinstance(reply[2], MessageTooLong)
+    ((_, request),) = link.calls
+    assert [(list(p.bodies), p.dedup_key) for p in request.parts] == [
+        ([b"0"], ""), ([b"1"], "digest:d"), ([b"2"], "")
+    ]  # fmt: skip
+
+
+async def test_receipt_without_the_broker_s_proof_is_refused():
+    refused = pb.SettleResponse(outcomes=[pb.OUTCOME_BAD_RECEIPT])
+
+    assert isinstance((await run(Link(refused), hold(1, proof="")))[0], InvalidValue)
+    assert isinstance((await run(Link(refused), hold(1)))[0], LeaseLost)
 
 
 async def test_answer_that_is_an_error_is_the_reply_of_every_part():
@@ -145,21 +167,6 @@ async def test_queue_that_is_not_there_is_not_deleted():
     assert [type(error) for error in reply] == [QueueNotFound]
 
 
-def test_receipts_are_bounded_and_the_longest_unused_goes_first():
-    receipts = Receipts(most=2)
-    keys = [("jobs", id, 1, 5) for id in "abc"]
-    for queue, id, rc, fr in keys[:2]:
-        receipts.keep(pb.Delivery(queue=queue, id=id, rc=rc, fr=fr, receipt=id * 3))
-    assert receipts.find(keys[0]) == "aaa"
-    receipts.keep(pb.Delivery(queue="jobs", id="c", rc=1, fr=5, receipt="ccc"))
-
-    assert [receipts.find(keys[0]), receipts.find(keys[2])] == ["aaa", "ccc"]
-    with pytest.raises(InvalidValue, match="was not received by this client"):
-        receipts.find(keys[1])
-    receipts.settle(keys[0])
-    assert receipts.find(keys[0]) == "aaa"
-
-
 async def test_broker_that_had_to_forget_calls_refuses_repetitions():
     now = 1000.0
     requests = IdempotentCalls(clock=lambda: now, most_calls=2)
@@ -185,11 +192,14 @@ async def test_broker_that_had_to_forget_calls_refuses_repetitions():
     assert len(made) == 6
 
 
-async def test_every_script_that_a_broker_can_do_has_a_translation():
-    """What is left out: Spark's jobs, the doctor, waiters by name, and time travel for tests."""
-    elsewhere = ("bulk_", "claim", "doctor_", "epoch_", "snapshot", "stage")
-    missing = [
-        name for name in names() if name not in TRANSLATIONS and not name.startswith(elsewhere)
+def test_every_kind_of_operation_on_queues_and_topics_has_a_handler():
+    """What is left out: Spark's claims and bulk jobs, the doctor, and time travel for tests."""
+    kinds = [
+        kind
+        for module in (messages, queues, recovery, inspection, topics)
+        for kind in vars(module).values()
+        if isinstance(kind, Kind)
     ]
 
-    assert missing == ["backlog", "discard", "reasons", "test_shift_time", "unwait"]
+    assert len(kinds) > 30
+    assert [kind.name for kind in kinds if kind not in HANDLERS] == []

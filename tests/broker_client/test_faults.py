@@ -120,7 +120,7 @@ async def test_dedup_key_lets_another_broker_finish_a_send(relay, ns, inner):
 async def test_send_is_not_repeated_when_the_broker_may_have_forgotten_it(
     relay, ns, inner, monkeypatch
 ):
-    monkeypatch.setattr("aiorsmq_ng._broker_client.script_call.REMEMBERED_S", -1)
+    monkeypatch.setattr("aiorsmq_ng._broker_client.attempt.REMEMBERED_S", -1)
     stored = await inner.create_queue("jobs")
     async with await client(relay, ns, HASTY) as rsmq:
         relay.muted = True

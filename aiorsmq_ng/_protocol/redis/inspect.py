@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...models import Message, PendingMessage, ScannedMessage
+from ...models import Message, MessageState, PendingMessage, ScannedMessage
 from .. import inspection, testing
 from ..inspection import (
     PeekRequest,
@@ -28,10 +28,12 @@ def _decode_pending(_: PendingRequest, reply: Reply) -> PendingPage:
 def _decode_scan(_: ScanRequest, reply: Reply) -> ScanPage:
     now, score, id = reply[:3]
     rows = iter(reply[3:])
-    messages = [
-        ScannedMessage(read_id(row[0]), *row[1:4], visible_at=float(row[4]), now=now)
-        for row in zip(*[rows] * 5, strict=True)
-    ]
+    messages = []
+    for raw_id, body, rc, fr, at in zip(*[rows] * 5, strict=True):
+        visible_at = float(at)
+        state: MessageState = "ready" if visible_at <= now else "leased" if rc else "delayed"
+        row = ScannedMessage(read_id(raw_id), body, rc, fr, visible_at=visible_at, state=state)
+        messages.append(row)
     return ScanPage(messages, (score, id) if score else None)
 
 

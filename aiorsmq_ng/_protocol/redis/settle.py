@@ -20,7 +20,7 @@ from ..messages import (
 from ..operation import Argument, Reply
 from ..recovery import DeleteLeasedRequest
 from ..values import Receipt
-from .codec import Codec, read_id
+from .codec import Codec
 from .send import check_size
 
 #: How long the reason of a rejection is kept: 14 days.
@@ -51,7 +51,7 @@ def _unfenced(request: DeleteRequest) -> Sequence[Argument]:
 def _receipts(request: AckManyRequest) -> Sequence[Argument]:
     args: list[Argument] = [len(request.receipts)]
     for receipt in request.receipts:
-        args += receipt
+        args += receipt[:3]
     return args
 
 
@@ -62,7 +62,7 @@ def _decode_visibility(request: VisibilityRequest, reply: Reply) -> bool:
 
 
 def _visibility_args(request: VisibilityRequest) -> Sequence[Argument]:
-    return (*(request.receipt or (request.id, "", "")), request.vt_ms, request.how)
+    return (*(request.receipt or (request.id, "", ""))[:3], request.vt_ms, request.how)
 
 
 def _move_keys(request: ForwardRequest | RejectRequest) -> Sequence[str]:
@@ -80,12 +80,12 @@ def _move_keys(request: ForwardRequest | RejectRequest) -> Sequence[str]:
 def _reject_args(request: RejectRequest) -> Sequence[Argument]:
     reason = request.reason.encode(errors="replace")
     target = request.target.queue
-    return (*request.receipt, target, request.channel, 0, "1", reason, REASON_TTL_S)
+    return (*request.receipt[:3], target, request.channel, 0, "1", reason, REASON_TTL_S)
 
 
 def _forward_args(request: ForwardRequest) -> Sequence[Argument]:
     target = request.target.queue
-    return (*request.receipt, target, request.channel, request.delay_ms, "0", "", REASON_TTL_S)
+    return (*request.receipt[:3], target, request.channel, request.delay_ms, "0", "", REASON_TTL_S)
 
 
 def _decode_move(request: ForwardRequest | RejectRequest, reply: Reply) -> None:
@@ -115,7 +115,7 @@ ACK: Codec[AckRequest, None] = Codec(
     kind=messages.ACK,
     script="delete",
     keys=lambda r: r.keys.with_deliveries,
-    args=lambda r: (1, *r.receipt),
+    args=lambda r: (1, *r.receipt[:3]),
     decode=lambda r, reply: _check(r.keys, r.receipt, reply[0]),
     decode_repeated=lambda r, reply: _check_repeated(r.keys, r.receipt, reply[0]),
 )
@@ -165,12 +165,12 @@ REJECT: Codec[RejectRequest, None] = Codec(
     decode_repeated=_decode_move_repeated,
     fail=lambda r, code: r.target.failure(code),
 )
-REDRIVE: Codec[RedriveRequest, list[str]] = Codec(
+REDRIVE: Codec[RedriveRequest, int] = Codec(
     kind=messages.REDRIVE,
     script="redrive",
     keys=lambda r: (*r.keys.with_deliveries, r.target.zset, r.target.hash),
     args=lambda r: (r.channel, r.count, *r.ids),
-    decode=lambda _, reply: [read_id(id) for id in reply],
+    decode=lambda _, reply: len(reply),
     fail=lambda r, code: r.target.failure(code),
 )
 

@@ -59,12 +59,8 @@ def triage(
             moved = 0
             ids = (row.id for row in letters.select("id").toLocalIterator())
             for lot in _lots(ids, _CHUNK):
-                moved += len(
-                    client.run(
-                        messages.redrive(
-                            parsed.keys, target, len(lot), ids=lot, channel=target.wake
-                        )
-                    )
+                moved += client.run(
+                    messages.redrive(parsed.keys, target, len(lot), ids=lot, channel=target.wake)
                 )
             result["redriven"] = moved
     finally:
