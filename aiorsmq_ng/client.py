@@ -29,8 +29,7 @@ from ._runtime.long_poll import Receiver
 from ._runtime.outages import retry_through_outages
 from ._runtime.presence import Presence
 from ._runtime.publish_plan import Plans
-from ._transport.brokers import with_token
-from ._transport.connect import CallerClient, adopt, connect, make_transport
+from ._transport.connect import CallerClient, adopt, connect, make_transport, with_token
 from ._transport.contact import Contact
 from ._transport.driver import Driver
 from ._transport.notifier import Notifier

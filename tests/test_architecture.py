@@ -168,6 +168,31 @@ def test_protocol_page_tells_of_every_side_key():
     assert [name for name in side_keys if f"ng:{name}" not in page] == []
 
 
+#: What knows how a script call is written: the codecs, the scripts, and the drivers for Redis.
+SPEAKS_REDIS = (
+    "_protocol/redis/",
+    "_protocol/scripts/",
+    "_transport/redis_calls.py",
+    "_transport/redis_driver.py",
+    "_transport/cluster.py",
+)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=[str(m.relative_to(PACKAGE)) for m in MODULES])
+def test_only_codecs_know_the_order_of_keys_and_arguments(module):
+    name = str(module.relative_to(PACKAGE))
+    if name.startswith(SPEAKS_REDIS):
+        return
+    source = module.read_text()
+
+    assert re.findall(r"\bEVALSHA\b|\bKEYS\[|\bARGV\b|\b(?:command|call)\.words\b", source) == []
+
+
+def test_protocol_without_its_codecs_never_loads_a_script():
+    for module in (PACKAGE / "_protocol").glob("*.py"):
+        assert "scripts import" not in module.read_text(), module.name
+
+
 def test_every_mutant_still_finds_its_text_and_its_tests():
     """A change of the code renames what a mutant replaces; the long run would notice late."""
     stale = [m.mechanism for m in MUTANTS if (ROOT / m.path).read_text().count(m.old) != 1]

@@ -16,7 +16,7 @@ import aiorsmq_ng.errors
 from aiorsmq_ng import Options
 from aiorsmq_ng._protocol import limits
 from aiorsmq_ng._protocol.scripts import names
-from aiorsmq_ng._transport import calls, lanes, redis_driver
+from aiorsmq_ng._transport import batching, calls, redis_driver
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -239,13 +239,13 @@ def test_page_of_options_lists_every_option_with_its_default():
     [
         (
             "explanation/architecture.md",
-            f"at most {lanes.MAX_WEIGHT} messages or {lanes.MAX_SIZE >> 10} KiB of bodies",
+            f"at most {batching.MAX_WEIGHT} messages or {batching.MAX_SIZE >> 10} KiB of bodies",
         ),
         (
             "decisions/0002-operations-as-values.md",
-            f"bounded ({lanes.MAX_WEIGHT} messages, {lanes.MAX_SIZE >> 10} KiB)",
+            f"bounded ({batching.MAX_WEIGHT} messages, {batching.MAX_SIZE >> 10} KiB)",
         ),
-        ("explanation/architecture.md", f"nothing is under way, {lanes.SPLIT_FROM} operations"),
+        ("explanation/architecture.md", f"nothing is under way, {batching.SPLIT_FROM} operations"),
         ("explanation/guarantees.md", f"(token {calls.TOKEN_S / 60:.0f} min,"),
         ("explanation/guarantees.md", f"and for {calls.TOKEN_S / 60:.0f} minutes."),
         ("reference/errors.md", f"within {calls.TOKEN_S / 60:.0f} minutes: no second copy"),

@@ -250,7 +250,7 @@ MUTANTS = (
     Mutant(
         "closing leaves the memory of a call that is still open",
         "aiorsmq_ng/_transport/calls.py",
-        "        if call.record is not None:\n            self._doubtful.add(call.record)",
+        "        if (record := call.record) is not None:\n            self._doubtful.add(record)",
         "        pass",
         ("tests/unit/test_transport.py",),
     ),
@@ -711,7 +711,7 @@ MUTANTS = (
     ),
     Mutant(
         "passwords: only a word allows one to leave in clear text",
-        "aiorsmq_ng/_transport/allowances.py",
+        "aiorsmq_ng/_transport/security_overrides.py",
         'if os.environ.get(variable) != "1":',
         "if False:",
         ("tests/unit/test_urls.py",),
@@ -719,14 +719,14 @@ MUTANTS = (
     Mutant(
         "contexts: a call from another loop is refused before it is written",
         "aiorsmq_ng/_transport/batching.py",
-        "if running_loop() is not self._home.here:",
+        "if running_loop() is not self._loop_guard.here:",
         "if False:",
         ("tests/faults/test_contexts.py",),
     ),
     Mutant(
         "contexts: a forked child is refused, and touches nothing",
         "aiorsmq_ng/_transport/loop_guard.py",
-        "home.here = _FOREIGN",
+        "guard.here = _FOREIGN",
         "pass",
         ("tests/faults/test_contexts.py",),
     ),
@@ -740,7 +740,7 @@ MUTANTS = (
     Mutant(
         "contexts: a forked child does not collect its parent's clients",
         "aiorsmq_ng/_transport/loop_guard.py",
-        "_inherited.append(home)",
+        "_inherited.append(guard)",
         "pass",
         ("tests/faults/test_contexts.py",),
     ),

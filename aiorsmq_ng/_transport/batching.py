@@ -1,12 +1,29 @@
 """The transport: runs operations, and turns concurrency into batches.
 
-Operations that may share a call (same kind, and same lane of their requests) gather in a *lane*.
-A lane has up to two calls under way; whatever is submitted meanwhile, or in the same tick of the
-event loop, goes with the next one. A lone operation finds an idle lane and is written at once.
+Theory of operation
+-------------------
 
-Calls run in tasks of the transport, never in the caller's: cancelling a caller cancels no I/O, so
-no connection gets out of step and no neighbour in the batch is hurt. What was taken for a caller
-who is gone is undone.
+Operations that may share a call (same kind, and same lane of their requests) gather in a *lane*.
+
+Rule 1: nothing waits for a timer. A call of a lane is started in the tick in which its first
+operation is submitted, and takes its batch in the next tick, with all that was submitted until
+then. A lone operation finds an idle lane and is written at once.
+
+Rule 2: a lane has at most two calls in flight. What is submitted meanwhile goes with the next call.
+While the server works on one, the client packs the other or hands out results.
+
+Rule 3: a batch is bounded by weight and size, so that a call keeps the server busy for about a
+millisecond. One operation always fits, however large.
+
+Rule 4: calls run in tasks of the transport, never in the caller's. There are as many runners as it
+pays to have calls in flight; lanes that have something to do queue for them (``_due``), and a
+lane with more to do lines up again behind the others. So cancelling a caller cancels no I/O, no
+connection gets out of step and no neighbour in the batch is hurt.
+
+Rule 5: an operation that is cancelled before its call is written is not made, unless it was
+submitted to be seen through. What was taken for a caller that is gone is undone.
+
+Rule 6: closing finishes calls in flight and give-backs for a few seconds, then fails the rest.
 """
 
 from __future__ import annotations
@@ -17,25 +34,36 @@ from asyncio import _get_running_loop as running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
 from .._common.durability import Durability
-from .._protocol.operation import Operation
+from .._protocol.operation import Kind, Operation
 from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
 from .calls import CallRunner, gave_up
 from .contact import Contact
 from .driver import Driver, NotExecuted, ReplyLost
-from .lanes import Key, Lane, Waiting
-from .loop_guard import Home
-from .retries import Attempts
+from .loop_guard import LoopGuard
+from .retries import Retries
 
 R = TypeVar("R")
 
 logger = logging.getLogger("aiorsmq_ng.transport")
 
+#: What operations must have in common to share a call: their kind, and the lane of their requests.
+Key = tuple[Kind[Any], tuple[Any, ...]]
+
+#: A call with this many messages keeps the server busy for about a millisecond.
+MAX_WEIGHT = 256
+#: What a socket takes at once; more would be copied again and again while it is written.
+MAX_SIZE = 1 << 18
+#: From so many operations on, a lane with nothing under way makes two calls of them: while the
+#: server works on one, the client packs the other or hands out the replies to the one before.
+#: Fewer are not enough work for another call.
+SPLIT_FROM = 64
 #: While two calls of a lane are under way the next batch gathers by itself; more gain nothing.
 CALLS_PER_LANE = 2
 #: How long closing waits for calls under way and give-backs.
@@ -44,6 +72,57 @@ CLOSE_S = 3.0
 #: is not given back comes back when its lease ends; new work must not starve behind them.
 GIVE_BACK_S = 2.0
 MAX_GIVE_BACKS = 64 * 256
+
+
+@dataclass(slots=True, eq=False)
+class PendingOperation:
+    """An operation on its way, and the future its caller waits for."""
+
+    operation: Operation[Any]
+    future: asyncio.Future[Any]
+    deadline: float
+    #: Whether it is made even if the caller is gone before it is written.
+    firm: bool = False
+
+    def fail(self, error: Exception) -> None:
+        """Hand *error* to the caller, unless it is gone."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            # A caller that is cancelled just now never looks at it.
+            self.future.add_done_callback(_retrieved)
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """Operations that may share a call: same kind, and same lane of their requests.
+
+    ``key`` is ``None`` for the lane of an operation that goes alone.
+    """
+
+    key: Key | None
+    waiting: deque[PendingOperation] = field(default_factory=deque)
+    calls: int = 0
+    starting: bool = False
+
+    def batch(self) -> list[PendingOperation]:
+        """Take what goes into the call just begun, one operation at least; skip who has left."""
+        batch: list[PendingOperation] = []
+        waiting = self.waiting
+        most = len(waiting)
+        if self.calls == 1 and most >= SPLIT_FROM:
+            most = (most + 1) // 2
+        weight = size = 0
+        while waiting and len(batch) < most:
+            head = waiting[0]
+            if head.firm or not head.future.cancelled():
+                request = head.operation.request
+                weight += request.weight
+                size += request.size
+                if batch and (weight > MAX_WEIGHT or size > MAX_SIZE):
+                    break
+                batch.append(head)
+            waiting.popleft()
+        return batch
 
 
 class Transport:
@@ -60,8 +139,8 @@ class Transport:
         self._connect = connect
         self._check = check
         self._deadline_s = deadline_s
-        self._attempts = Attempts(self.driver, deadline_s=deadline_s)
-        self._calls = CallRunner(self._attempts, self, deadline_s=deadline_s)
+        self._retries = Retries(self.driver, deadline_s=deadline_s)
+        self._calls = CallRunner(self._retries, self, deadline_s=deadline_s)
         self._give_backs = 0
         self._connections = self._spare = connections
         #: Tasks that make calls, one at a time each, the spare ones included.
@@ -77,7 +156,7 @@ class Transport:
         self._tasks: TaskGroup | None = None
         self._host: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._home = Home(self)
+        self._loop_guard = LoopGuard(self)
         self._closed = False
         self._closed_by_caller = False
         #: Run before that, each for some seconds at most: what uses the client ends.
@@ -90,7 +169,7 @@ class Transport:
     @property
     def contact(self) -> Contact:
         """When the server last answered, and whether it is away."""
-        return self._attempts.contact
+        return self._retries.contact
 
     async def start(self) -> None:
         """Make ready to run operations; nothing is connected yet."""
@@ -98,7 +177,7 @@ class Transport:
         if self._closed:
             raise ClientClosed
         if self._host is None:
-            self._loop = self._home.settle()
+            self._loop = self._loop_guard.settle()
             self._connecting = anyio.Lock()
             self._quiet = asyncio.Event()
             self._quiet.set()
@@ -199,26 +278,26 @@ class Transport:
     def check(self) -> None:
         """Raise ``WrongContext`` for a caller in another event loop, thread or process."""
         if not self._closed_by_caller:
-            self._home.check()
+            self._loop_guard.check()
 
     @property
     def is_gone(self) -> bool:
         """Return True if its event loop is closed, or is that of the parent of this process."""
-        return self._home.is_gone
+        return self._loop_guard.is_gone
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Have the event loop call *function*; from any thread, and not at all if it has ended."""
-        self._home.call_soon(function)
+        self._loop_guard.call_soon(function)
 
     async def driver(self) -> Driver:
         """Return the driver, connected on first use."""
-        self._home.check()
+        self._loop_guard.check()
         if not self._checked:
             await self._open_driver()
             assert self._driver is not None and self._connecting is not None  # noqa: S101, PT018
             async with self._connecting:
                 if not self._checked and self._check is not None:
-                    self._attempts.durability = await self._check(self._driver)
+                    self._retries.durability = await self._check(self._driver)
                 self._checked = True
         if self._driver is None:
             raise ClientClosed
@@ -236,7 +315,7 @@ class Transport:
             # Starting an embedded server has a limit of its own.
             await self._open_driver()
             deadline = asyncio.get_running_loop().time() + timeout_s
-            await self._attempts.ask(lambda driver: driver.ping(), deadline)
+            await self._retries.ask(lambda driver: driver.ping(), deadline)
         except BaseException as error:
             if not in_use:
                 await self._disconnect()
@@ -307,18 +386,18 @@ class Transport:
         firm: bool = False,
     ) -> asyncio.Future[R]:
         assert self._loop is not None  # noqa: S101 - start() came first
-        if running_loop() is not self._home.here:
-            raise self._home.refusal()
+        if running_loop() is not self._loop_guard.here:
+            raise self._loop_guard.refusal()
         future: asyncio.Future[R] = self._loop.create_future()
         deadline = self._loop.time() + (within_s or self._deadline_s)
-        waiting = Waiting(operation, future, deadline, firm)
+        waiting = PendingOperation(operation, future, deadline, firm)
         if after is None or after.done():
             self._enqueue(waiting)
         else:
             after.add_done_callback(lambda _: self._enqueue(waiting))
         return future
 
-    def _enqueue(self, waiting: Waiting) -> None:
+    def _enqueue(self, waiting: PendingOperation) -> None:
         if self._tasks is None:
             waiting.fail(_never_made())
             return
@@ -389,3 +468,8 @@ def _note_failure(future: asyncio.Future[Any]) -> None:
 
 def _never_made() -> ClientClosed:
     return ClientClosed("the client was closed before the call was made")
+
+
+def _retrieved(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

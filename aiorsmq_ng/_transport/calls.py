@@ -14,12 +14,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from .._common.durability import MEMORY, Durability
-from .._protocol.operation import Operation
+from .._protocol.operation import Kind, Operation
 from ..errors import (
     ClientClosed,
     DurabilityUnmet,
@@ -30,8 +30,10 @@ from ..errors import (
     Unavailable,
 )
 from .driver import NotExecuted, ReplyLost
-from .lanes import Waiting
-from .retries import Attempts
+from .retries import Retries
+
+if TYPE_CHECKING:
+    from .batching import PendingOperation
 
 logger = logging.getLogger("aiorsmq_ng.transport")
 
@@ -85,53 +87,52 @@ class CallNumbers:
         self._numbers = count()
 
 
-class Call:
+class Call(Struct, eq=False):
     """The call that a batch of operations shares. Repeating it never makes a second effect.
 
     All operations are of one kind; if there are several, their requests have the same ``lane``.
     """
 
-    __slots__ = (
-        *("operations", "kind", "callers", "number", "record"),
-        *("attempt", "in_doubt", "recall", "began_at", "written"),
-        *("durability", "confirm_ms", "min_replicas", "reached", "encoded", "outcome"),
-    )
+    operations: Sequence[Operation[Any]]
+    #: By which the server recognises a repetition; only of kinds that are ``numbered``.
+    number: CallNumber | None = None
+    #: Those that wait for the operations, in the same order; none where calls are made singly.
+    callers: Sequence[PendingOperation] = ()
+    #: Which attempt is made, from 1 on; whether an earlier one may have run.
+    attempt: int = 1
+    in_doubt: bool = False
+    #: Do nothing new: give back what earlier attempts took, and see that none that is still on
+    #: its way does anything.
+    recall: bool = False
+    #: When the last attempt began, on the event loop's clock.
+    began_at: float = 0.0
+    #: Whether anything of the last attempt may have left the process.
+    written: bool = False
+    #: What must be reached before results count, if more than memory; for how long the driver may
+    #: wait for it; and what it reached.
+    durability: Durability | None = None
+    confirm_ms: int = 0
+    reached: str = MEMORY
+    #: How many replicas shall know of messages that were taken. If they do not, and another server
+    #: is the primary by now, the reply counts as lost.
+    min_replicas: int = 0
+    #: What a driver keeps from one attempt to the next.
+    encoded: Any = None
+    #: The results of a call that was taken up again by a token.
+    outcome: asyncio.Future[list[Any]] | None = None
 
-    def __init__(
-        self, operations: Sequence[Operation[Any]], number: CallNumber | None = None
-    ) -> None:
-        self.operations = operations
-        self.kind = operations[0].kind
-        #: Those that wait for the operations, in the same order; none where calls are made singly.
-        self.callers: Sequence[Waiting] = ()
-        #: By which the server recognises a repetition; only of kinds that are ``numbered``.
-        self.number = number
-        #: Name of the record that the server keeps of this call.
-        self.record = (
-            operations[0].request.keys.call_record(number.series) if number is not None else None
-        )
-        #: Which attempt is made, from 1 on; whether an earlier one may have run.
-        self.attempt = 1
-        self.in_doubt = False
-        #: Do nothing new: give back what earlier attempts took, and see that none that is still on
-        #: its way does anything.
-        self.recall = False
-        #: When the last attempt began, on the event loop's clock.
-        self.began_at = 0.0
-        #: Whether anything of the last attempt may have left the process.
-        self.written = False
-        #: What must be reached before results count, if more than memory; for how long the driver
-        #: may wait for it; and what it reached.
-        self.durability: Durability | None = None
-        self.confirm_ms = 0
-        self.reached = MEMORY
-        #: How many replicas shall know of messages that were taken. If they do not, and another
-        #: server is the primary by now, the reply counts as lost.
-        self.min_replicas = 0
-        #: What a driver keeps from one attempt to the next.
-        self.encoded: Any = None
-        #: The results of a call that was taken up again by a token.
-        self.outcome: asyncio.Future[list[Any]] | None = None
+    @property
+    def kind(self) -> Kind[Any]:
+        """What sort of operations it is made of."""
+        return self.operations[0].kind
+
+    @property
+    def record(self) -> str | None:
+        """Name of the record that the server keeps of this call."""
+        if self.number is None:
+            return None
+        name: str = self.operations[0].request.keys.call_record(self.number.series)
+        return name
 
     @property
     def may_repeat(self) -> bool:
@@ -188,8 +189,8 @@ class BackgroundTasks(Protocol):
 class CallRunner:
     """Makes calls, and gives each caller the result of its operation."""
 
-    def __init__(self, attempts: Attempts, tasks: BackgroundTasks, *, deadline_s: float) -> None:
-        self._attempts = attempts
+    def __init__(self, retries: Retries, tasks: BackgroundTasks, *, deadline_s: float) -> None:
+        self._retries = retries
         self._tasks = tasks
         self._deadline_s = deadline_s
         self._numbers = CallNumbers()
@@ -199,14 +200,14 @@ class CallRunner:
         self._records: set[str] = set()
         self._doubtful: set[str] = set()
 
-    async def run(self, batch: list[Waiting]) -> None:
+    async def run(self, batch: list[PendingOperation]) -> None:
         """Make the call that *batch* shares, and hand every caller its result or error."""
         number = self._numbers.take() if batch[0].operation.kind.numbered else None
         call = Call([waiting.operation for waiting in batch], number)
         call.callers = batch
         unknown = call.kind.unknown
         try:
-            results = await self._attempts.make(call, min([w.deadline for w in batch]))
+            results = await self._retries.make(call, min([w.deadline for w in batch]))
             self._release_number(call)
             self._hand_out(call, results)
         except RSMQError as error:
@@ -238,7 +239,7 @@ class CallRunner:
         deadline = asyncio.get_running_loop().time() + FORGET_S
         if records:
             with suppress(RSMQError, NotExecuted, ReplyLost):
-                await self._attempts.ask(lambda driver: driver.forget(records), deadline)
+                await self._retries.ask(lambda driver: driver.forget(records), deadline)
 
     async def resume(self, token: SendToken) -> Any:
         """Repeat the call that *token* is of, and return what the send would have."""
@@ -259,18 +260,18 @@ class CallRunner:
 
     def _release_number(self, call: Call) -> None:
         """Let the series go on, the outcome being known, and note which record can be removed."""
-        if call.number is None or call.record is None:
+        if call.number is None:
             return
         self._numbers.settle(call.number)
         if call.in_doubt:
             self._keep_record(call)
-        elif len(self._records) < MAX_RECORDS:
-            self._records.add(call.record)
+        elif (record := call.record) is not None and len(self._records) < MAX_RECORDS:
+            self._records.add(record)
 
     def _keep_record(self, call: Call) -> None:
         """See that closing leaves the record: an attempt that is still on its way must find it."""
-        if call.record is not None:
-            self._doubtful.add(call.record)
+        if (record := call.record) is not None:
+            self._doubtful.add(record)
 
     def _leave_open(self, call: Call, text: str) -> None:
         """Tell the callers of a call whose outcome is not known; its series stays parked."""
@@ -296,7 +297,7 @@ class CallRunner:
         call.recall = True
         try:
             within = asyncio.get_running_loop().time() + self._deadline_s
-            results = await self._attempts.make(call, within)
+            results = await self._retries.make(call, within)
             self._report(call, results)
         except (RSMQError, NotExecuted, ReplyLost) as error:
             logger.debug(
@@ -310,7 +311,7 @@ class CallRunner:
     async def _resume(self, call: Call, outcome: asyncio.Future[list[Any]]) -> None:
         until = asyncio.get_running_loop().time() + self._deadline_s
         try:
-            results = await self._attempts.make(call, until)
+            results = await self._retries.make(call, until)
         except (RSMQError, NotExecuted, ReplyLost) as error:
             call.outcome = None
             outcome.set_exception(ReplyLost(str(error)))
@@ -349,7 +350,7 @@ class CallRunner:
                     self._tasks.report(call.kind.news(result))
 
 
-def _fail_all(batch: list[Waiting], error: Callable[[], Exception]) -> None:
+def _fail_all(batch: list[PendingOperation], error: Callable[[], Exception]) -> None:
     for waiting in batch:
         waiting.fail(error())
 

@@ -22,8 +22,8 @@ from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseErr
 from .._protocol.operation import Reply
 from . import redis_versions
 from .driver import NotExecuted, ReplyLost
-from .error_mapping import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
-from .primary_check import is_witnessed
+from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
+from .primary_check import is_confirmed
 from .redis_calls import Command, RedisDriver
 from .redis_driver import ConnectionListener, confirm, usable
 
@@ -66,7 +66,7 @@ class ClusterDriver(RedisDriver):
             except ANSWERS as error:
                 # Slots without a master, or a master that became a replica.
                 self._outdated |= isinstance(error, ClusterDownError) or has_stepped_down(error)
-                explain(error)
+                raise_mapped(error)
         raise NotExecuted("the keys are being moved between nodes")
 
     def listener(self) -> ConnectionListener:
@@ -97,7 +97,7 @@ class ClusterDriver(RedisDriver):
         except Exception as error:  # its own exceptions are no RedisErrors
             self._outdated = True
             refused_at_connect(error)
-            raise NotExecuted(sentence(error)) from error
+            raise NotExecuted(describe(error)) from error
 
     async def _follow(self, moved: MovedError) -> ClusterNode:
         nodes = self._client.nodes_manager
@@ -136,7 +136,7 @@ class ClusterDriver(RedisDriver):
             await _disconnect(connection)
             if not isinstance(error, Exception):
                 raise
-            raise ReplyLost(sentence(error)) from error
+            raise ReplyLost(describe(error)) from error
         finally:
             redis_versions.release(node, connection)
         return reply
@@ -148,7 +148,7 @@ class ClusterDriver(RedisDriver):
 
         It may have been silent, and not know. What it does then is forgotten soon.
         """
-        if await is_witnessed(partial(confirm, connection), command, reply):
+        if await is_confirmed(partial(confirm, connection), command, reply):
             return
         nodes = self._client.nodes_manager
         try:
@@ -178,7 +178,7 @@ class ClusterDriver(RedisDriver):
             if not isinstance(error, Exception):
                 raise
             refused_at_connect(error)
-            raise NotExecuted(sentence(error)) from error
+            raise NotExecuted(describe(error)) from error
         return connection
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio.to_thread
 from redis import exceptions as driver_errors
@@ -19,14 +22,13 @@ from ..embedded import EmbeddedServer
 from ..errors import InvalidValue, Unavailable
 from ..options import Options
 from . import tls
-from .allowances import ALLOW_PLAIN_PASSWORD, plain_password
 from .batching import Transport
-from .brokers import connect_broker
 from .cluster import ClusterDriver
 from .driver import Driver
 from .redis_driver import HEALTH_S, PoolDriver
 from .redis_versions import tls_settings
-from .urls import Address, read
+from .security_overrides import ALLOW_PLAIN_PASSWORD, plain_password
+from .urls import Address, is_loopback, read
 
 #: What a caller may hand over instead of a URL.
 CallerClient = Redis | RedisCluster
@@ -59,7 +61,7 @@ async def connect(
             # Connections read the files again and again; what is wrong with them shows here.
             tls.check_files(settings)
     if address.kind == "broker":
-        return connect_broker(address, namespaces, options)
+        return _broker(address, namespaces, options)
     if address.kind == "embedded":
         return await _embedded(address.path, options)
     if address.kind == "memory":
@@ -219,3 +221,43 @@ def _guard(address: Address, options: Options, found: tuple[str, int]) -> tuple[
             f"use rediss+{address.kind}://, or allow it by {ALLOW_PLAIN_PASSWORD}"
         )
     return found
+
+
+def with_token(address: Address | None, token: str | None, options: Options) -> Address | None:
+    """Return *address* with the token for a broker; ``InvalidValue`` if that is not safe.
+
+    Without one, that in ``RSMQ_TOKEN`` is taken, if the address is a broker's.
+    """
+    if address is None or address.kind != "broker":
+        if token is not None:
+            raise InvalidValue("a token is for a broker; use a grpc:// or grpcs:// url")
+        return address
+    token = token if token is not None else os.environ.get("RSMQ_TOKEN", "")
+    if not token:
+        return address
+    if not (token.isascii() and token.isprintable()) or token != token.strip():
+        raise InvalidValue("a token has printable ASCII characters and no space at its ends")
+    host, _ = address.hosts[0]
+    if address.tls is None and not is_loopback(host) and not plain_password(options):
+        raise InvalidValue(
+            "a grpc:// url to another machine would send the token in clear text; use grpcs://, "
+            f"or allow it by {ALLOW_PLAIN_PASSWORD}"
+        )
+    return replace(address, login={"token": token})
+
+
+def _broker(address: Address, namespaces: tuple[str, ...], options: Options) -> Driver:
+    """Return a driver for a broker; nothing is connected yet."""
+    if len(namespaces) != 1:
+        raise InvalidValue(
+            f"a broker serves one namespace, not {len(namespaces)}; open a client for each"
+        )
+    try:
+        remote = import_module("aiorsmq_ng._broker_client")
+    except ImportError as error:
+        if error.name and error.name.partition(".")[0] not in ("grpc", "google"):
+            raise
+        raise InvalidValue(
+            f'{address.scheme}:// needs the extra "grpc": pip install "aiorsmq-ng[grpc]"'
+        ) from None
+    return cast(Driver, remote.open_driver(address, namespaces[0], options))

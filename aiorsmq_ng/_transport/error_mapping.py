@@ -49,7 +49,7 @@ _NO_ACCESS = ("NOAUTH", "WRONGPASS")
 _UNKNOWN_COMMAND = ("unknown command", "unknown subcommand", "unknown redis command")
 
 
-def explain(error: Exception) -> NoReturn:
+def raise_mapped(error: Exception) -> NoReturn:
     """Raise what an error that the server answered with means. Nothing was written."""
     text = str(error)
     word = text.split(" ", 1)[0]
@@ -119,10 +119,10 @@ def refused_at_connect(error: Exception) -> None:
         raise Unavailable(sentence) from None
     for cause in tls.chain(error):
         if isinstance(cause, driver_errors.ResponseError | driver_errors.AuthenticationError):
-            explain(cause)
+            raise_mapped(cause)
 
 
-def sentence(error: Exception) -> str:
+def describe(error: Exception) -> str:
     """Return a driver's error as text for ours; its repr would not say anything."""
     # After a colon in spaces the sentinel client lists its connections.
     return str(error).split(" : ", 1)[0].rstrip(".") or type(error).__name__

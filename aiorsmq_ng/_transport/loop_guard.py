@@ -1,4 +1,4 @@
-"""Home: the event loop and the process that a client belongs to from its first call on."""
+"""The event loop and the process that a client belongs to from its first call on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from weakref import WeakSet
 from ..errors import WrongContext
 
 _FOREIGN = object()
-_homes: WeakSet[Home] = WeakSet()
-#: Homes in the parent of this process. Their clients are never collected here: closing a connection
-#: would take it out of the parent's event loop, whose selector both processes share.
-_inherited: list[Home] = []
+_guards: WeakSet[LoopGuard] = WeakSet()
+#: Guards of the parent of this process. Their clients are never collected here: closing a
+#: connection would take it out of the parent's event loop, whose selector both processes share.
+_inherited: list[LoopGuard] = []
 
 
-class Home:
+class LoopGuard:
     """Refuses calls from another event loop, another thread or a forked child.
 
     Comparing the running loop is all that a call costs: a fork puts something else in its place.
@@ -35,7 +35,7 @@ class Home:
         """Belong to the running event loop from now on."""
         self._loop = self.here = loop = asyncio.get_running_loop()
         self._pid = os.getpid()
-        _homes.add(self)
+        _guards.add(self)
         return loop
 
     def check(self) -> None:
@@ -69,9 +69,9 @@ class Home:
 
 
 def _forked() -> None:
-    for home in list(_homes):
-        home.here = _FOREIGN
-        _inherited.append(home)
+    for guard in list(_guards):
+        guard.here = _FOREIGN
+        _inherited.append(guard)
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -16,7 +16,7 @@ from .._common.backoff import Backoff
 from ..errors import RSMQError
 from .batching import Transport
 from .driver import Heard, Listener, NotExecuted
-from .retry_budget import RETRIES, rest
+from .retries import BUDGET, rest
 
 logger = logging.getLogger("aiorsmq_ng.notifier")
 
@@ -110,7 +110,7 @@ class Notifier:
                     backoff.reset()
                 if self._wake:
                     # Every client of the process may have lost its connection.
-                    await rest(RETRIES.reserve(backoff.next_s()) or 0.0)
+                    await rest(BUDGET.reserve(backoff.next_s()) or 0.0)
         finally:
             self._running = False
 

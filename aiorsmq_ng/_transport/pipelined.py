@@ -1,4 +1,26 @@
-"""The short way to a reply, on a connection that redis-py opened and pools."""
+"""A connection of redis-py on which calls of the same moment are pipelined.
+
+Theory of operation
+-------------------
+
+Rule 1: redis-py opens a connection and makes the handshake. At rest the connection is redis-py's:
+its stream sees what comes unasked, and the end.
+
+Rule 2: while commands are in flight, the socket's data goes to a parser of our own, past the stream
+and the coroutines that redis-py has in between. The protocol of the transport is switched with the
+first command and switched back with the last reply.
+
+Rule 3: replies come in the order of the commands, so a queue of futures is all the bookkeeping.
+
+Rule 4: the first command is written at once. Those that follow while it is in flight are written
+together at the end of the tick.
+
+Rule 5: a future that is cancelled leaves a reply that has no reader. Its caller must close the
+connection, and every other command in flight then loses its reply.
+
+Rule 6: bytes beyond the last reply mean that the connection is out of step. They are handed to
+redis-py's stream, where the next check finds them, and the connection is not used again.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +37,20 @@ from .._protocol.operation import Reply
 
 _MORE = object()
 #: Commands that may be under way on one wire, and bytes of one that goes along with others.
-MOST, LARGEST = 64, 1 << 16
+MAX_IN_FLIGHT, MAX_SHARED_BYTES = 64, 1 << 16
 
 
-class Line:
+class ConnectionInUse:
     """A connection in use, by redis-py's own stream: one command at a time."""
 
     def __init__(self, connection: AbstractConnection) -> None:
         self.connection = connection
         #: How many callers use it, and whether it must not be used again after them.
         self.users = 0
-        self.spoilt = False
+        self.broken = False
 
-    def takes(self, _packed: bytes) -> bool:
-        """Tell whether a command may go along with those that are under way."""
+    def can_join(self, _packed: bytes) -> bool:
+        """Return True if a command may be sent along with those in flight."""
         return False
 
     def ask(self, packed: bytes) -> Awaitable[Reply]:
@@ -40,7 +62,7 @@ class Line:
         return await self.connection.read_response(disable_decoding=True)
 
 
-class Wire(Line, asyncio.Protocol):
+class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
     """Asks on a connection; commands of the same moment go together, and are answered in turn.
 
     While a command is under way, what arrives goes to the parser and the reply to whoever waits,
@@ -61,13 +83,13 @@ class Wire(Line, asyncio.Protocol):
         self._replies: deque[asyncio.Future[Reply]] = deque()
         self._unwritten: list[bytes] = []
 
-    def is_of(self, connection: AbstractConnection) -> bool:
-        """Tell whether it is still the one of *connection*, which may have been opened anew."""
+    def belongs_to(self, connection: AbstractConnection) -> bool:
+        """Return True if it is still that of *connection*, which may have been reopened."""
         return self._transport is _transport_of(connection)
 
-    def takes(self, packed: bytes) -> bool:
-        """Tell whether a command may go along with those that are under way."""
-        return not self.spoilt and self.users < MOST and len(packed) <= LARGEST
+    def can_join(self, packed: bytes) -> bool:
+        """Return True if a command may be sent along with those in flight."""
+        return not self.broken and self.users < MAX_IN_FLIGHT and len(packed) <= MAX_SHARED_BYTES
 
     def ask(self, packed: bytes) -> asyncio.Future[Reply]:
         """Send a command; the future is the reply, or an error in its place.

@@ -1,4 +1,4 @@
-"""Who vouches for a server: replicas that have heard of what it did, or sentinels that name it."""
+"""Check that a server is still the primary: by replicas (WAIT), or by asking the sentinels."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .._protocol.operation import Reply
 from .redis_calls import Command
 
 #: How long replicas may take to tell that they know of a receive, before others are asked.
-WITNESS_MS = 100
+CONFIRM_MS = 100
 #: How long the other sentinels are waited for when one has answered.
 STRAGGLERS_S = 0.5
 
 
-async def is_witnessed(
+async def is_confirmed(
     ask: Callable[[tuple[str | int, ...]], Awaitable[Reply]], command: Command, reply: Reply
 ) -> bool:
-    """Tell whether as many replicas as asked for know what *command* did, if it matters.
+    """Return True if enough replicas know what *command* did, or if that does not matter.
 
     *ask* makes a command on the connection that it ran on.
     """
@@ -31,7 +31,7 @@ async def is_witnessed(
     ):
         return True
     else:
-        answer = await ask(("WAIT", command.min_replicas, WITNESS_MS))
+        answer = await ask(("WAIT", command.min_replicas, CONFIRM_MS))
     return isinstance(answer, int) and answer >= command.min_replicas
 
 

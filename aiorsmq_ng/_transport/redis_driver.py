@@ -16,9 +16,9 @@ from .._protocol.operation import Argument, Reply
 from ..errors import RSMQError
 from . import redis_versions
 from .driver import Heard, NotExecuted, ReplyLost
-from .error_mapping import ANSWERS, explain, has_stepped_down, refused_at_connect, sentence
-from .pipelined import Line, Wire
-from .primary_check import is_witnessed, masters_named
+from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
+from .pipelined import ConnectionInUse, PipelinedConnection
+from .primary_check import is_confirmed, masters_named
 from .redis_calls import Command, RedisDriver
 
 #: A connection that has rested so many seconds is asked for a sign of life before it is used.
@@ -60,11 +60,13 @@ class PoolDriver(RedisDriver):
     ) -> None:
         self._pool = pool
         self._keep = keep
-        self._wires: dict[AbstractConnection, Wire] | None = {} if direct else None
+        self._pipelined: dict[AbstractConnection, PipelinedConnection] | None = (
+            {} if direct else None
+        )
         self._free = asyncio.Semaphore(direct or _MANY)
         # Connections in use that others may join, and the one that was taken in this very tick.
-        self._shared: set[Line] = set()
-        self._boarding: Line | None = None
+        self._shared: set[ConnectionInUse] = set()
+        self._joinable: ConnectionInUse | None = None
         self._revive = revive
         self._closing = closing
         # Raises if nothing may be sent to this server any more.
@@ -81,40 +83,40 @@ class PoolDriver(RedisDriver):
         asks = command.follow_up or (
             command.min_replicas and command.needs_confirmation and self._has_sentinels
         )
-        line = await self._board(packed, alone=bool(asks))
+        used = await self._join_or_acquire(packed, alone=bool(asks))
         began_at = asyncio.get_running_loop().time()
         try:
             command.written = True
-            reply = await line.ask(packed)
+            reply = await used.ask(packed)
             if command.follow_up is not None:
-                command.confirmation = await confirm(line.connection, command.follow_up)
-            if self._has_sentinels and await self._is_replaced(line, command, reply, began_at):
-                line.spoilt = True
-                await self._distrust()
+                command.confirmation = await confirm(used.connection, command.follow_up)
+            if self._has_sentinels and await self._is_replaced(used, command, reply, began_at):
+                used.broken = True
+                await self._discard_idle()
         except ANSWERS as error:
             if has_stepped_down(error):
                 # Whoever answers to its address next, or is named by sentinels, may be the primary.
-                line.spoilt = True
-                await self._distrust()
-            explain(error)
+                used.broken = True
+                await self._discard_idle()
+            raise_mapped(error)
         except BaseException as error:
             # Whoever else waits for replies on it learns of the end at once.
-            line.spoilt = True
-            await _cut(line.connection)
+            used.broken = True
+            await _cut(used.connection)
             if not isinstance(error, Exception):
                 # Given up for its silence; the connections that wait lead to the same peer.
-                await self._distrust()
+                await self._discard_idle()
                 raise
             # redis-py lets AttributeError and the like escape from a connection that dies.
-            raise ReplyLost(sentence(error)) from error
+            raise ReplyLost(describe(error)) from error
         finally:
-            await self._leave(line)
+            await self._release(used)
         return reply
 
     @property
     def calls_per_connection(self) -> int:
         """How many calls it pays to make at a time, for each connection."""
-        return 1 if self._wires is None else _JOINED
+        return 1 if self._pipelined is None else _JOINED
 
     def listener(self) -> ConnectionListener:
         """Return a listener on a connection of its own; the pool's are for calls."""
@@ -130,62 +132,62 @@ class PoolDriver(RedisDriver):
         if self._closing is not None:
             await self._closing()
 
-    async def _board(self, packed: bytes, *, alone: bool) -> Line:
+    async def _join_or_acquire(self, packed: bytes, *, alone: bool) -> ConnectionInUse:
         """Return a connection for one call: that of others in this tick, a free one, a new one.
 
         If all are in use, one with few calls.
         """
-        line = None if alone else self._boarding
-        if line is None or not line.takes(packed):
+        used = None if alone else self._joinable
+        if used is None or not used.can_join(packed):
             joined = [] if alone or not self._free.locked() else self._shared
-            line = min(
-                (line for line in joined if line.takes(packed)),
-                key=lambda line: line.users,
+            used = min(
+                (used for used in joined if used.can_join(packed)),
+                key=lambda used: used.users,
                 default=None,
             )
-        if line is None:
-            line = await self._take_line()
-            if not alone and self._wires is not None:
-                self._shared.add(line)
-                self._boarding = line
-                asyncio.get_running_loop().call_soon(self._depart)
-        line.users += 1
-        return line
+        if used is None:
+            used = await self._acquire_wrapped()
+            if not alone and self._pipelined is not None:
+                self._shared.add(used)
+                self._joinable = used
+                asyncio.get_running_loop().call_soon(self._end_of_tick)
+        used.users += 1
+        return used
 
-    def _depart(self) -> None:
-        self._boarding = None
+    def _end_of_tick(self) -> None:
+        self._joinable = None
 
-    async def _take_line(self) -> Line:
+    async def _acquire_wrapped(self) -> ConnectionInUse:
         await self._free.acquire()
         try:
             connection = await self._acquire()
         except BaseException:
             self._free.release()
             raise
-        if self._wires is None:
-            return Line(connection)
-        wire = self._wires.get(connection)
-        if wire is None or not wire.is_of(connection):
-            wire = self._wires[connection] = Wire(connection)
-        return wire
+        if self._pipelined is None:
+            return ConnectionInUse(connection)
+        wrapped = self._pipelined.get(connection)
+        if wrapped is None or not wrapped.belongs_to(connection):
+            wrapped = self._pipelined[connection] = PipelinedConnection(connection)
+        return wrapped
 
-    async def _leave(self, line: Line) -> None:
-        line.users -= 1
-        if line.spoilt and line is self._boarding:
-            self._boarding = None
-        if line.users:
+    async def _release(self, used: ConnectionInUse) -> None:
+        used.users -= 1
+        if used.broken and used is self._joinable:
+            self._joinable = None
+        if used.users:
             return
-        self._shared.discard(line)
-        if line is self._boarding:
-            self._boarding = None
+        self._shared.discard(used)
+        if used is self._joinable:
+            self._joinable = None
         try:
-            if line.spoilt:
-                await self._discard(line.connection)
+            if used.broken:
+                await self._discard(used.connection)
             else:
                 # It has shown that it is alive.
                 now = asyncio.get_running_loop().time()
-                line.connection.next_health_check = now + HEALTH_S
-                await self._put_back(line.connection)
+                used.connection.next_health_check = now + HEALTH_S
+                await self._put_back(used.connection)
         finally:
             self._free.release()
 
@@ -206,7 +208,7 @@ class PoolDriver(RedisDriver):
             refused_at_connect(error)
             if self._revive is not None:
                 await self._revive()
-            raise NotExecuted(sentence(error)) from error
+            raise NotExecuted(describe(error)) from error
 
     async def _put_back(self, connection: AbstractConnection) -> None:
         if self._keep:
@@ -226,16 +228,16 @@ class PoolDriver(RedisDriver):
         )
 
     async def _is_replaced(
-        self, line: Line, command: Command, reply: Reply, began_at: float
+        self, used: ConnectionInUse, command: Command, reply: Reply, began_at: float
     ) -> bool:
         """Tell whether sentinels name another master; they are asked if it is doubtful.
 
         A master that was silent for a while may have a successor without knowing it. What it does
         then is forgotten soon. ``ReplyLost`` if the reply matters and they do not vouch for it.
         """
-        connection = line.connection
+        connection = used.connection
         late = asyncio.get_running_loop().time() - began_at > _LATE_S
-        if command.min_replicas and not await is_witnessed(
+        if command.min_replicas and not await is_confirmed(
             partial(confirm, connection), command, reply
         ):
             late = False
@@ -247,16 +249,16 @@ class PoolDriver(RedisDriver):
         # Whoever sends learns anyway that nobody has confirmed it.
         if late or (command.follow_up is not None and not named):
             return bool(named)
-        await self._distrust()
+        await self._discard_idle()
         raise ReplyLost("the sentinels do not vouch for the master")
 
-    async def _distrust(self) -> None:
+    async def _discard_idle(self) -> None:
         while self._idle:
             await self._discard(self._idle.pop())
 
     async def _discard(self, connection: AbstractConnection) -> None:
-        if self._wires is not None:
-            self._wires.pop(connection, None)
+        if self._pipelined is not None:
+            self._pipelined.pop(connection, None)
         try:
             await _cut(connection)
         finally:
@@ -334,7 +336,7 @@ class mapped_errors:  # noqa: N801 - reads as a statement
         if isinstance(error, driver_errors.RedisError):
             refused_at_connect(error)
         if isinstance(error, Exception) and not isinstance(error, NotExecuted | RSMQError):
-            raise NotExecuted(sentence(error)) from error
+            raise NotExecuted(describe(error)) from error
 
 
 async def confirm(connection: AbstractConnection, words: Sequence[Argument]) -> Reply:

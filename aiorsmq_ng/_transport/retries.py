@@ -1,8 +1,17 @@
-"""Attempts: make a call until it is answered, as long as that is safe and its time is not over."""
+"""Retries: make a call until it is answered, as long as that is safe and its time is not over.
+
+All clients of a process share one budget for second tries. After an outage every call of every
+client wants to be made again at once. Each waits for its own backoff, and then for its turn, so
+that a server that comes back is not overrun.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import random
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +20,6 @@ from .._common.durability import Durability
 from ..errors import RSMQError, Unavailable
 from .contact import Contact
 from .driver import Driver, NotExecuted, ReplyLost
-from .retry_budget import RETRIES, rest
 
 if TYPE_CHECKING:
     from .calls import Call
@@ -23,9 +31,54 @@ RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
 PATIENCE = 1 / 3
 #: The part of an attempt's time in which replicas or the disk must confirm.
 CONFIRM = 0.8
+#: Second tries that need no turn, and how many per second follow.
+BURST = 20
+PER_SECOND = 200.0
+#: An event loop that is so late has stood still: all whose turn came meanwhile go on at once.
+LATE_S = 0.05
 
 
-class _Limit:
+class RetryBudget:
+    """A burst of tries at once, then a number per second; no try is refused, only put off."""
+
+    def __init__(self, burst: int = BURST, per_second: float = PER_SECOND) -> None:
+        self._burst_s = burst / per_second
+        self._step_s = 1 / per_second
+        self._full_at = 0.0
+        # Clients of several threads, each with a loop of its own, share the budget.
+        self._lock = threading.Lock()
+
+    def reserve(self, pause_s: float, within_s: float = math.inf) -> float | None:
+        """Take a turn after *pause_s* at the earliest; return in how many seconds it comes.
+
+        ``None``, and no turn is taken, if that is not *within_s*: whoever gives up must not keep
+        others waiting.
+        """
+        now = time.monotonic()
+        with self._lock:
+            full_at = max(self._full_at, now) + self._step_s
+            pause_s = max(pause_s, full_at - now - self._burst_s)
+            if pause_s >= within_s:
+                return None
+            self._full_at = full_at
+            return pause_s
+
+
+#: The one of this process.
+BUDGET = RetryBudget()
+
+
+async def rest(pause_s: float) -> None:
+    """Sleep for *pause_s*; turns that a busy event loop has heaped up are spread again."""
+    loop = asyncio.get_running_loop()
+    due = loop.time() + pause_s
+    await asyncio.sleep(pause_s)
+    late_s = loop.time() - due
+    if late_s > LATE_S:
+        await asyncio.sleep(random.uniform(0, late_s))  # noqa: S311 - jitter, not a secret
+
+
+class _Timeout:
     """Cancels the current task after some time, at a third of the cost of ``asyncio.timeout``.
 
     Every call has one.
@@ -42,14 +95,14 @@ class _Limit:
         self._timer = asyncio.get_running_loop().call_later(after_s, self._reach)
 
     def was_reached(self) -> bool:
-        """Tell whether a cancellation was this limit's, and nobody else's at the same time."""
+        """Return True if a cancellation was this timer's alone."""
         if not self._reached:
             return False
         self._reached = False
         return self._task.uncancel() <= self._cancelling
 
-    def lift(self) -> None:
-        """Let the task go on for as long as it likes."""
+    def cancel(self) -> None:
+        """Cancel the timer."""
         self._timer.cancel()
         if self._reached:
             # Too late to be noticed: the answer came first.
@@ -60,7 +113,7 @@ class _Limit:
         self._task.cancel()
 
 
-class Attempts:
+class Retries:
     """Makes calls on a driver that is had when needed."""
 
     def __init__(self, driver: Callable[[], Awaitable[Driver]], *, deadline_s: float) -> None:
@@ -101,11 +154,11 @@ class Attempts:
             raise NotExecuted("the call's time was over before it could be made")
         clock = asyncio.get_running_loop().time
         began_at = clock()
-        limit = _Limit(timeout_s)
+        timeout = _Timeout(timeout_s)
         try:
             result = await work(await self._driver())
         except asyncio.CancelledError:
-            if not limit.was_reached():
+            if not timeout.was_reached():
                 raise
             fault: NotExecuted | ReplyLost = NotExecuted("no connection in time")
             if call is None or call.written:
@@ -127,7 +180,7 @@ class Attempts:
             self.contact.answered(clock())
             return result
         finally:
-            limit.lift()
+            timeout.cancel()
 
     async def _repeat(self, call: Call, deadline: float) -> list[Any]:
         loop = asyncio.get_running_loop()
@@ -172,7 +225,7 @@ class Attempts:
         one may confirm. Without enough time the answer that is known is better than none.
         """
         within_s = deadline - self._patience_s - asyncio.get_running_loop().time()
-        pause_s = RETRIES.reserve(backoff.next_s(), within_s) if call.may_repeat else None
+        pause_s = BUDGET.reserve(backoff.next_s(), within_s) if call.may_repeat else None
         if pause_s is None:
             return False
         call.doubt()
@@ -187,7 +240,7 @@ def _backoff() -> Backoff:
 async def _pause(backoff: Backoff, deadline: float, error: Exception) -> None:
     """Wait until a second try may be made; raise *error* if it is too late for one."""
     loop = asyncio.get_running_loop()
-    pause_s = RETRIES.reserve(backoff.next_s(), deadline - loop.time())
+    pause_s = BUDGET.reserve(backoff.next_s(), deadline - loop.time())
     if pause_s is None:
         raise error
     await rest(pause_s)

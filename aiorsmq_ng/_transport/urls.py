@@ -13,7 +13,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from ..errors import InvalidValue
 from ..options import Options
-from .allowances import ALLOW_INSECURE_TLS, ALLOW_PLAIN_PASSWORD, insecure_tls, plain_password
+from .security_overrides import (
+    ALLOW_INSECURE_TLS,
+    ALLOW_PLAIN_PASSWORD,
+    insecure_tls,
+    plain_password,
+)
 
 Settings = dict[str, Any]
 

@@ -68,7 +68,7 @@ async def test_client_has_one_wake_up_connection_for_all_queues(rsmq, raw, ns):
 async def test_fence_tells_receipts_apart_beyond_a_thousand_in_one_call(
     queue, raw, ns, monkeypatch, verb
 ):
-    monkeypatch.setattr("aiorsmq_ng._transport.lanes.MAX_WEIGHT", 5000)
+    monkeypatch.setattr("aiorsmq_ng._transport.batching.MAX_WEIGHT", 5000)
     await queue.send_many(["x"] * 1500)
     await queue.receive_many(1000, vt=0)
     # Those beyond the first thousand have other counts than those they could be mistaken for.

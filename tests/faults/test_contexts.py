@@ -238,11 +238,11 @@ def test_child_of_a_fork_never_collects_a_client_of_its_parent(server_url, ns):
         server_url, ns,
         """
         import weakref
-        from aiorsmq_ng._transport.loop_guard import Home
+        from aiorsmq_ng._transport.loop_guard import LoopGuard
 
         class Owner:
             async def begin(self):
-                self.home = Home(self)
+                self.home = LoopGuard(self)
                 self.home.settle()
 
         def drop():

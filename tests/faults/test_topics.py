@@ -1,7 +1,6 @@
 """Topics among lost replies, flushed scripts, full servers, damaged and moved queues."""
 
 import asyncio
-import os
 
 import pytest
 
@@ -112,8 +111,7 @@ async def state_of(topic):
 
 
 def publishing(plan, *bodies, dedup=None):
-    entropy = os.urandom(22 * len(bodies))
-    return topics.publish(plan, bodies, delay_ms=-1, entropy=entropy, dedup=dedup)
+    return topics.publish(plan, bodies, delay_ms=-1, dedup=dedup)
 
 
 @pytest.fixture

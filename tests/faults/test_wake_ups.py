@@ -6,7 +6,7 @@ import pytest
 
 from aiorsmq_ng import RSMQ, Options
 from aiorsmq_ng._transport.redis_driver import ConnectionListener
-from aiorsmq_ng._transport.retry_budget import RetryBudget
+from aiorsmq_ng._transport.retries import RetryBudget
 from aiorsmq_ng.testing import FaultProxy
 
 #: Nobody looks by himself within a test: a waiter is told, or it is not served.

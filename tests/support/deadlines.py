@@ -17,13 +17,13 @@ def hurrying(rsmq: RSMQ, deadline_s: float = 0.4, *, resumes: bool = True) -> It
     what is asked for again or called back afterwards has as much time as ever.
     """
     transport = rsmq._transport
-    conductor, attempts = transport._conductor, transport._attempts
-    long_s, patience_s = transport._deadline_s, attempts._patience_s
-    transport._deadline_s, attempts._patience_s = deadline_s, deadline_s * PATIENCE
+    calls, retries = transport._calls, transport._retries
+    long_s, patience_s = transport._deadline_s, retries._patience_s
+    transport._deadline_s, retries._patience_s = deadline_s, deadline_s * PATIENCE
     if resumes:
-        conductor._deadline_s = deadline_s
+        calls._deadline_s = deadline_s
     try:
         yield
     finally:
-        transport._deadline_s = conductor._deadline_s = long_s
-        attempts._patience_s = patience_s
+        transport._deadline_s = calls._deadline_s = long_s
+        retries._patience_s = patience_s

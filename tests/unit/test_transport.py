@@ -22,11 +22,11 @@ from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.messages import ReceiveSpec
 from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng._protocol.values import Receipt
-from aiorsmq_ng._transport import retry_budget
+from aiorsmq_ng._transport import retries
 from aiorsmq_ng._transport.calls import CallNumbers
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
 from aiorsmq_ng._transport.redis_calls import ScriptMissing, WrongLayout
-from aiorsmq_ng._transport.retry_budget import RetryBudget
+from aiorsmq_ng._transport.retries import RetryBudget
 
 from ..support.driver import ScriptedDriver, transport_on
 
@@ -397,7 +397,7 @@ async def test_closing_leaves_the_memory_of_a_call_that_is_still_open():
 
 @pytest.mark.parametrize("uptime_s", [0.3, 1000.7, 1e6 + 0.1])
 def test_turn_that_comes_too_late_is_not_taken(monkeypatch, uptime_s):
-    monkeypatch.setattr("aiorsmq_ng._transport.retry_budget.time.monotonic", lambda: uptime_s)
+    monkeypatch.setattr("aiorsmq_ng._transport.retries.time.monotonic", lambda: uptime_s)
     retry_budget = RetryBudget(burst=1, per_second=10)
     assert retry_budget.reserve(0.0) == pytest.approx(0.0, abs=1e-6)
     for _ in range(50):
@@ -646,8 +646,8 @@ async def test_turns_that_a_busy_loop_heaped_up_are_spread_over_as_long(monkeypa
         spread.append((least, most))
         return 0.0
 
-    monkeypatch.setattr(retry_budget.random, "uniform", uniform)
-    resting = [asyncio.create_task(retry_budget.rest(0.01)) for _ in range(3)]
+    monkeypatch.setattr(retries.random, "uniform", uniform)
+    resting = [asyncio.create_task(retries.rest(0.01)) for _ in range(3)]
     await asyncio.sleep(0)
     time.sleep(0.3)  # noqa: ASYNC251 - the loop stands still
     await asyncio.gather(*resting)

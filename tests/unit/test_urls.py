@@ -6,7 +6,7 @@ import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, Options, Unavailable
 from aiorsmq_ng._runtime.sync_client import SyncClient
-from aiorsmq_ng._transport import allowances
+from aiorsmq_ng._transport import security_overrides
 from aiorsmq_ng._transport.connect import _guard
 from aiorsmq_ng._transport.urls import is_loopback, read
 
@@ -190,8 +190,8 @@ def test_url_that_cannot_be_meant_is_refused_by_the_constructor(url, sentence):
 @pytest.fixture
 def unwarned(monkeypatch):
     """A process that has not warned yet, and whose environment allows nothing."""
-    monkeypatch.setattr(allowances, "_warned", set())
-    for variable in (allowances.PLAIN_PASSWORD, allowances.INSECURE_TLS):
+    monkeypatch.setattr(security_overrides, "_warned", set())
+    for variable in (security_overrides.PLAIN_PASSWORD, security_overrides.INSECURE_TLS):
         monkeypatch.delenv(variable, raising=False)
     return monkeypatch
 
@@ -230,7 +230,7 @@ def test_environment_allows_what_is_refused_with_one_warning(
     "url", ["redis://db.example", f"redis://:{SECRET}@localhost", f"rediss://:{SECRET}@db.example"]
 )
 def test_environment_that_allows_what_nobody_does_is_not_warned_about(unwarned, caplog, url):
-    for variable in (allowances.PLAIN_PASSWORD, allowances.INSECURE_TLS):
+    for variable in (security_overrides.PLAIN_PASSWORD, security_overrides.INSECURE_TLS):
         unwarned.setenv(variable, "1")
     RSMQ(url)
 
@@ -238,11 +238,11 @@ def test_environment_that_allows_what_nobody_does_is_not_warned_about(unwarned, 
 
 
 def test_one_word_of_the_environment_does_not_allow_the_other(unwarned):
-    unwarned.setenv(allowances.INSECURE_TLS, "1")
+    unwarned.setenv(security_overrides.INSECURE_TLS, "1")
     with pytest.raises(InvalidValue, match="clear text"):
         RSMQ(PLAIN)
-    unwarned.delenv(allowances.INSECURE_TLS)
-    unwarned.setenv(allowances.PLAIN_PASSWORD, "1")
+    unwarned.delenv(security_overrides.INSECURE_TLS)
+    unwarned.setenv(security_overrides.PLAIN_PASSWORD, "1")
     with pytest.raises(InvalidValue, match="weakens the check"):
         RSMQ(WEAK)
 
@@ -257,6 +257,6 @@ def test_environment_counts_for_brokers_found_servers_and_sync_clients(unwarned)
     for attempt in everywhere():
         with pytest.raises((InvalidValue, Unavailable), match="RSMQ_PLAIN_PASSWORD=1"):
             attempt()
-    unwarned.setenv(allowances.PLAIN_PASSWORD, "1")
+    unwarned.setenv(security_overrides.PLAIN_PASSWORD, "1")
     for attempt in everywhere():
         attempt()
