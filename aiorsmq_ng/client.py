@@ -125,7 +125,7 @@ class RSMQ:
 
     @property
     def dead_letters(self) -> DeadLetters:
-        """Where this client tells of messages that were moved to dead-letter queues."""
+        """Reports messages that were moved to dead-letter queues to listeners."""
         return self._letters
 
     async def open(self, *, wait_for_server: Seconds | None = 0) -> Self:
@@ -152,7 +152,7 @@ class RSMQ:
         return self
 
     async def aclose(self) -> None:
-        """Finish the calls under way, give back what nobody took, and disconnect.
+        """Finish calls in flight, give back messages that no caller has taken, and disconnect.
 
         Workers of this client that still run are ended first; stop them before for a grace period.
         Takes a few seconds at most. Once begun it goes on, whatever happens to the caller. A client
@@ -224,9 +224,9 @@ class RSMQ:
         """Return a handle on the queue *name*; no I/O.
 
         *dead_letter* names the queue for rejected messages, by default ``<name>-dead``. With
-        *retry*, a message that was received too often goes there by itself, and a block
-        ``async with message`` that raises gives it back with a growing delay. *vt* is the lease
-        for receives through this handle that name none.
+        *retry*, a message that was received too often is moved there by the next receive, and a
+        block ``async with message`` that raises gives it back with a growing delay. *vt* is the
+        lease for receives through this handle that name none.
 
         Args:
             name: name of the queue.
@@ -286,7 +286,7 @@ class RSMQ:
 
         What is published there goes into all its subscriptions, each of them a queue. What waited
         for the first subscription goes to that alone; if it is made with *keep_backlog*, also to
-        every consumer that subscribes with it so many seconds later at most.
+        every consumer that subscribes with it within that many seconds.
 
         Args:
             name: any text of up to 1000 characters.
@@ -347,7 +347,7 @@ class RSMQ:
     async def receive_now(
         self, names: Sequence[str | Queue], count: int, *, vt: Seconds | None = None
     ) -> tuple[list[Delivery], float | None]:
-        """Lease what is ready, as ``receive_many`` does, and tell when there may be more.
+        """Lease what is ready, as ``receive_many`` does, and return when there may be more.
 
         The second value is in how many seconds a message becomes visible, if nothing was ready
         and one is waiting for its time. For fronts whose clients do the waiting themselves.
@@ -365,9 +365,9 @@ class RSMQ:
         """Yield the names of those queues in which something may have arrived, for ever.
 
         Nothing is taken. The first set names all queues at once; a queue is named again when the
-        subscription to its wake-ups stands, also after an outage, so whoever looks whenever it is
-        named misses no arrival that is announced. What comes while nobody asks for the next set
-        gathers in it. A message whose delay or lease ends is no arrival.
+        subscription to its wake-ups stands, also after an outage, so a caller that looks whenever
+        it is named misses no arrival that is announced. Arrivals gather until the next set is asked
+        for. A message whose delay or lease ends is no arrival.
 
         Args:
             names: queues, by name or handle.

@@ -74,7 +74,7 @@ class Delivery(Message):
 
     @property
     def attempt(self) -> int:
-        """Number of this delivery, without those given back before anybody began to work on them.
+        """Number of this delivery, without those given back before a handler began to work on them.
 
         The retry policy counts these; ``rc`` counts all.
         """

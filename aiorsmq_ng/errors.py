@@ -59,7 +59,7 @@ def _rebuild(kind: type[RSMQError], args: tuple[Any, ...], state: dict[str, Any]
 class ServerError(RSMQError):
     """Base of the errors that the server answered with: it could be reached, and it said no.
 
-    Raised by itself for an answer that this library does not know.
+    Raised directly for an answer that this library does not know.
     """
 
     code = "serverError"

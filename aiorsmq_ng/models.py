@@ -49,12 +49,12 @@ class Message:
 
     @property
     def sent(self) -> float | None:
-        """When it was sent, in epoch milliseconds; ``None`` if its id does not tell."""
+        """When it was sent, in epoch milliseconds; ``None`` if its id has no time."""
         return ids.sent_ms(self.id)
 
     @property
     def sent_at(self) -> datetime | None:
-        """When it was sent, as an aware datetime; ``None`` if its id does not tell."""
+        """When it was sent, as an aware datetime; ``None`` if its id has no time."""
         return None if (sent := ids.sent_ms(self.id)) is None else _aware(sent)
 
     @property
@@ -246,13 +246,13 @@ class QueueAttributes:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerInfo:
-    """A client that consumes from a queue, as it last told of itself."""
+    """A client that consumes from a queue, as it last reported."""
 
     #: Host, process and a random part.
     name: str
     #: Iterations and workers it runs on this queue.
     consumers: int
-    #: Ids of messages whose leases it renews (at most 100 are told).
+    #: Ids of messages whose leases it renews (at most 100 are reported).
     holding: tuple[str, ...]
     #: Seconds since it was last heard of; it speaks up every 10 s.
     silent: float
@@ -279,7 +279,7 @@ class SubscriptionInfo:
     #: ``on``; or ``left``: it has ended, gets nothing new, and holds messages for its return, or
     #: for another peer.
     state: SubscriptionState
-    #: Those that told their names; for ``each`` the one it belongs to.
+    #: Those that gave their names; for ``each`` the one it belongs to.
     peers: tuple[PeerInfo, ...]
     #: Seconds without a sign of life after which a peer counts as gone.
     silence: float
@@ -322,7 +322,7 @@ class QueueStats:
 
     @property
     def leased(self) -> int:
-        """Messages in somebody's hands."""
+        """Messages that are leased."""
         return self.attributes.leased
 
     @property
@@ -356,13 +356,13 @@ class Finding:
 
     @property
     def open(self) -> bool:
-        """Whether somebody should still do something: more than a remark, and not repaired."""
+        """True if there is something left to do: more than a remark, and not repaired."""
         return self.severity != "info" and not self.fixed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What the server tells of itself; ``None`` is what it does not tell (or tells not to us)."""
+    """What the server reports about itself; ``None`` for what it does not report to this user."""
 
     #: ``redis`` or ``valkey``.
     engine: str | None = None

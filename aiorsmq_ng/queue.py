@@ -89,7 +89,7 @@ class Queue:
         With *dedup_key* no second message is stored under the same key within
         ``Options.dedup_window``, even if the first is consumed already, until the queue is deleted.
         The id is then a ``Sent``: with ``duplicate`` it is the first message's, and this body was
-        not stored. With ``Options.durability`` above ``memory`` a ``Sent`` also tells the level
+        not stored. With ``Options.durability`` above ``memory`` a ``Sent`` also has the level
         that was reached.
 
         Args:
@@ -233,8 +233,8 @@ class Queue:
     async def ack_many(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Delete messages that are done, by one call for a thousand; return those really acked.
 
-        Fenced as ``Delivery.ack`` is: what somebody has received since stays, and is missing from
-        the result. All calls begin at once, and go on if the caller is cancelled.
+        Fenced as ``Delivery.ack`` is: what another consumer has received since stays, and is
+        missing from the result. All calls begin at once, and go on if the caller is cancelled.
 
         Args:
             deliveries: deliveries of this queue.
@@ -247,7 +247,7 @@ class Queue:
         return [delivery for page in acked for delivery in page]
 
     async def delete(self, id: str) -> bool:
-        """Delete a message by id, whoever holds it; tell whether it was there.
+        """Delete a message by id, also one that is leased; return True if it was there.
 
         RSMQ's own, unfenced delete. The holder of a delivery uses ``ack``.
 
@@ -257,9 +257,9 @@ class Queue:
         return bool(await self.delete_many([id]))
 
     async def delete_many(self, ids: Iterable[str], *, only_leased: bool = False) -> list[str]:
-        """Delete messages by id, whoever holds them; return the ids that were there.
+        """Delete messages by id, also leased ones; return the ids that were there.
 
-        With *only_leased*, those that nobody has received, or whose lease has ended, stay.
+        With *only_leased*, messages that are not leased, or whose lease has ended, stay.
 
         Args:
             ids: ids of messages.
@@ -277,7 +277,7 @@ class Queue:
         return deleted
 
     async def change_visibility(self, id: str, vt: Seconds) -> bool:
-        """Make a message visible in *vt* from now, whoever holds it; tell whether it was there.
+        """Make a message visible in *vt* from now, also a leased one; return True if it was there.
 
         Args:
             id: id of the message.
@@ -364,11 +364,11 @@ class Queue:
     ) -> AsyncIterator[ScannedMessage]:
         """Walk over the messages of every state, in the order in which they become visible.
 
-        Nothing is leased or changed. A negative *start* begins so many before the last ready
+        Nothing is leased or changed. A negative *start* begins that many before the last ready
         message; *after* goes on behind a message seen before, which need not be there any more.
         *page* is how many one round trip reads, or fewer of 1 MiB together. A message that keeps
         its visible-at meanwhile is seen exactly once, whatever happens to others. One that is
-        received, released or hidden anew may be seen twice, or, if it moved from behind the walk
+        received, released or hidden again may be seen twice, or, if it moved from behind the walk
         to before it, not at all.
 
         Args:
@@ -466,7 +466,7 @@ class Queue:
         rate: float | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Move messages from a dead-letter queue back here, where they start anew.
+        """Move messages from a dead-letter queue back here, where they start with ``rc`` 0.
 
         *source* is by default this queue's own dead-letter queue; *count* limits how many, *where*
         chooses, *rate* is messages per second at most. Moved in batches of up to 100, each

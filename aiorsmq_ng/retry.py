@@ -59,7 +59,7 @@ class Retry:
         return whole * random.uniform(0.5, 1.0) if self.jitter else whole  # noqa: S311
 
     def gives_up(self, rc: int) -> bool:
-        """Tell whether delivery number *rc* was the last one.
+        """Return True if delivery number *rc* was the last one.
 
         Args:
             rc: number of the delivery, counted from 1.

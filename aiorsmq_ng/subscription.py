@@ -94,7 +94,7 @@ class Subscription(Queue):
         return await self._receive(count, vt_ms, wait_s)
 
     async def keep_alive(self) -> bool:
-        """Say that this peer is alive; the result tells whether it is subscribed.
+        """Give a sign of life of this peer; return True if it is subscribed.
 
         For a peer that works for longer than its silence may last. One that was taken off is
         subscribed again.

@@ -92,8 +92,8 @@ class Topic:
     ) -> str:
         """Store a message in every subscription, and return its id, which is the same in all.
 
-        One atomic step: whoever subscribed before it began gets the message. Without any
-        subscription it waits in the topic's own queue. Delay, *dedup_key*, lost replies and
+        One atomic step: every consumer that subscribed before it began gets the message. Without
+        any subscription it waits in the topic's own queue. Delay, *dedup_key*, lost replies and
         ``SendUnknown`` are as with ``Queue.send``; ``resend`` is this topic's.
 
         Args:
@@ -181,12 +181,12 @@ class Topic:
         """Subscribe, or find the subscription that is there; return its queue.
 
         Whatever is published after this has returned is in it. The first subscription of a topic
-        also gets what waited for one, in order. *mode* ``shared``: all that use the name
-        *consumer* share the messages, and *peer* only tells who they are. ``each``: every *peer*
-        of the consumer gets a copy of its own. One that is not heard of for *silence*, while
-        others are, loses its queue: the first peer's passes to another of them, so that the
-        consumer misses nothing; what any other left is deleted. *vt*, *delay* and *maxsize* are
-        stored on the queue if it is new.
+        also gets what waited for one, in order. *mode* ``shared``: all that use the name *consumer*
+        share the messages, and *peer* only names a process for ``describe``. ``each``: every *peer*
+        of the consumer gets a copy of its own. One that is not heard of for *silence*, while others
+        are, loses its queue: the first peer's passes to another of them, so that the consumer
+        misses nothing; what any other left is deleted. *vt*, *delay* and *maxsize* are stored on
+        the queue if it is new.
 
         Args:
             consumer: name under which the subscriber is known.
@@ -299,7 +299,7 @@ class Topic:
         await self._context.transport.run(operation)
 
     async def delete(self) -> bool:
-        """Delete the topic, its subscriptions and all their messages; tell whether it was there."""
+        """Delete the topic, its subscriptions and all messages; return True if it was there."""
         while True:
             state = await self._read()
             try:

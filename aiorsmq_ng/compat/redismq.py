@@ -143,10 +143,11 @@ class ReliableQueue:
     async def ack(self, *ids: str) -> list[str]:
         """Delete messages that are done; return the ids that were really acknowledged.
 
-        What this instance popped or recovered is acknowledged by its receipt: an id that somebody
-        else has popped or recovered since is missing from the result, and stays theirs. An id
-        delivered elsewhere is acknowledged for whoever holds it, as in RedisMQ. Ids of messages
-        that are gone or were not delivered are missing. Ids of either kind share a round trip.
+        What this instance popped or recovered is acknowledged by its receipt: an id that another
+        consumer else has popped or recovered since is missing from the result, and stays theirs. An
+        id delivered elsewhere is acknowledged on behalf of its holder, as in RedisMQ. Ids of
+        messages that are gone or were not delivered are missing. Ids of either kind share a round
+        trip.
 
         Args:
             ids: ids of popped or recovered messages.
@@ -179,7 +180,7 @@ class ReliableQueue:
         """Deliver up to *count* messages again that were delivered *elapsed_ms* ago or earlier.
 
         The one with the oldest delivery first, none twice. Their deliveries count one more, their
-        last delivery is now, they go to the end of the delivered ones, and whoever had them can
+        last delivery is now, they go to the end of the delivered ones, and the former holder can
         no longer acknowledge them. Cancelled, what was taken can be popped at once.
 
         Args:
@@ -288,7 +289,7 @@ def _common_client(queues: Sequence[ReliableQueue]) -> RSMQ:
 
 
 def _in_range(start: int, count: int, found: int) -> bool:
-    """Tell whether *start* lies in the queue, from how much of the page there is.
+    """Return True if *start* lies in the queue, from how much of the page there is.
 
     Seen from the end, a page that starts before the first message is short of what lies before.
     """

@@ -19,7 +19,7 @@ from ..options import Options
 
 
 def unique_namespace(url: str = "memory://") -> str:
-    """Return a namespace that nobody else uses, also not another process on the same server.
+    """Return a namespace that is used by no other test, also not by another process on that server.
 
     Args:
         url: URL of the server: a cluster needs a namespace in braces.

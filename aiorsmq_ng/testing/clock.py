@@ -30,10 +30,10 @@ class TimeMachine:
     async def pass_time(self, seconds: Seconds, *queues: str | Queue, stalled: bool = False) -> int:
         """Let *seconds* pass for *queues*, by default all; return how many messages became ready.
 
-        What is due within that time (delays, leases, retries) is due now, and whoever waits for it
-        wakes up. A lease that is being renewed (``async with message``, messages prefetched) does
+        What is due within that time (delays, leases, retries) is due now, and waiting receivers
+        wake up. A lease that is being renewed (``async with message``, messages prefetched) does
         not end, just as it would not if the time had really passed. With *stalled* it does, as if
-        the process had stood still for so long.
+        the process had been suspended for that time.
 
         One round trip per queue, atomic for each. ``QueueNotFound`` if a queue given by name is
         not there.

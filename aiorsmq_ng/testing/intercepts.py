@@ -26,7 +26,7 @@ def operation(name: str) -> Callable[[bytes], bool]:
 
 
 class Intercept:
-    """Waits for the n-th request that matches, and tells when it came."""
+    """Waits for the n-th request that matches, and reports when it came."""
 
     def __init__(self, matching: Matching, nth: int, kind: Literal["drop", "hold"]) -> None:
         if nth < 1:
@@ -53,7 +53,7 @@ class Intercept:
             await self._done.wait()
 
     def catches(self, request: bytes) -> bool:
-        """Count *request* if it matches; tell whether it is the one.
+        """Count *request* if it matches; return True if it is the one.
 
         Args:
             request: the bytes of a request.

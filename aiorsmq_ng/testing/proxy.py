@@ -1,4 +1,4 @@
-"""A proxy between client and server that fails in the way it is told."""
+"""A proxy between client and server that injects faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .intercepts import Intercept, Matching
 from .resp import Splitter
 
 _READ_SIZE = 65536
-#: At a limited rate, bytes go out in portions of so many seconds.
+#: At a limited rate, bytes go out in portions of this many seconds.
 _PORTION_S = 0.02
 
 
@@ -147,7 +147,7 @@ class ProxiedConnection:
 
 
 class FaultProxy:
-    """Stands in front of the server at *url* and passes everything on, until told otherwise.
+    """Stands in front of the server at *url* and passes everything on until a fault is set.
 
     ``async with FaultProxy(url) as proxy`` listens; clients connect to ``proxy.url``. It listens
     in the same way as the server (unix socket or TCP on loopback); *listen* chooses. Faults may be
@@ -178,7 +178,7 @@ class FaultProxy:
         self.bandwidth = 0.0
         #: Forward requests and replies one byte at a time.
         self.split = False
-        #: Reset a connection when so many bytes, both ways together, have passed on it.
+        #: Reset a connection after this many bytes, both ways together.
         self.reset_after: int | None = None
         #: True while replies vanish.
         self.is_half_open = False

@@ -99,7 +99,7 @@ class PrivateServer:
 
     @property
     def running(self) -> bool:
-        """Tell whether it was started, and not killed since; a paused one counts."""
+        """Return True if it was started and not killed since; a paused one counts."""
         return self._guardian is not None
 
     async def start(self) -> Self:
@@ -140,7 +140,7 @@ class PrivateServer:
         guardian.wait()
 
     def pause(self) -> None:
-        """Let it stand still (SIGSTOP): connections stay, nobody answers."""
+        """Let it stand still (SIGSTOP): connections stay, the server does not answer."""
         self._signal(signal.SIGSTOP)
         # It may serve for another moment; where the system can tell, wait until it does not.
         for _ in range(5000):
@@ -207,7 +207,7 @@ class PrivateServer:
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     async def is_synchronized(self) -> bool:
-        """Tell whether it is a replica whose link to its master stands."""
+        """Return True if it is a replica whose link to its master stands."""
         return (await self.info("replication")).get("master_link_status") == "up"
 
     def log(self) -> str:
@@ -290,7 +290,7 @@ def _state(pid: int) -> str | None:
 
 
 def _lives(pid: int) -> bool:
-    """Tell whether a process runs; a dead one may or may not have been waited for."""
+    """Return True if a process runs; a dead one may or may not have been waited for."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -303,7 +303,7 @@ def _lives(pid: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on."""
+    """Return ports of loopback that are free."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -319,7 +319,7 @@ async def eventually(
 ) -> None:
     """Wait until *condition* holds; ``Unavailable`` if it does not within *within_s*.
 
-    A condition that cannot be asked (nobody answers) does not hold yet.
+    A condition that cannot be asked (no answer) does not hold yet.
     """
     trouble = ""
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Workers: handlers by decorator, run with bounded concurrency until told to stop."""
+"""Workers: handlers by decorator, run with bounded concurrency until they are stopped."""
 
 from .health import WorkerHealth
 from .routes import DeadLetterHook, FailureHook, Handler, Hook, Middleware, Next

@@ -258,7 +258,7 @@ class Worker:
         )
 
     def pause(self) -> None:
-        """Take no more messages, and give back those nobody works on; handlers run on."""
+        """Take no more messages, and give back those that no handler works on; handlers run on."""
         if self._state == "running":
             self._state = "paused"
             if self._started:
@@ -546,7 +546,7 @@ class Worker:
             task.add_done_callback(self._telling.discard)
 
     async def _drain(self) -> None:
-        """Give handlers the grace period to end, or less if somebody is in a hurry."""
+        """Give handlers the grace period to end, or less after a second stop."""
         if not self._running:
             return
         logger.info("stopping: %d handlers have %g s to end", len(self._running), self._grace)
