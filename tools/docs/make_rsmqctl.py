@@ -27,7 +27,7 @@ The command line of the extra `cli`: `pip install "aiorsmq-ng[cli]"`. Every comm
 `redis://localhost:6379`. `-r embedded://` needs no server at all. A password may be in the URL, but
 other users of a machine can see command lines: `RSMQ_PASSWORD` fills it into a URL that has none,
 `--password-file` takes the first line of a file, `--password-prompt` asks for it. A broker (`grpc://`,
-`grpcs://`) is told a token instead: that in `RSMQ_TOKEN`, or with `--token-file` the first line of a
+`grpcs://`) takes a token instead: that in `RSMQ_TOKEN`, or with `--token-file` the first line of a
 file.
 
 **Results** go to stdout, everything else (notes, questions, progress bars, errors) to stderr. `-o`
@@ -38,11 +38,11 @@ chooses the form:
 | `json` (default) | an object on one line | a list on one line |
 | `ndjson` | the same | an object per line |
 | `table` | a line per value | aligned columns; a cell has 60 characters at most, and times are readable, in UTC |
-| `csv` | a header and a line | a header and lines; text that begins with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break gets a `'` in front, so that no spreadsheet takes it for a formula |
+| `csv` | a header and a line | a header and lines; text that begins with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break is prefixed with `'`, so that no spreadsheet reads it as a formula |
 
 `queue create`, `queue delete` and `message delete` print nothing, `message send` the id, `message
-visibility` a sentence, whatever `-o` says. A control character in a message never reaches the terminal:
-it is shown as `\\u001b`. Only CSV in a pipe or a file, which knows no such escapes, holds it as it is.
+visibility` a sentence, independent of `-o`. A control character in a message never reaches the terminal:
+it is shown as `\\u001b`. Only CSV in a pipe or a file, which has no such escapes, contains it unchanged.
 `NO_COLOR` is honoured.
 
 **Exit status**: 0 done; 1 failed, for example a missing queue; 2 wrong usage, also a value that RSMQ does
@@ -50,13 +50,13 @@ not allow; 3 nothing there, only with `--fail-empty`, or no server running, by `
 Ctrl-C. An error is one sentence with a next step; `-v` adds the log and a traceback.
 
 **Questions.** `queue purge`, `dlq purge`, a `dlq redrive` of everything, `doctor --fix`, `topic delete` and
-`topic unsubscribe --discard` ask first on a terminal. But for `doctor`, they look before they ask: the
-question says how many messages go, and a missing queue is reported instead of asking. Without a terminal, in a
+`topic unsubscribe --discard` ask first on a terminal. Except for `doctor`, they look before they ask: the
+question says how many messages are affected, and a missing queue is reported instead of asking. Without a terminal, in a
 pipe or a script, they are refused with status 2 unless `--yes` is given. RSMQ's own `queue delete` and `message delete` ask
 nothing.
 
 **An outage.** If the server cannot be reached, commands fail after 2 s; `worker run` and `serve grpc` wait for the server, and say so.
-Later a call is tried for 5 seconds, and one of long work (`export`, `import`, `--file`, `queue move`, `dlq
+After the start a call is tried for 5 seconds, and a call of a long transfer (`export`, `import`, `--file`, `queue move`, `dlq
 redrive`) for a minute, which outlasts a failover; a note on stderr says that it waits.
 
 **Ctrl-C** gives back what was received and not finished, and leaves files as they were. Long work says how
