@@ -6,13 +6,12 @@ import pytest
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, AccessDenied, ClientClosed, Options
-from aiorsmq_ng._protocol.scripts import load
+from aiorsmq_ng._protocol.messages import RECEIVE
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.testing import FaultProxy
 
 from ..support.driver import ScriptedDriver
 
-RECEIVE, SEND = load("receive").sha, load("send").sha
 ID = b"g73zkl38qz" + b"x" * 22
 
 
@@ -39,20 +38,20 @@ async def scripted(answer):
 
 
 class HeldReplies:
-    """Commands that call one script are executed, and their replies kept back."""
+    """Calls of one kind are made, and their results kept back."""
 
-    def __init__(self, rsmq, sha):
+    def __init__(self, rsmq, kind):
         self.ran, self.go = asyncio.Event(), asyncio.Event()
-        self._sha, driver = sha, rsmq._transport._driver
-        self._execute = driver.execute
-        driver.execute = self._held
+        self._kind, driver = kind, rsmq._transport._driver
+        self._run = driver.run
+        driver.run = self._held
 
-    async def _held(self, command):
-        reply = await self._execute(command)
-        if command.words[1] == self._sha:
+    async def _held(self, call):
+        results = await self._run(call)
+        if call.kind is self._kind:
             self.ran.set()
             await self.go.wait()
-        return reply
+        return results
 
 
 async def test_message_taken_for_a_waiter_who_left_is_given_back_before_the_client_closes(

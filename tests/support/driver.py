@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from aiorsmq_ng._protocol.operation import Kind
 from aiorsmq_ng._transport.batching import Transport
+from aiorsmq_ng._transport.calls import Call
 from aiorsmq_ng._transport.redis_calls import Command, RedisDriver
+
+
+@dataclass(slots=True)
+class SeenCommand(Command):
+    """A command that was executed, with the call it was encoded from, as that stood then."""
+
+    kind: Kind[Any] | None = None
+    requests: Sequence[Any] = ()
+    #: Name of the call record, number, and attempt (0 for a recall).
+    numbered: tuple[Any, ...] = ()
 
 
 class ScriptedDriver(RedisDriver):
@@ -17,19 +30,39 @@ class ScriptedDriver(RedisDriver):
 
     def __init__(self, answer: Callable[[Command], Any]) -> None:
         self.answer = answer
-        self.commands: list[Command] = []
+        self.commands: list[SeenCommand] = []
+        self._calls: dict[Any, Call] = {}
         #: What the server was told to forget when the transport was closed.
         self.forgotten: list[Any] = []
         self.closed = False
+
+    async def run(self, call: Call) -> Any:
+        task = asyncio.current_task()
+        self._calls[task] = call
+        try:
+            return await super().run(call)
+        finally:
+            del self._calls[task]
 
     async def execute(self, command: Command) -> Any:
         command.written = True
         if command.words[0] == "UNLINK":
             self.forgotten += command.words[1:]
             return len(command.words) - 1
-        self.commands.append(command)
-        reply = self.answer(command)
+        seen = self._seen(command)
+        self.commands.append(seen)
+        reply = self.answer(seen)
         return await reply if isinstance(reply, asyncio.Future) else reply
+
+    def _seen(self, command: Command) -> SeenCommand:
+        seen = SeenCommand(command.words, command.key, written=True)
+        call = self._calls.get(asyncio.current_task())
+        if call is not None:
+            seen.kind, seen.requests = call.kind, [o.request for o in call.operations]
+            if call.number is not None:
+                attempt = 0 if call.recall else call.attempt
+                seen.numbered = (call.record, call.number.number, attempt)
+        return seen
 
     def listener(self) -> Any:
         raise NotImplementedError

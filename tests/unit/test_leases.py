@@ -12,7 +12,6 @@ import pytest
 from aiorsmq_ng import Unavailable
 from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng._protocol.values import Leased
 from aiorsmq_ng._runtime.dead_letters import DeadLetters
 from aiorsmq_ng._runtime.leases import LeaseKeeper
@@ -24,7 +23,7 @@ from aiorsmq_ng.delivery import Delivery, QueueContext
 from ..support.driver import ScriptedDriver, transport_on
 
 NAMESPACE = Namespace("rsmq")
-RENEWAL, DELETE, SEND = load("visibility").sha, load("delete").sha, load("send").sha
+RENEWAL, SEND = messages.VISIBILITY, messages.SEND
 LEASE_S = 30
 
 
@@ -65,9 +64,9 @@ class Scene:
         """Return a delivery whose renewal is due, with plenty of time to renew it."""
         return self.delivery(queue, used_s=LEASE_S / 3)
 
-    def sent(self, sha):
-        """Return the commands written so far that call one script."""
-        return [c for c in self.driver.commands if c.words[1] == sha]
+    def sent(self, kind):
+        """Return the commands written so far that are of one kind."""
+        return [c for c in self.driver.commands if c.kind is kind]
 
 
 def now():
@@ -78,13 +77,9 @@ def gate():
     return asyncio.get_running_loop().create_future()
 
 
-def script(command):
-    return command.words[1]
-
-
 def fine(command):
     """Answer that every receipt held."""
-    return [[1]] if script(command) == DELETE else [1]
+    return [[1]] if command.kind in (messages.ACK, messages.ACK_MANY, messages.DELETE) else [1]
 
 
 async def until(condition):
@@ -150,7 +145,7 @@ async def test_renewal_that_fails_is_tried_again():
 @pytest.mark.usefixtures("quick_close")
 async def test_renewal_without_an_answer_does_not_hold_up_the_others():
     def answer(command):
-        return gate() if "rsmq:stuck" in command.words else fine(command)
+        return gate() if command.key == "rsmq:stuck" else fine(command)
 
     async with scene(answer) as s:
         stuck, well = s.due("stuck"), s.delivery("well", lease_s=0.3)
@@ -191,7 +186,7 @@ SETTLING = {
 
 
 def settled(command):
-    return 1 if script(command) == load("move").sha else fine(command)
+    return 1 if command.kind in (messages.REJECT, messages.FORWARD) else fine(command)
 
 
 @pytest.mark.parametrize("verb", SETTLING)
@@ -251,7 +246,7 @@ async def test_change_of_visibility_is_not_written_before_the_renewal_under_way_
         await changing
 
         assert written == 1
-        assert s.driver.commands[1].words[-2] == (0 if verb == "release" else 60_000)
+        assert s.driver.commands[1].requests[-1].vt_ms == (0 if verb == "release" else 60_000)
 
 
 @pytest.mark.usefixtures("quick_close")
@@ -273,11 +268,11 @@ async def test_release_after_the_lease_was_given_up_still_follows_the_renewal_un
         await releasing
 
         assert written == 1
-        assert s.driver.commands[1].words[-2] == 0
+        assert s.driver.commands[1].requests[-1].vt_ms == 0
 
 
 async def test_ack_does_not_wait_for_the_renewal_under_way():
-    async with scene(lambda c: gate() if script(c) == RENEWAL else fine(c)) as s:
+    async with scene(lambda c: gate() if c.kind is RENEWAL else fine(c)) as s:
         delivery = s.due()
         delivery.hold()
         await until(lambda: s.sent(RENEWAL))
@@ -289,7 +284,7 @@ async def test_ack_does_not_wait_for_the_renewal_under_way():
 
 async def test_renewal_that_is_answered_after_the_ack_tells_nobody_of_a_lost_lease():
     renewing = gate()
-    async with scene(lambda c: renewing if script(c) == RENEWAL else fine(c)) as s:
+    async with scene(lambda c: renewing if c.kind is RENEWAL else fine(c)) as s:
         delivery = s.due()
         delivery.hold()
         await until(lambda: s.sent(RENEWAL))
@@ -317,7 +312,7 @@ async def test_extend_decides_how_long_the_renewals_after_it_are():
         await delivery.extend(0.3)
         await until(lambda: len(s.sent(RENEWAL)) == 2)
 
-        assert [c.words[-2] for c in s.sent(RENEWAL)] == [300, 300]
+        assert [r.vt_ms for c in s.sent(RENEWAL) for r in c.requests] == [300, 300]
 
 
 async def test_extend_inside_a_block_outlives_the_renewal_under_way():
@@ -338,7 +333,7 @@ async def test_extend_inside_a_block_outlives_the_renewal_under_way():
 
             assert delivery.lease.expires_at > now() + 590
             assert delivery.lease in s.keeper.kept()
-        assert [c.words[-2] for c in s.sent(RENEWAL)] == [LEASE_S * 1000, 600_000]
+        assert [r.vt_ms for c in s.sent(RENEWAL) for r in c.requests] == [LEASE_S * 1000, 600_000]
 
 
 async def test_extend_that_fails_leaves_the_lease_as_it_was():
@@ -369,7 +364,7 @@ async def test_renewal_that_falls_due_during_close_does_not_break_the_calls_unde
     sending = gate()
 
     def answer(command):
-        return sending if script(command) == SEND else fine(command)
+        return sending if command.kind is SEND else fine(command)
 
     async with scene(answer) as s:
         operation = messages.send(NAMESPACE.queue("jobs"), [b"x"], delay_ms=-1, channel="w")
@@ -431,7 +426,7 @@ async def test_message_given_back_from_the_prefetch_is_no_longer_kept():
         await asyncio.wait(prefetch.close())
 
         assert s.keeper.kept() == []
-        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
+        assert [r.vt_ms for c in s.sent(RENEWAL) for r in c.requests] == [0, 0]
 
 
 async def test_reply_that_was_there_when_the_prefetch_closed_is_given_back():
@@ -450,7 +445,7 @@ async def test_reply_that_was_there_when_the_prefetch_closed_is_given_back():
         await until(lambda: s.sent(RENEWAL))
 
         assert s.keeper.kept() == []
-        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
+        assert [r.vt_ms for c in s.sent(RENEWAL) for r in c.requests] == [0, 0]
 
 
 async def test_prefetch_that_is_closed_before_it_is_filled_stays_empty():
@@ -476,7 +471,7 @@ async def test_message_put_back_into_a_closed_prefetch_is_given_back():
         await until(lambda: s.sent(RENEWAL))
 
         assert s.keeper.kept() == []
-        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
+        assert [r.vt_ms for c in s.sent(RENEWAL) for r in c.requests] == [0]
 
 
 async def test_waiting_for_a_message_ends_when_the_prefetch_is_closed():
@@ -543,12 +538,12 @@ async def test_block_of_a_coroutine_that_is_thrown_away_gives_the_message_back()
         await until(lambda: s.sent(RENEWAL))
 
         assert s.keeper.kept() == []
-        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
+        assert [r.vt_ms for c in s.sent(RENEWAL) for r in c.requests] == [0]
 
 
 async def test_closing_a_consumer_can_be_cancelled_and_gives_back_all_the_same(quick_close):
     def answer(command):
-        return server if script(command) == RENEWAL else fine(command)
+        return server if command.kind is RENEWAL else fine(command)
 
     async with scene(answer) as s:
         server, batches = gate(), [[s.delivery(), s.delivery()]]
@@ -585,7 +580,7 @@ async def test_consumer_hands_out_no_message_whose_lease_has_ended(prefetch, cap
         assert "blocked for more than 3." in caplog.text
         assert "work on 1 messages of queue 'jobs' is not begun" in caplog.text
         await until(lambda: s.sent(RENEWAL))
-        assert [c.words[-2] for c in s.sent(RENEWAL)] == [0]
+        assert [r.vt_ms for c in s.sent(RENEWAL) for r in c.requests] == [0]
         await consumer.aclose()
 
 

@@ -39,13 +39,8 @@ def send(body=b"x", keys=KEYS):
     return messages.send(keys, [body], delay_ms=-1, channel="w")
 
 
-def parts(command, head=3):
-    """Return the operations' own arguments: after the keys, number, attempt and channel."""
-    return list(command.words[3 + command.words[2] + head :])
-
-
 def bodies(command):
-    return parts(command)[2::3]
+    return [body for request in command.requests for body in request.bodies]
 
 
 def echo(command):
@@ -146,7 +141,7 @@ async def test_operation_to_be_seen_through_is_made_without_its_caller():
         gone.cancel()
         await there
 
-    assert [parts(c, 0)[1::4] for c in driver.commands] == [["a" * 32, "b" * 32]]
+    assert [[r.receipt.id for r in c.requests] for c in driver.commands] == [["a" * 32, "b" * 32]]
 
 
 async def test_acks_repeated_after_a_lost_reply_take_messages_that_are_gone_for_acked():
@@ -229,9 +224,8 @@ async def test_server_that_stays_away_gives_one_sentence_at_the_deadline():
 
 
 def ticket(command):
-    """Return series, number and attempt of a call."""
-    keys, args = 3, 3 + command.words[2]
-    return (command.words[keys + command.words[2] - 1], *command.words[args : args + 2])
+    """Return the call record, the number of the call, and the attempt."""
+    return command.numbered
 
 
 async def test_lost_reply_of_a_send_is_asked_for_again_under_the_same_number():
@@ -461,6 +455,11 @@ async def test_keys_of_another_layout_are_a_corrupt_queue():
             await transport.run(send())
 
 
+def given_back(command):
+    [request] = command.requests
+    return request.receipt, request.vt_ms, request.how
+
+
 def leased(*ids):
     row = [30000, 0]
     for id in ids:
@@ -472,7 +471,7 @@ async def test_message_taken_for_a_cancelled_caller_is_given_back():
     gate = asyncio.get_running_loop().create_future()
 
     def answer(command):
-        return gate if b"count" not in command.words and len(driver.commands) == 1 else [1]
+        return gate if len(driver.commands) == 1 else [1]
 
     async with running(answer) as (driver, transport):
         task = asyncio.create_task(transport.run(messages.receive(ReceiveSpec(KEYS), 1, vt_ms=-1)))
@@ -484,7 +483,7 @@ async def test_message_taken_for_a_cancelled_caller_is_given_back():
         gate.set_result([leased(ID)])
 
     give_back = driver.commands[1]
-    assert list(give_back.words)[-5:] == [ID.decode(), 1, 17, 0, "u"]
+    assert given_back(give_back) == (Receipt(ID.decode(), 1, 17), 0, "u")
 
 
 async def test_message_whose_caller_is_cancelled_as_it_arrives_is_given_back():
@@ -513,7 +512,7 @@ async def test_message_whose_caller_is_cancelled_as_it_arrives_is_given_back():
         conductor._hand_out = settle
 
     assert len(driver.commands) == 2
-    assert list(driver.commands[1].words)[-5:] == [ID.decode(), 1, 17, 0, "u"]
+    assert given_back(driver.commands[1]) == (Receipt(ID.decode(), 1, 17), 0, "u")
 
 
 async def test_cancelling_one_caller_leaves_its_neighbours_alone():
