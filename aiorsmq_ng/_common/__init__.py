@@ -1,1 +1,1 @@
-"""Small pure parts that every layer may use."""
+"""Helpers without I/O of their own that every layer may import."""

@@ -1,4 +1,4 @@
-"""How safe a message must be before ``send`` returns: named levels, and how a server is asked."""
+"""Durability levels: how safe a message must be before ``send`` returns, and the WAIT command."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Durability:
 
     replicas: int = 0
     fsync: bool = False
-    #: Whether the server must be asked; not if it syncs with every write anyway.
+    #: True if a WAITAOF is needed; not if the server syncs every write anyway.
     waits: bool = True
 
     @classmethod
     def parse(cls, text: str) -> Durability:
-        """Understand ``memory``, ``replicated:n`` and ``fsynced``."""
+        """Return the level named ``memory``, ``replicated:n`` or ``fsynced``."""
         if text == MEMORY:
             return cls()
         if text == FSYNCED:
@@ -36,7 +36,7 @@ class Durability:
         )
 
     def question(self, timeout_ms: int) -> tuple[str | int, ...] | None:
-        """Return the command that waits for this level, if there is something to wait for."""
+        """Return the command that waits for this level, or None if no wait is needed."""
         if self.fsync:
             return ("WAITAOF", 1, 0, timeout_ms) if self.waits else None
         if self.replicas:
@@ -44,7 +44,7 @@ class Durability:
         return None
 
     def reached(self, answer: Any) -> str:
-        """Name the level that the server's answer stands for; at least ``memory``."""
+        """Return the level that the server's reply confirms; at least ``memory``."""
         if self.fsync:
             synced = not self.waits or (isinstance(answer, list) and answer[0] >= 1)
             return FSYNCED if synced else MEMORY

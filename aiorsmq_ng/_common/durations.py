@@ -12,7 +12,7 @@ Seconds = int | float | timedelta
 
 
 def in_seconds(what: str, value: Seconds) -> float:
-    """Return a duration as a number of seconds; *what* names it in the error."""
+    """Convert a duration to seconds; *what* names it in the error."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -21,7 +21,7 @@ def in_seconds(what: str, value: Seconds) -> float:
 
 
 def at_least_0(what: str, value: Seconds) -> float:
-    """Return a duration as a number of seconds, if it is not negative."""
+    """Convert a duration to seconds; ``InvalidValue`` if it is negative."""
     seconds = in_seconds(what, value)
     if seconds < 0:
         raise InvalidValue(f"{what} must be at least 0 seconds, not {value!r}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-#: Lease of a message, and delay of a new one, in seconds, if a queue is created without.
+#: Lease of a message, and delay of a new one, in seconds: the defaults of ``create_queue``.
 DEFAULT_VT, DEFAULT_DELAY = 30, 0
-#: Largest body in bytes: the default, and the largest limit that can be set besides no limit.
+#: Largest body in bytes: the default, and the highest limit that can be set besides no limit.
 DEFAULT_MAXSIZE = 65536
 #: Longest lease or delay, in seconds.
 MAX_SECONDS = 9_999_999
@@ -12,5 +12,5 @@ DEAD_SUFFIX = "-dead"
 
 
 def dead_letter_queue(queue: str) -> str:
-    """Return the name of the dead-letter queue of *queue*, unless another one is set."""
+    """Return the default name of the dead-letter queue of *queue*."""
     return queue + DEAD_SUFFIX

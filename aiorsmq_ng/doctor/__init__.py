@@ -1,7 +1,7 @@
-"""Looking for damage in queues and for dangers in the server's settings, and repairing the damage.
+"""Finds damage in queues and dangerous settings of the server, and repairs the damage.
 
-Nothing is repaired on the word of an earlier look: every repair is a script that looks once more
-and changes what is wrong at that moment, in one atomic step. So queues may be in use meanwhile.
+No repair relies on an earlier check: every repair is a script that checks again and changes what
+is wrong at that moment, in one atomic step. So queues may be in use during an examination.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Doctor:
         self._channel = channel
 
     async def examine(self, names: list[str], orders: Orders) -> DoctorReport:
-        """Look at the queues *names*, or at all that can be found."""
+        """Examine the queues *names*, or all queues of the namespace if none is named."""
         facts, findings = await server.examine(self._transport, self._namespace)
         found = list(dict.fromkeys(names))
         if not names:
@@ -48,7 +48,7 @@ class Doctor:
         return DoctorReport(facts, found, _once(findings))
 
     async def _find_queues(self, orders: Orders) -> tuple[list[str], list[Finding]]:
-        """Return the names of all queues, listed or not, and what is odd about the list."""
+        """Return the names of all queues, listed or not, and the findings about the list."""
         found, odd, remarks = set[str](), list[str](), list[Finding]()
         try:
             names = partial(queues.list_queues, self._namespace)
@@ -67,20 +67,20 @@ class Doctor:
                 break
             found.update(filter(_usable, map(self._name_in, page.keys)))
             pages += 1
-            orders.tell("search for queues", pages * doctor.KEYS_PAGE, 0)
+            orders.report("search for queues", pages * doctor.KEYS_PAGE, 0)
             cursor = page.cursor
             if cursor == b"0":
                 break
         return sorted(found), remarks
 
     def _name_in(self, key: bytes) -> str:
-        """Return the name of the queue whose sorted set or hash *key* may be, or nothing."""
+        """Return the queue name that *key* would contain as the sorted set or hash of a queue."""
         text = key.decode(errors="replace").removeprefix(f"{self._namespace.name}:")
         return text.removesuffix(":Q")
 
 
 def together(reports: list[DoctorReport]) -> DoctorReport:
-    """Return the reports on several namespaces as one; servers of a cluster are alike."""
+    """Merge the reports on several namespaces; facts about the server are those of the first."""
     first = reports[0]
     said = {(f.kind, f.detail) for f in first.findings if f.queue is None}
     found, findings = list(first.queues), list(first.findings)
@@ -91,7 +91,7 @@ def together(reports: list[DoctorReport]) -> DoctorReport:
 
 
 def _usable(name: str) -> bool:
-    """Tell whether a queue can have this name; what PyRSMQ allows counts."""
+    """Return True if a queue can have this name, by the rules of PyRSMQ, which allow more."""
     try:
         limits.check_name(name, foreign=True)
     except InvalidValue:
@@ -100,7 +100,7 @@ def _usable(name: str) -> bool:
 
 
 def _once(findings: list[Finding]) -> list[Finding]:
-    """Return each finding once: every queue sees the same wrong type of the list."""
+    """Remove duplicates: every queue reports the same wrong type of the list of queues."""
     seen: dict[tuple[str, str], Finding] = {}
     for found in findings:
         key = (found.kind, found.detail) if found.kind == "wrong_type" else ("", str(id(found)))

@@ -1,4 +1,4 @@
-"""One queue: its keys, then its messages page by page, then what is wrong once more and closer."""
+"""Examination of one queue: its keys, then its messages by pages, then the suspects once more."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from .._transport.batching import Transport
 from ..models import Finding
 from .words import finding, fixable
 
-#: Called with what is looked at, how much of it was, and how much there is (0: nobody knows).
+#: Callback that is given what is examined, how much of it is done, and the total (0: unknown).
 Progress = Callable[[str, int, int], None]
 
-#: How long something must stay wrong. Not every client stores and deletes in one step: what is only
-#: half done is done before long.
+#: How long something must stay wrong to be reported. Not every client stores and deletes in one
+#: atomic step: a message may be incomplete for a moment.
 SETTLE_S = 0.25
-#: Suspects that are kept before they are looked at closer; bounds memory.
+#: Number of suspects that are collected before they are checked again; bounds memory.
 _MANY = 20_000
 _SAMPLES = 3
 _HOUR_S = 3600
 
 
 class Orders(NamedTuple):
-    """What a doctor is asked to do."""
+    """Options of an examination."""
 
     fix: bool
-    #: Whatever is hidden for longer than this is made visible; -1: nothing is.
+    #: Messages that are hidden for longer than this are made visible; -1: none are.
     horizon_ms: int
     progress: Progress | None
 
-    def tell(self, what: str, done: int, total: int) -> None:
-        """Say how far it has come, if anybody wants to know."""
+    def report(self, what: str, done: int, total: int) -> None:
+        """Call the progress callback, if there is one."""
         if self.progress is not None:
             self.progress(what, done, total)
 
 
 class Examination:
-    """Looks at one queue, and repairs it if asked to."""
+    """Examines one queue, and repairs it with ``fix``."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class Examination:
         self._channel = channel
         self._fix = orders.fix
         self._horizon_ms = orders.horizon_ms
-        self._tell = orders.tell
+        self._report = orders.report
         self._suspects: dict[bytes, None] = {}
         self._tallies: dict[str, Tally] = {}
         self._looked_at = 0
-        #: Whether there was no trace of a queue.
+        #: True if no key of the queue exists.
         self.nothing_there = False
 
     async def run(self) -> list[Finding]:
-        """Return what is wrong with the queue."""
+        """Return the findings about the queue, after repair if asked for."""
         state = await self._transport.run(doctor.queue(self._keys, repair=False))
         found = self._keys_findings(state)
         self.nothing_there = not (state.readable or found)
@@ -72,7 +72,8 @@ class Examination:
             await self._look_at_fields(state)
             await self._look_closer()
         if self._fix:
-            # Only now: a queue whose last fields were leaks is gone, and not to be completed.
+            # After the messages: a queue whose last fields were leaks is gone by now, and must not
+            # be completed.
             after = await self._transport.run(doctor.queue(self._keys, repair=True))
             found = self._merged(state, after)
         return found + self._messages_findings()
@@ -100,13 +101,13 @@ class Examination:
 
     async def _suspect(self, ids: list[bytes], looked_at: int, state: QueueState) -> None:
         self._looked_at += looked_at
-        self._tell(self._keys.queue, self._looked_at, state.ids + state.fields)
+        self._report(self._keys.queue, self._looked_at, state.ids + state.fields)
         self._suspects.update(dict.fromkeys(ids))
         if len(self._suspects) >= _MANY:
             await self._look_closer()
 
     async def _look_closer(self) -> None:
-        """Look at suspects again after a while; what is still wrong is wrong."""
+        """Check the suspects again after ``SETTLE_S``; report what is still wrong."""
         suspects, self._suspects = list(self._suspects), {}
         if not suspects:
             return
@@ -133,7 +134,7 @@ class Examination:
             self._tallies[kind] = Tally(old.number + tally.number, samples)
 
     def _merged(self, before: QueueState, after: QueueState) -> list[Finding]:
-        """Return the findings after repair, and those that the repair of messages has ended."""
+        """Return the findings after repair, and those that the repair of messages has resolved."""
         left = {(fault.kind, fault.what) for fault in after.faults}
         ended = [f for f in before.faults if (f.kind, f.what) not in left]
         return [
@@ -178,7 +179,7 @@ class Examination:
 
 
 def _duration(queue: str, attribute: str, stored: bytes) -> list[Finding]:
-    """Tell of a stored duration that looks like milliseconds, or that other clients cannot read."""
+    """Report a stored duration that looks like milliseconds, or that other clients cannot read."""
     if not stored:
         return []
     value = float(stored)

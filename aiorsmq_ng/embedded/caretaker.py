@@ -1,11 +1,11 @@
-"""Ends the server of a data folder when the last of its users is gone, however it ended.
+"""Stops the server of a data folder when its last user is gone, even if that user was killed.
 
-A program of its own, because no other process is left when the last user is killed. The process
-that starts the server, or finds it without a caretaker, starts this one:
-``python -I -S caretaker.py FOLDER SOCKET SECONDS``. It needs nothing but the standard library and
-sleeps nearly all the time. It ends with the server, or when the server shall go on without users.
-It works inside the folder, so a folder that is renamed stays its own; and over its connection it
-also stops a server whose folder was removed.
+This is a separate program, because no other process is left when the last user is killed. The
+process that starts the server, or finds it without a caretaker, runs
+``python -I -S caretaker.py FOLDER SOCKET SECONDS``. The caretaker needs only the standard library
+and sleeps nearly all the time. It exits with the server, or when the server is to be kept without
+users (``keep``). Its working directory is the folder, so it still watches a folder that was
+renamed. Over its connection it also stops a server whose folder was removed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import sys
 import time
 
 _TICK_S = 2.0
-#: How long it waits for a server that is starting, and how often it tries.
+#: How long to wait for a starting server, and the interval between attempts.
 _START_S, _POLL_S = 1.0, 0.005
-#: How long it waits for the gate, which is held for a moment by everybody who comes or goes.
+#: Pause before another attempt at the gate lock, which users hold briefly to acquire or release.
 _BUSY_S = 0.2
-#: Syncing the append-only file to a slow disk is what takes time at the end.
+#: Timeout of the shutdown: syncing the append-only file to a slow disk may take long.
 _STOP_S = 30.0
 
 
@@ -35,7 +35,7 @@ def _lock(fd: int) -> bool:
 
 
 class Caretaker:
-    """Looks after the server of the current folder."""
+    """Watches the server of the current directory and stops it when it has no users."""
 
     def __init__(self, address: str, alone_s: float) -> None:
         self._address = address
@@ -48,14 +48,14 @@ class Caretaker:
         )
 
     def look(self, watch: int) -> float | None:
-        """Look once; return after how many seconds to look again, or None if there is no need."""
+        """Check once; return the seconds until the next check, or None to exit."""
         if not _lock(self._gate):
             return _BUSY_S
         try:
             if self._line is None:
                 self.connect(0)
             if self._is_done():
-                # Inside the gate: the next process must see that it has no caretaker.
+                # Still holding the gate: the next process must see that there is no caretaker.
                 fcntl.flock(watch, fcntl.LOCK_UN)
                 return None
         finally:
@@ -63,11 +63,11 @@ class Caretaker:
         return min(_TICK_S, self._alone_s / 4)
 
     def rest(self, seconds: float) -> None:
-        """Wait, but not longer than the server lives."""
+        """Sleep, and return early if the server exits."""
         if self._line is None:
             time.sleep(seconds)
         elif select.select([self._line], [], [], seconds)[0]:
-            # It is gone: nothing else is said on this connection but the answer to a SHUTDOWN.
+            # Readable means closed: the only reply ever expected here is that of SHUTDOWN.
             self._line.close()
             self._line = None
 
@@ -91,7 +91,7 @@ class Caretaker:
             fcntl.flock(self._users, fcntl.LOCK_UN)
 
     def connect(self, patience_s: float) -> None:
-        """Connect to the server, which may be just starting."""
+        """Connect to the server; retry for *patience_s* seconds while it is starting."""
         deadline = time.monotonic() + patience_s
         while self._line is None:
             line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -118,7 +118,7 @@ class Caretaker:
 
 
 def main(folder: str, address: str, alone_s: str) -> None:
-    """Look after the server of *folder*, in the background."""
+    """Watch the server of *folder*, in a background process."""
     os.chdir(folder)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     watch = os.open("watch.lock", flags, 0o600)
@@ -126,7 +126,7 @@ def main(folder: str, address: str, alone_s: str) -> None:
         return
     caretaker = Caretaker(address, float(alone_s))
     caretaker.connect(_START_S)
-    # Outside the tree of the process that started it, which need not wait for its end.
+    # Detach: the process that started the caretaker need not wait for it.
     if os.fork():
         return
     while (pause_s := caretaker.look(watch)) is not None:

@@ -1,4 +1,4 @@
-"""Where the data of an embedded server lies, and its address."""
+"""Data folders of embedded servers: default location, checks, and the socket path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 # sun_path has 108 bytes on Linux and 104 on macOS, both with a closing NUL.
 _SOCKET_PATH_BYTES = 103
 
-#: What lies in a data folder, and of which kind it is.
+#: Names of the files in a data folder, with their file types.
 _FILES = {
     **dict.fromkeys(("gate.lock", "users.lock", "server.lock", "watch.lock"), stat.S_IFREG),
     **dict.fromkeys(("server.json", "server.json.new", "server.pid", "keep"), stat.S_IFREG),
@@ -31,7 +31,7 @@ _FILES = {
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Turn an error of the file system into a sentence about *folder*."""
+    """Raise ``Unavailable`` with a sentence about *folder* instead of an ``OSError``."""
     try:
         yield
     except OSError as error:
@@ -42,7 +42,7 @@ def explained(folder: Path) -> Iterator[None]:
 
 
 def default_folder() -> Path:
-    """Return the data folder for users who name none.
+    """Return the data folder that is used if the caller names none.
 
     It is ``AIORSMQ_DATA_DIR``, or ``aiorsmq-ng/default`` in ``XDG_STATE_HOME`` (``~/.local/state``
     if unset), or, with a logged warning, a temporary folder where neither can be written.
@@ -62,7 +62,7 @@ def default_folder() -> Path:
 
 
 def private_folder(parent: str) -> Path:
-    """Make a folder of this user in *parent*, where every user of the machine may write."""
+    """Create a private folder of this user in *parent*, a directory that every user can write."""
     folder = Path(parent, f"aiorsmq-{os.getuid()}")
     with explained(folder):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -78,7 +78,7 @@ def resolve(folder: Path | None) -> Path:
 
 
 def check_owner(folder: Path) -> None:
-    """Refuse a folder of another user, who could change what lies in it; root, too."""
+    """Refuse a folder of another user, who could change its files; this applies to root, too."""
     owner = folder.stat().st_uid
     if owner != os.geteuid():
         raise Unavailable(
@@ -89,7 +89,7 @@ def check_owner(folder: Path) -> None:
 
 
 def _check_files(folder: Path) -> None:
-    """Refuse links and the like in place of our files: they would be written to."""
+    """Refuse links and other file types in place of our files: they would be written to."""
     for name, kind in _FILES.items():
         try:
             found = stat.S_IFMT((folder / name).lstat().st_mode)
@@ -107,14 +107,14 @@ def prepare(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_owner(folder)
     foreign = {entry.name for entry in folder.iterdir()} - {"gate.lock", "lost+found"}
-    # users.lock is older than everything else in a folder of ours, so it is looked for last.
+    # users.lock is created before every other file in our folders, so it is checked last.
     if foreign and read_record(folder) is None and not (folder / "users.lock").exists():
         raise Unavailable(
             f"folder {str(folder)!r} holds other files ({min(foreign)!r}) and no data of "
             f"aiorsmq-ng; choose a new or empty folder"
         )
     folder.chmod(0o700)
-    _check_files(folder)  # once more: until now others may have had access
+    _check_files(folder)  # again: until the chmod other users may have had access
 
 
 def socket_path(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Lock files that the kernel gives back when their process dies."""
+"""Lock files (``flock``) that the kernel releases when their process dies."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from pathlib import Path
 from ..errors import Unavailable
 from .folder import explained
 
-# A start or stop takes 0.1 s on an idle machine; 60 s lets hundreds of processes queue up.
+# A start or stop takes 0.1 s on an idle machine; 60 s are enough for hundreds of waiting processes.
 _GATE_S = 60.0
 POLL_S = 0.005
 
-# A forked child shares the open lock files, and would keep a lock which the parent gave back. So
-# a child closes them at once; the guard keeps a fork from coming between an open and its entry.
+# A forked child shares the open lock files, and would keep a lock that the parent released. So a
+# child closes them at once. The guard prevents a fork between the opening of a file and its
+# registration in _open_fds.
 _fork_guard = threading.RLock()
 _open_fds: set[int] = set()
-# What else a child must forget.
+# Further cleanup callbacks that run in a forked child.
 at_fork: list[Callable[[], None]] = []
 
 
@@ -52,7 +53,7 @@ class LockFile:
             _open_fds.add(self.fd)
 
     def attempt(self, mode: int) -> bool:
-        """Lock without waiting; tell whether that worked."""
+        """Try to lock without blocking; return True if the lock was acquired."""
         try:
             fcntl.flock(self.fd, mode | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -60,12 +61,12 @@ class LockFile:
         return True
 
     def unlock(self) -> None:
-        """Give the lock back."""
-        # Closing is not enough: a process being forked right now may have the file open, too.
+        """Release the lock."""
+        # Closing is not enough: a process that is being forked may have the file open, too.
         fcntl.flock(self.fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file descriptor; call ``unlock`` first."""
         with _fork_guard:
             _open_fds.discard(self.fd)
             os.close(self.fd)

@@ -1,12 +1,14 @@
-"""Run a private Redis or Valkey server for as long as somebody on this machine uses it.
+"""Run a private Redis or Valkey server for as long as a process on this machine uses it.
 
 Plain blocking code: call it from a worker thread. A data folder has one server, which any number
-of processes share by three ``flock`` files. The kernel drops a lock together with its process,
-so a crash leaves nothing to repair. ``gate.lock`` is held while somebody starts or stops the
-server. ``users.lock`` is held shared by every user: whoever gets it alone is the last one.
-``server.lock`` is opened here and inherited by the server: while it is held the server lives, and
-a second server on the same files cannot start. ``watch.lock`` is held by the caretaker, which stops
-a server whose last user was killed.
+of processes share by means of four ``flock`` files. The kernel releases the locks of a process
+that dies, so a crash leaves nothing to repair.
+
+- ``gate.lock`` is held exclusively by a process that starts or stops the server.
+- ``users.lock`` is held shared by every user. A user that can lock it exclusively is the last one.
+- ``server.lock`` is opened here and inherited by the server. While it is locked the server lives,
+  and a second server on the same files cannot start.
+- ``watch.lock`` is held by the caretaker, which stops a server whose last user was killed.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ from .locks import POLL_S, LockFile, at_fork, gate
 
 _log = logging.getLogger(__name__)
 
-# How long a server whose last user was killed goes on.
+# Seconds that a server keeps running after its last user was killed.
 _ALONE_S = 10.0
-# Syncing the append-only file to a slow disk is what takes time at the end.
+# Timeout of the shutdown: syncing the append-only file to a slow disk may take long.
 _STOP_S = 30.0
 # No preamble: a snapshot inside the append-only file would tie the data to one engine and version.
-# Daemonized: outside our process tree the server leaves no zombie and needs no one to wait for it.
+# Daemonized: outside our process tree the server leaves no zombie and needs no parent to reap it.
 _OPTIONS = (  # noqa: SIM905 - reads like the command line it is
     "--port 0 --unixsocketperm 700 --appendonly yes --aof-use-rdb-preamble no "
     "--maxmemory-policy noeviction --daemonize yes"
@@ -52,9 +54,9 @@ _OPTIONS = (  # noqa: SIM905 - reads like the command line it is
 class ServerStatus:
     """A snapshot: ``binary`` ran last here, ``pid`` is known only while the server runs.
 
-    ``in_use`` is ``None`` when nobody can tell: never used, or being started or stopped. ``kept``:
-    it goes on without users until it is stopped. ``users`` are the processes that hold it, where
-    the system tells (Linux).
+    ``in_use`` is ``None`` if unknown: the folder was never used, or its server is being started or
+    stopped. ``kept``: the server keeps running without users until ``stop``. ``users`` are the ids
+    of the processes that use it, or ``None`` where the system does not list them (all but Linux).
     """
 
     folder: Path
@@ -68,7 +70,7 @@ class ServerStatus:
 
 
 def _ask(address: Path, *words: bytes) -> bytes | None:
-    """Send one command; return the first line of the reply, or None if nobody answers."""
+    """Send one command; return the first line of the reply, or None without a reply."""
     request = b"*%d\r\n" % len(words)
     request += b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -85,7 +87,7 @@ def _bring_up(folder: Path, address: Path, fsync: str, timeout_s: float) -> Serv
     started: ServerBinary | None = None
     while (reply := _ask(address, b"PING")) is None or reply.startswith(b"-LOADING"):
         if reply is not None:
-            # It is reading its data: alive, however long that takes.
+            # The server is loading its data, which may take any time: restart the timeout.
             deadline = time.monotonic() + timeout_s
         with closing(LockFile(folder / "server.lock")) as lock:
             if lock.attempt(fcntl.LOCK_EX):
@@ -93,7 +95,7 @@ def _bring_up(folder: Path, address: Path, fsync: str, timeout_s: float) -> Serv
                     raise _death(folder, started)
                 started = find_binary(folder)
                 _spawn(started, folder, address, fsync, lock, timeout_s)
-                _take_care(folder, address)
+                _start_caretaker(folder, address)
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"server of {str(folder)!r} did not answer within {timeout_s:g} s; "
@@ -104,15 +106,15 @@ def _bring_up(folder: Path, address: Path, fsync: str, timeout_s: float) -> Serv
         _log.info("started %s for %s", started, folder)
         _record(folder, started)
         return started
-    _take_care(folder, address)
+    _start_caretaker(folder, address)
     if fsync == "always":
-        # Somebody who asked for less started it; the safest wish wins.
+        # Another user may have started it with everysec; the safest setting wins.
         _ask(address, b"CONFIG", b"SET", b"appendfsync", b"always")
     return read_record(folder) or find_binary(folder)
 
 
 def _record(folder: Path, binary: ServerBinary) -> None:
-    """Note which program runs here. A full disk does not matter: the next start tries again."""
+    """Record which program runs here. If the disk is full, the next start tries again."""
     if read_record(folder) == binary:
         return
     draft = folder / "server.json.new"
@@ -122,20 +124,20 @@ def _record(folder: Path, binary: ServerBinary) -> None:
             json.dump({"layout": LAYOUT, **asdict(binary)}, file)
         draft.replace(folder / "server.json")
     except OSError as error:
-        _log.warning("cannot note in %s which program runs there: %s", folder, error)
+        _log.warning("cannot record in %s which program runs there: %s", folder, error)
         with suppress(OSError):
             draft.unlink()
 
 
-def _take_care(folder: Path, address: Path) -> None:
-    """Start the caretaker unless there is one; without it only a user can stop the server."""
+def _start_caretaker(folder: Path, address: Path) -> None:
+    """Start the caretaker unless one runs; without it only a user can stop the server."""
     with closing(LockFile(folder / "watch.lock")) as watch:
         if not watch.attempt(fcntl.LOCK_EX):
             return
         watch.unlock()
     script = Path(__file__).with_name("caretaker.py")
     name = Path(sys.executable or "").name
-    # Where Python is part of another program, that is not an interpreter.
+    # Where Python is embedded in another program, sys.executable is not an interpreter.
     python = sys.executable if name.startswith(("python", "pypy")) else shutil.which("python3")
     where = address.name if address.parent == folder else str(address)
     command = [python or "python3", "-I", "-S", str(script), str(folder), where, str(_ALONE_S)]
@@ -184,13 +186,13 @@ def _death(folder: Path, binary: ServerBinary) -> Unavailable:
     lines = (folder / "server.log").read_text(errors="replace").splitlines()
     said = " | ".join(filter(None, map(str.strip, lines[-5:]))) or "nothing"
     return Unavailable(
-        f"{binary} died at start and said: {said}; mend the cause, or choose another data "
+        f"{binary} died at start and logged: {said}; fix the cause, or choose another data "
         f"folder than {str(folder)!r}"
     )
 
 
 def _stop(folder: Path, address: Path) -> None:
-    """Shut the server down and wait until it is gone; the caller holds the gate."""
+    """Shut the server down and wait until it has exited; the caller holds the gate."""
     deadline = time.monotonic() + _STOP_S
     with closing(LockFile(folder / "server.lock")) as lock:
         while not lock.attempt(fcntl.LOCK_EX):
@@ -198,7 +200,7 @@ def _stop(folder: Path, address: Path) -> None:
             reply = _ask(address, b"SHUTDOWN", b"NOSAVE")
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"server of {str(folder)!r} did not stop within {_STOP_S:g} s and said "
+                    f"server of {str(folder)!r} did not stop within {_STOP_S:g} s and replied "
                     f"{reply!r}; look into its server.log, and end process {_read_pid(folder)}"
                 )
             time.sleep(POLL_S)
@@ -216,17 +218,17 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 def _keep_note(folder: Path) -> Path:
-    """Return the file that says that the server goes on without users."""
+    """Return the path of the marker file: while it exists, the server runs without users."""
     return folder / "keep"
 
 
 class EmbeddedServer:
-    """One user's hold on the server of a data folder; the last release stops the server.
+    """A reference-counted hold on the server of a data folder; the last release stops the server.
 
-    A hold belongs to the process that acquired it: a forked child may use the address while its
-    parent holds on, and acquires its own hold to be independent. Holds that are left when the
-    interpreter exits are released then; a server whose last user was killed ends by itself after
-    some 10 s.
+    A hold belongs to the process that acquired it. A forked child may use the address while its
+    parent keeps the hold, and acquires a hold of its own to be independent. Holds that are left
+    when the interpreter exits are released then. If the last user was killed, the caretaker stops
+    the server after about 10 s.
     """
 
     def __init__(self, folder: Path, fsync: str, startup_timeout_s: float, remove: bool) -> None:
@@ -260,13 +262,13 @@ class EmbeddedServer:
         fsync: str = "always",
         startup_timeout_s: float = 15.0,
     ) -> Self:
-        """Become a user of the server of *folder*, which is started unless it runs.
+        """Become a user of the server of *folder*, and start it unless it runs.
 
-        *folder* is made with mode 700 if it is missing. *fsync* is ``always`` (nothing is lost
-        when the server is killed or the power fails) or ``everysec`` (faster; either may cost up
-        to 2 s). *startup_timeout_s* limits the silence of a
-        starting server; one that reads its data is not silent. Raise ``Unavailable`` for a
-        missing program, an unfit folder, or a server that fails.
+        *folder* is created with mode 700 if it is missing. *fsync* is ``always`` (nothing is lost
+        when the server is killed or the power fails) or ``everysec`` (faster; either event may
+        lose up to 2 s of data). *startup_timeout_s* is the longest time that a starting server may
+        not answer; a server that is loading its data does answer. Raise ``Unavailable`` for a
+        missing program, an unusable folder, or a server that fails.
         """
         if fsync not in ("everysec", "always"):
             raise InvalidValue(f"fsync is {fsync!r}; give 'everysec' or 'always'")
@@ -280,7 +282,7 @@ class EmbeddedServer:
         """Start a server on a new temporary folder, which the last release removes."""
         parent = private_folder(tempfile.gettempdir())
         for left in parent.glob("run-*"):
-            # Its owner was killed, and nobody else will ever stop that server.
+            # Its owner was killed, and no other process will ever remove that folder.
             with suppress(Unavailable):
                 if status(left).in_use is False:
                     cls(left.resolve(), "everysec", 15.0, remove=True).release()
@@ -293,14 +295,14 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """Name the server in a form that ``redis.asyncio.from_url`` takes."""
+        """The URL of the server, in the form that ``redis.asyncio.from_url`` takes."""
         return f"unix://{quote(str(self.socket))}"
 
     def check_folder(self) -> None:
-        """Raise ``Unavailable`` if the data folder is not the one that was acquired any more.
+        """Raise ``Unavailable`` if the data folder is no longer the one that was acquired.
 
-        What a server is sent whose folder was removed lies in files that cannot be opened again. No
-        I/O but one look at a file's entry.
+        A server whose folder was removed writes to files that cannot be opened again. Costs one
+        ``stat`` and no other I/O.
         """
         if self._users is not None and not self._is_there():
             raise Unavailable(
@@ -319,8 +321,7 @@ class EmbeddedServer:
         """Start the server again, on the same socket and data, if it died under this hold."""
         if self._users is None or self._pid != os.getpid():
             raise Unavailable(
-                f"this process does not hold the server of {str(self.folder)!r} any more; "
-                f"acquire it again"
+                f"this process no longer holds the server of {str(self.folder)!r}; acquire it again"
             )
         self.check_folder()
         with gate(self.folder):
@@ -328,16 +329,16 @@ class EmbeddedServer:
             self.binary = _bring_up(self.folder, self.socket, self._fsync, self._startup_timeout_s)
 
     def keep(self) -> None:
-        """Let the server go on when its last user is gone, until ``stop`` is called."""
+        """Keep the server running without users, until ``stop`` is called."""
         with gate(self.folder):
             _keep_note(self.folder).touch(mode=0o600)
 
     def release(self) -> None:
-        """Give the hold back; the last user stops the server and waits until it is gone.
+        """Release the hold; the last user stops the server and waits until it has exited.
 
         Releasing again, or in a forked child, does nothing. Raise ``Unavailable`` if the server
-        does not stop; the hold is given back all the same. A server whose folder was removed or
-        renamed meanwhile ends by itself soon.
+        does not stop; the hold is released all the same. If the folder was removed or renamed in
+        the meantime, the caretaker stops the server soon.
         """
         if self._pid != os.getpid():
             return
@@ -347,7 +348,7 @@ class EmbeddedServer:
             return
         _holds.discard(self)
         if not self._is_there():
-            # A folder of that name is another one now. The caretaker stops the server.
+            # A folder of that name would be another one. The caretaker stops the server.
             users.unlock()
             users.close()
             _log.warning(
@@ -361,7 +362,7 @@ class EmbeddedServer:
                     if self._remove:
                         shutil.rmtree(self.folder, ignore_errors=True)
             finally:
-                # Still inside the gate: the next one to release must not count this hold.
+                # Still holding the gate: the next process to release must not see this hold.
                 users.unlock()
 
     def __enter__(self) -> Self:
@@ -387,9 +388,9 @@ def _release_all() -> None:
 
 
 def stop(folder: Path | None = None) -> bool:
-    """Stop the server of *folder*, or let it end with its last user; tell whether it is gone.
+    """Stop the server of *folder*; return True if it is stopped, False if it is still in use.
 
-    Undoes ``EmbeddedServer.keep``. A server that somebody uses goes on until the last of them
+    Undoes ``EmbeddedServer.keep``. A server that is in use keeps running until its last user
     releases it.
     """
     folder = resolve(folder)
@@ -417,7 +418,7 @@ def status(folder: Path | None = None) -> ServerStatus:
         check_owner(folder)
         with (
             suppress(Unavailable),
-            # The caretaker looks for a moment, too.
+            # The caretaker holds the gate briefly, too.
             gate(folder, timeout_s=0.1),
             closing(LockFile(folder / "users.lock")) as users,
             closing(LockFile(folder / "server.lock")) as server,
@@ -431,7 +432,7 @@ def status(folder: Path | None = None) -> ServerStatus:
 
 
 def _holders(users: LockFile) -> tuple[int, ...] | None:
-    """Return the processes that hold a lock file, or None where the system does not tell."""
+    """Return the processes that hold a lock file, or None where the system does not list them."""
     inode = str(os.fstat(users.fd).st_ino)
     try:
         lines = Path("/proc/locks").read_text().splitlines()

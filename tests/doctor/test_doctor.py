@@ -402,7 +402,7 @@ async def test_bad_number_is_set_to_a_sane_one(rsmq, raw, busy, fields, ns, fiel
 
     found, after = await cure(rsmq, raw)
 
-    assert found["jobs", "bad_number"].detail.startswith(f"{field} is not a number")
+    assert found["jobs", "bad_number"].detail.startswith(f"{field} is not a valid number")
     assert found["jobs", "bad_number"].severity == "error"
     whole[fields][field.encode()] = sane.encode()
     assert after == whole

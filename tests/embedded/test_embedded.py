@@ -425,7 +425,7 @@ def test_find_binary_with_a_wrong_setting_does_not_look_elsewhere(
     ("version", "reason"),
     [
         ("Redis server v=6.0.9 sha=00000000:0 malloc=libc bits=64", "older than 6.2"),
-        ("nginx version: 1.22", "does not say that it is a Redis or Valkey server"),
+        ("nginx version: 1.22", "does not identify itself as a Redis or Valkey server"),
     ],
 )
 @pytest.mark.usefixtures("no_programs")
@@ -460,7 +460,9 @@ def test_acquire_of_a_newer_layout_is_refused(folder: Path) -> None:
     folder.mkdir()
     (folder / "server.json").write_text('{"layout": 2}')
 
-    with pytest.raises(Unavailable, match="has layout 2, this release knows layout 1; upgrade"):
+    with pytest.raises(
+        Unavailable, match="has layout 2, but this release supports layout 1; upgrade"
+    ):
         EmbeddedServer.acquire(folder)
     (folder / "server.json").unlink()
 
@@ -492,7 +494,7 @@ def test_acquire_of_a_dying_program_reports_its_log(
     program = write_program(tmp_path / "dying", "Valkey server v=9.0.0 sha=0:0", body)
     monkeypatch.setenv("AIORSMQ_SERVER_BIN", str(program))
 
-    with pytest.raises(Unavailable, match="died at start and said: out of tea; mend"):
+    with pytest.raises(Unavailable, match="died at start and logged: out of tea; fix"):
         EmbeddedServer.acquire(folder)
     assert status(folder).in_use is False
     assert not (folder / "server.json").exists()
@@ -505,7 +507,7 @@ def test_acquire_of_damaged_data_reports_the_log(folder: Path) -> None:
     damaged = next((folder / "appendonlydir").glob("*.incr.aof"))
     damaged.write_bytes(b"this is no command\r\n" + damaged.read_bytes())
 
-    with pytest.raises(Unavailable, match=r"died at start and said: .*Bad file format"):
+    with pytest.raises(Unavailable, match=r"died at start and logged: .*Bad file format"):
         EmbeddedServer.acquire(folder)
     assert not status(folder).running
 

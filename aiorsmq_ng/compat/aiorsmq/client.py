@@ -1,4 +1,4 @@
-"""``AIORSMQ`` and what it returns: other names for the operations of ``RSMQ``, no logic."""
+"""``AIORSMQ`` and its result types: aiorsmq's names for the operations of ``RSMQ``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .exceptions import InvalidValueException, MessageNotFoundException
 from .translation import translated_errors
 
 _ID_LENGTH = 32
-# aiorsmq takes any namespace; the colon is the only odd character that people put into one.
+# aiorsmq accepts any namespace; the colon is the only unusual character seen in practice.
 _OPTIONS = Options(nested_ns=True, allow_eviction=True)
 
 
@@ -28,16 +28,16 @@ class Message:
     #: ``str`` from a Redis client with ``decode_responses=True``, ``bytes`` from any other.
     contents: str | bytes = field(repr=False)
     id: str
-    #: When it was first received, and how often it was.
+    #: Time of the first receive, and number of receives.
     fr: int
     rc: int
-    #: When it was sent; not a number if another client made an id that does not tell.
+    #: Send time; NaN if the id was made by another client and does not contain it.
     sent: float
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class QueueAttributes:
-    """What is stored on a queue (seconds, bytes), its counters, and how many messages it has."""
+    """Stored attributes of a queue (seconds, bytes), its counters, and its numbers of messages."""
 
     vt: int
     delay: int
@@ -53,15 +53,15 @@ class QueueAttributes:
 
 
 class AIORSMQ:
-    """Queues on a Redis client of the caller's.
+    """Queues on a Redis client that the caller owns.
 
     Nothing has to be opened or closed: the first call starts a background task, which ends with
-    the event loop or with this object. *client* may have any decode setting; its own encoding
-    counts, so *client_encoding* is accepted and not needed. *real_time* publishes the number of
-    messages on ``<namespace>:rt:<queue>`` with each send.
+    the event loop or with this object. *client* may have any decode setting. Its own encoding is
+    used; *client_encoding* is accepted and ignored. *real_time* publishes the number of messages
+    on ``<namespace>:rt:<queue>`` with each send.
 
-    Every method raises ``InvalidValueException`` for a name or number out of its range, and all
-    but two ``QueueNotFoundException``; redis-py's own errors say that Redis fails.
+    Every method raises ``InvalidValueException`` for an invalid name or number, and all but two
+    raise ``QueueNotFoundException``. redis-py's own errors are raised when Redis fails.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class AIORSMQ:
         self._namespace = namespace
         self._real_time = real_time
         self._encoder: Any = client.get_encoder()  # type: ignore[no-untyped-call]
-        # Made here so that a namespace which cannot be used is refused at once.
+        # Created here so that an invalid namespace is refused at once.
         self._rsmq = self._make()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: weakref.finalize[[asyncio.AbstractEventLoop, RSMQ], AIORSMQ] | None = None
@@ -84,7 +84,7 @@ class AIORSMQ:
     async def create_queue(
         self, queue_name: str, vt: int = 30, delay: int = 0, max_size: int = 65536
     ) -> None:
-        """Create a queue; ``QueueExistsException`` if the name is taken.
+        """Create a queue; ``QueueExistsException`` if it exists.
 
         *vt* and *delay* are whole seconds, *max_size* is in bytes or -1 for no limit.
         """
@@ -102,7 +102,7 @@ class AIORSMQ:
             await self._open().delete_queue(queue_name)
 
     async def get_queue_attributes(self, queue_name: str) -> QueueAttributes:
-        """Describe a queue."""
+        """Return the attributes of a queue."""
         with translated_errors():
             return _attributes(await self._open().get_queue_attributes(queue_name))
 
@@ -113,7 +113,7 @@ class AIORSMQ:
         delay: int | None = None,
         max_size: int | None = None,
     ) -> QueueAttributes:
-        """Change what is stored on a queue, and describe it.
+        """Change stored attributes of a queue, and return all of its attributes.
 
         ``NoAttributesSpecified`` if there is nothing to change.
         """
@@ -136,7 +136,7 @@ class AIORSMQ:
             raise InvalidValueException(
                 f"contents of type {type(contents).__name__} cannot be sent; give text or bytes"
             )
-        # Text in the encoding of the Redis client.
+        # Text is encoded as the Redis client does it.
         body = self._encoder.encode(contents) if isinstance(contents, str) else bytes(contents)
         with translated_errors():
             return await self._open().send_message(queue_name, body, delay=delay)
@@ -151,7 +151,7 @@ class AIORSMQ:
             return self._message(await self._open().receive_message(queue_name, vt=vt))
 
     async def delete_message(self, queue_name: str, id: str) -> None:
-        """Delete a message; ``MessageNotFoundException`` without it, or without the queue."""
+        """Delete a message; ``MessageNotFoundException`` if it or the queue does not exist."""
         _check_id(id)
         with translated_errors():
             deleted = await self._open().delete_message(queue_name, id)
@@ -160,13 +160,13 @@ class AIORSMQ:
     async def pop_message(self, queue_name: str) -> Message | None:
         """Receive a message and delete it, or return ``None`` at once if there is none.
 
-        If the reply is lost on its way, so is the message.
+        At most once: if the reply is lost, so is the message.
         """
         with translated_errors():
             return self._message(await self._open().pop_message(queue_name))
 
     async def change_message_visibility(self, queue_name: str, id: str, vt: int) -> None:
-        """Hide a message for *vt* seconds from now; 0 shows it.
+        """Hide a message for *vt* seconds from now; 0 makes it visible.
 
         ``MessageNotFoundException`` if it is not in the queue.
         """
@@ -176,14 +176,14 @@ class AIORSMQ:
         _require(changed, queue_name, id)
 
     async def quit(self) -> None:
-        """End the background task and close the Redis client that was handed over."""
+        """End the background task and close the Redis client that was passed in."""
         await self.aclose()
         await self._client.aclose()
 
     async def aclose(self) -> None:
         """End the background task; the Redis client stays open.
 
-        aiorsmq has no such method, and calling it is optional. A later call starts anew.
+        aiorsmq has no such method, and calling it is optional. A later call starts a new task.
         """
         ending, loop = self._ending, self._loop
         self._ending = self._loop = None
@@ -198,8 +198,8 @@ class AIORSMQ:
     def _open(self) -> RSMQ:
         """Return a client for the running event loop.
 
-        One ends with its loop, while an ``AIORSMQ`` may see several, one ``asyncio.run`` after
-        another.
+        An ``RSMQ`` client belongs to one event loop. An ``AIORSMQ`` may be used on several, one
+        ``asyncio.run`` after another.
         """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -235,10 +235,10 @@ class AIORSMQ:
 
 
 class _DecodedText(str):
-    """A name or id as a client without ``decode_responses`` gets it.
+    """A name or id as returned by a client without ``decode_responses``.
 
-    aiorsmq hands out ``bytes`` there but takes only ``str``, so programs that work at all call
-    ``decode``, and shall go on working.
+    aiorsmq returns ``bytes`` there but accepts only ``str``, so existing programs call ``decode``
+    on them. They keep working.
     """
 
     __slots__ = ()
@@ -262,7 +262,7 @@ def _attributes(attributes: aiorsmq_ng.QueueAttributes) -> QueueAttributes:
 
 
 def _check_id(id: str) -> None:
-    # RSMQ itself accepts the ids of other lengths that some clients make; aiorsmq does not.
+    # RSMQ itself accepts ids of other lengths, which some clients make; aiorsmq does not.
     if not isinstance(id, str) or len(id) != _ID_LENGTH:
         raise InvalidValueException(f"message id {id!r} is not allowed: ids have 32 characters")
 
@@ -276,7 +276,7 @@ _closing: set[asyncio.Task[None]] = set()
 
 
 def _end(loop: asyncio.AbstractEventLoop, rsmq: RSMQ) -> None:
-    """Close *rsmq* in its event loop; called from anywhere when nobody can use it any more."""
+    """Close *rsmq* in its event loop; called from any thread when it is no longer referenced."""
 
     def close() -> None:
         task = loop.create_task(rsmq.aclose())

@@ -1,6 +1,6 @@
-"""What ``AIORSMQ`` raises: the class names and the tree of aiorsmq 0.1.2.
+"""The errors of ``AIORSMQ``: class names and hierarchy of aiorsmq 0.1.2.
 
-The error of this library that lies behind one is its ``__cause__``.
+The ``__cause__`` of each is the error of this library.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = [
 
 
 class AIORSMQException(Exception):
-    """Base of the others."""
+    """Base class of the errors below."""
 
 
 class InvalidValueException(AIORSMQException):
-    """Raised for a name, id or number that RSMQ does not allow, and for too long a message."""
+    """Raised for an invalid name, id or number, and for a message that is too long."""
 
 
 class MessageNotFoundException(AIORSMQException):
@@ -28,12 +28,12 @@ class MessageNotFoundException(AIORSMQException):
 
 
 class NoAttributesSpecified(AIORSMQException):
-    """Raised by ``set_queue_attributes`` when it was given nothing to set."""
+    """Raised by ``set_queue_attributes`` without an attribute to set."""
 
 
 class QueueExistsException(AIORSMQException):
-    """Raised by ``create_queue`` for a name that is taken."""
+    """Raised by ``create_queue`` if the queue exists."""
 
 
 class QueueNotFoundException(AIORSMQException):
-    """Raised for a queue that is not there."""
+    """Raised if the queue does not exist."""

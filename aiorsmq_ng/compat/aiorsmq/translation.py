@@ -1,4 +1,4 @@
-"""The one place where this library's errors become those that aiorsmq users catch."""
+"""Translates this library's errors to those that aiorsmq users catch."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from aiorsmq_ng import (
 
 from . import exceptions
 
-# aiorsmq let the driver's errors pass, so its users catch those of redis-py when Redis fails.
-# The first class that fits counts.
+# aiorsmq does not wrap the errors of redis-py, so its users catch those when Redis fails.
+# The first matching class is used.
 _TABLE: tuple[tuple[type[RSMQError], type[Exception]], ...] = (
     (QueueExists, exceptions.QueueExistsException),
     (QueueNotFound, exceptions.QueueNotFoundException),
@@ -55,7 +55,7 @@ class translated_errors:  # noqa: N801 - reads as a statement
 
 def translate(error: RSMQError) -> Exception:
     """Return the error that a user of aiorsmq expects in place of *error*."""
-    if type(error) is ServerError:  # an answer that this library does not know
+    if type(error) is ServerError:  # an error reply that this library does not map
         return driver_errors.ResponseError(str(error))
     theirs = next(theirs for ours, theirs in _TABLE if isinstance(error, ours))
     return theirs(_sentence(error))
@@ -63,6 +63,6 @@ def translate(error: RSMQError) -> Exception:
 
 def _sentence(error: RSMQError) -> str:
     if isinstance(error, QueueExists):
-        # Its own sentence advises an argument that aiorsmq does not have.
+        # The original text recommends an argument that aiorsmq does not have.
         return f"queue {error.queue!r} exists already in namespace {error.ns!r}"
     return str(error)
