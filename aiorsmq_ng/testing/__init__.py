@@ -1,7 +1,7 @@
-"""Help for the tests of programs that use queues: clients that clean up, time that passes, faults.
+"""Tools for tests of programs that use queues: clients that clean up, a clock, a fault proxy.
 
-The fixtures for pytest are in ``aiorsmq_ng.testing.plugin``, which pytest finds by itself. A name
-is imported when it is first used, because pytest imports this package in every run.
+The pytest fixtures are in ``aiorsmq_ng.testing.plugin``, which pytest loads through its entry
+point. Names are imported on first use, because pytest imports this package in every run.
 """
 
 from __future__ import annotations

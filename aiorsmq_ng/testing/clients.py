@@ -1,4 +1,4 @@
-"""Clients that leave nothing behind."""
+"""Clients for tests, which delete their queues and topics when they are closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..options import Options
 
 
 def unique_namespace(url: str = "memory://") -> str:
-    """Return a namespace that is used by no other test, also not by another process on that server.
+    """Return a random namespace that no other client or process uses.
 
     Args:
         url: URL of the server: a cluster needs a namespace in braces.
@@ -38,10 +38,10 @@ async def temporary_client(
     codec: Codec | None = None,
     options: Options | None = None,
 ) -> AsyncIterator[RSMQ]:
-    """Open a client in a namespace of its own; at the end close it and delete what is there.
+    """Open a client in a namespace of its own; at the end close it and delete the namespace.
 
-    At the end *all* topics and queues of the namespace are deleted, so give *ns* only for one that
-    no other program uses. The block may close the client itself.
+    At the end *all* topics and queues of the namespace are deleted. So give *ns* only for a
+    namespace that no other program uses. The block may close the client itself.
 
     Args:
         url: where the server is; see the reference of URLs.
@@ -56,7 +56,7 @@ async def temporary_client(
             yield rsmq
         finally:
             with anyio.CancelScope(shield=True):
-                # Opened before the other one is closed: a server that lives as long as its
+                # Opened before the other client is closed: a server that runs as long as it has
                 # clients (memory://, embedded://) need not start again.
                 async with RSMQ(url, ns=own, options=options) as broom:
                     await rsmq.aclose()
@@ -64,14 +64,14 @@ async def temporary_client(
 
 
 async def _sweep(rsmq: RSMQ) -> None:
-    """Delete every topic and queue of the namespace, and if possible what is left to its TTL."""
+    """Delete every topic and queue of the namespace, and if possible keys that wait for a TTL."""
     for name in await rsmq.list_topics():
         await rsmq.topic(name).delete()
     # A handle costs nothing and needs no queue.
     context = context_of(rsmq.queue("any"))
     driver = await context.transport.driver()
     for name in await rsmq.list_queues():
-        # Keys without the check of the name: other clients allow more.
+        # Names are not validated here: other clients allow more.
         keys = context.keys.namespace.queue(name)
         with suppress(NotExecuted, ReplyLost, WrongLayout):
             if isinstance(driver, RedisDriver):

@@ -1,4 +1,4 @@
-"""Make time pass for stored messages, instead of waiting for it."""
+"""A clock for tests: makes time pass for stored messages without waiting."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..queue import Queue
 
 
 class TimeMachine:
-    """Moves the messages of a namespace through time.
+    """Shifts the stored visibility times of the messages of a namespace.
 
-    It works on what is stored, so it is the same on any server and for every client of the
-    namespace. Nothing else moves: ``wait=``, timeouts and sleeps last as long as ever, and stored
-    times such as ``Message.sent`` and ``Message.fr`` stay what they are.
+    It changes what is stored, so it has the same effect on any server and for every client of the
+    namespace. Nothing else is shifted: ``wait=``, timeouts and sleeps take their full time, and
+    stored times such as ``Message.sent`` and ``Message.fr`` do not change.
 
     Args:
-        rsmq: the client whose queues are moved.
-        others: further clients of this process, for example the program's own if the test has
+        rsmq: the client whose queues are shifted.
+        others: further clients of this process, for example the program's own if the test uses
             another one; the leases that they renew do not end either.
     """
 
@@ -30,13 +30,13 @@ class TimeMachine:
     async def pass_time(self, seconds: Seconds, *queues: str | Queue, stalled: bool = False) -> int:
         """Let *seconds* pass for *queues*, by default all; return how many messages became ready.
 
-        What is due within that time (delays, leases, retries) is due now, and waiting receivers
-        wake up. A lease that is being renewed (``async with message``, messages prefetched) does
-        not end, just as it would not if the time had really passed. With *stalled* it does, as if
-        the process had been suspended for that time.
+        Delays, leases and retries that end within that time end now, and waiting receives wake up.
+        A lease that is being renewed (``async with message``, prefetched messages) does not end,
+        just as it would not if the time had really passed. With *stalled* it does, as if the
+        process had been suspended for that time.
 
-        One round trip per queue, atomic for each. ``QueueNotFound`` if a queue given by name is
-        not there.
+        One round trip per queue, atomic for each. ``QueueNotFound`` if a queue given by name does
+        not exist.
 
         Args:
             seconds: how much time passes.
@@ -60,7 +60,7 @@ class TimeMachine:
             except QueueNotFound:
                 if given:
                     raise
-                # Listed, but deleted meanwhile or left half-made by another client.
+                # Listed, but deleted since, or left incomplete by another client.
         return ready
 
     def _kept(self, queue: str) -> list[str]:

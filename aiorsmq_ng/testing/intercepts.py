@@ -1,4 +1,4 @@
-"""Intercepts of the proxy: single requests whose reply is dropped, or which are held back."""
+"""Intercepts of the fault proxy: a single request that is held, or whose reply is dropped."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Literal
 from .._protocol.scripts import load
 from ..errors import InvalidValue
 
-#: Says which requests are meant: bytes that occur in them, or a function of their bytes.
+#: Selects requests: by bytes that occur in them, or by a predicate on their bytes.
 Matching = bytes | Callable[[bytes], bool]
 
 
 def operation(name: str) -> Callable[[bytes], bool]:
     """Match requests that run the script *name* of this library: ``send``, ``receive``, ...
 
-    The names are those of the table of scripts in the documentation of the protocol.
+    The names are those of the table of scripts in the protocol reference.
 
     Args:
         name: name of the operation's script, such as ``send``.
@@ -26,7 +26,7 @@ def operation(name: str) -> Callable[[bytes], bool]:
 
 
 class Intercept:
-    """Waits for the n-th request that matches, and reports when it came."""
+    """Catches the n-th matching request; its events say when it arrived and was executed."""
 
     def __init__(self, matching: Matching, nth: int, kind: Literal["drop", "hold"]) -> None:
         if nth < 1:
@@ -39,21 +39,21 @@ class Intercept:
         self._done = asyncio.Event()
 
     async def caught(self) -> None:
-        """Wait until the request has come."""
+        """Wait until the proxy has received the request."""
         await self._caught.wait()
 
     async def done(self) -> None:
-        """Wait until the server has answered the request (or its connection is gone)."""
+        """Wait until the server has replied to the request, or its connection is closed."""
         await self._done.wait()
 
     async def release(self) -> None:
-        """Let a request that is held go to the server, and wait until it has answered."""
+        """Pass a held request on to the server, and wait until the server has replied."""
         self._released.set()
         if self._caught.is_set():
             await self._done.wait()
 
     def catches(self, request: bytes) -> bool:
-        """Count *request* if it matches; return True if it is the one.
+        """Count *request* if it matches; return True if it is the n-th.
 
         Args:
             request: the bytes of a request.
@@ -65,10 +65,10 @@ class Intercept:
         return False
 
     async def spring(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Do *act* on the request that was caught, once it is released.
+        """Run *act* for the request that was caught; a held request waits for ``release``.
 
         Args:
-            act: what to do with the request.
+            act: coroutine function that handles the request.
         """
         self._caught.set()
         try:

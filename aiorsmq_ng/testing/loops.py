@@ -1,7 +1,7 @@
-"""The client on the loops of pytest-asyncio; imported by the plugin where that is in use.
+"""Client fixtures for the event loops of pytest-asyncio; loaded by the plugin if it is in use.
 
-A client belongs to one event loop. A test may run on a loop of its own or on one that it shares
-with its class, module, package or the whole run, so there is a fixture for each.
+A client belongs to one event loop. A test may run on its own loop, or on one that it shares with
+its class, module, package or session, so there is a fixture for each scope.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _client_on(scope: Literal["function", "class", "module", "package", "session
         async with temporary_client(rsmq_url, ns=rsmq_ns) as rsmq:
             yield rsmq
 
-    # Marked for pytest-asyncio, so that its strict mode takes it too.
+    # A fixture of pytest-asyncio, so that it also works in strict mode.
     return pytest_asyncio.fixture(client, loop_scope=scope, name=f"_rsmq_client_of_{scope}_loop")
 
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: a client in a namespace of its own for every test, and a clock to turn.
+"""pytest plugin: fixtures for a client in a namespace of its own, and for a clock.
 
 pytest imports this module in every run of an environment that has the package installed. It
 therefore imports nothing else: the client, redis-py and extras are imported, and servers started,
@@ -23,15 +23,15 @@ _LOOPS = "aiorsmq_ng.testing.loops"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that says which server to test on."""
-    what = "server for the rsmq_* fixtures: a URL, or the word embedded for one of the run's own"
+    """Add ``--rsmq-url``: the server that the tests use."""
+    what = 'server for the rsmq_* fixtures: a URL, or "embedded" to start one for this run'
     parser.getgroup("aiorsmq-ng").addoption("--rsmq-url", metavar="URL", default=None, help=what)
     parser.addini("rsmq_url", f"{what} (default: {_DEFAULT_URL})", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Offer the client on the loops of pytest-asyncio, if that is in use."""
-    # By now every plugin is loaded. One that is installed but switched off is not touched.
+    """Register the client fixtures for pytest-asyncio, if it is in use."""
+    # All plugins are loaded now. One that is installed but disabled is not imported.
     asyncio_plugin = sys.modules.get("pytest_asyncio.plugin")
     plugins = config.pluginmanager
     if asyncio_plugin and plugins.is_registered(asyncio_plugin) and not plugins.has_plugin(_LOOPS):
@@ -70,9 +70,9 @@ def rsmq_ns(rsmq_url: str) -> str:
 
 @pytest.fixture
 def rsmq_client(request: pytest.FixtureRequest) -> RSMQ:
-    """Return an open client in the namespace rsmq_ns; both are cleared away after the test.
+    """Return an open client in the namespace rsmq_ns; after the test both are cleaned up.
 
-    It lives on the event loop of the test, whichever plugin runs that.
+    It belongs to the event loop of the test, whichever plugin runs it.
     """
     client: RSMQ = request.getfixturevalue(_variant(request))
     return client

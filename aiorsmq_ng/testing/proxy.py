@@ -19,7 +19,7 @@ from .intercepts import Intercept, Matching
 from .resp import Splitter
 
 _READ_SIZE = 65536
-#: At a limited rate, bytes go out in portions of this many seconds.
+#: With a limited bandwidth, the proxy sends what is allowed for this many seconds at a time.
 _PORTION_S = 0.02
 
 
@@ -38,20 +38,20 @@ class ProxiedConnection:
         self._answered.set()
 
     def mute(self) -> None:
-        """Let replies on this connection vanish from now on."""
+        """Discard all further replies on this connection."""
         self._muted = True
 
     def cut(self) -> None:
-        """Reset this connection. A request that is held can still reach the server later."""
+        """Reset this connection. A held request can still reach the server later."""
         _reset(self._client)
         if self._server is not None and not self._held:
             _reset(self._server)
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        """Pass bytes both ways until one side is gone.
+        """Pass bytes both ways until one side closes the connection.
 
         Args:
-            reader: where the client's bytes come from.
+            reader: stream of the client's requests.
         """
         try:
             await self._proxy.opening.wait()
@@ -97,7 +97,7 @@ class ProxiedConnection:
         await self._forward(request, server)
 
     async def _execute_only(self, request: bytes, server: asyncio.StreamWriter) -> None:
-        """Have *request* executed, lose its reply and cut the connection."""
+        """Let the server execute *request*, discard its reply and reset the connection."""
         await self._answered.wait()  # replies to earlier requests are not lost
         self._muted = True
         await self._pass_request(request, server)
@@ -106,7 +106,7 @@ class ProxiedConnection:
 
     async def _execute_late(self, request: bytes, server: asyncio.StreamWriter) -> None:
         await self._pass_request(request, server)
-        # The client may be gone; the server must not be left before it has read the request.
+        # The client may have disconnected; the server must read the request before we close.
         await self._answered.wait()
 
     async def _replies(self, server: asyncio.StreamReader) -> None:
@@ -117,7 +117,7 @@ class ProxiedConnection:
                 if not (self._muted or self._proxy.is_half_open):
                     with suppress(OSError) if self._held else nullcontext():
                         await self._forward(data, self._client)
-                # Pushed messages answer nothing.
+                # Push messages are not replies.
                 answers = sum(not reply.startswith(b">") for reply in replies)
                 self._unanswered = max(0, self._unanswered - answers)
                 if not self._unanswered:
@@ -147,11 +147,12 @@ class ProxiedConnection:
 
 
 class FaultProxy:
-    """Stands in front of the server at *url* and passes everything on until a fault is set.
+    """A proxy for the server at *url*, which passes everything on until a fault is set.
 
     ``async with FaultProxy(url) as proxy`` listens; clients connect to ``proxy.url``. It listens
-    in the same way as the server (unix socket or TCP on loopback); *listen* chooses. Faults may be
-    combined, and changed at any time; ``resume`` ends them all. TLS cannot be looked into.
+    in the same way as the server (unix socket or TCP on loopback) unless *listen* says otherwise.
+    Faults may be combined, and changed at any time; ``resume`` ends them all. TLS is not
+    supported.
 
     Args:
         url: URL of the server behind the proxy.
@@ -162,7 +163,7 @@ class FaultProxy:
         scheme = urlsplit(url).scheme
         if scheme not in ("unix", "redis"):
             raise InvalidValue(f"a proxy needs a unix:// or redis:// url, not {scheme}://")
-        #: Where new connections lead; may be changed.
+        #: URL of the server for new connections; may be changed.
         self.target = url
         self._listen = listen or ("unix" if scheme == "unix" else "tcp")
         self._listener: asyncio.Server | None = None
@@ -170,9 +171,9 @@ class FaultProxy:
         self._port = 0
         self._intercepts: list[Intercept] = []
         self._connections: dict[asyncio.Task[None], ProxiedConnection] = {}
-        #: How many connections were accepted so far.
+        #: Number of connections accepted so far.
         self.accepted = 0
-        #: Seconds that every portion of bytes takes each way.
+        #: Delay in seconds of every chunk of bytes, each way.
         self.latency = 0.0
         #: Bytes per second each way, per connection; 0 for no limit.
         self.bandwidth = 0.0
@@ -180,15 +181,15 @@ class FaultProxy:
         self.split = False
         #: Reset a connection after this many bytes, both ways together.
         self.reset_after: int | None = None
-        #: True while replies vanish.
+        #: True while replies are discarded.
         self.is_half_open = False
-        #: Not set while nothing passes.
+        #: Cleared while a black hole lets nothing through.
         self.opening = asyncio.Event()
         self.opening.set()
 
     @property
     def url(self) -> str:
-        """The address for clients: that of the server, with the proxy in its place."""
+        """The URL for clients: that of the server, with the address of the proxy."""
         target = urlsplit(self.target)
         login = target.netloc.rpartition("@")[0]
         login = f"{login}@" if login else ""
@@ -202,11 +203,11 @@ class FaultProxy:
 
     @property
     def connections(self) -> list[ProxiedConnection]:
-        """The connections that stand now, in the order in which they came."""
+        """The open connections, in the order in which they were accepted."""
         return list(self._connections.values())
 
     async def start(self) -> Self:
-        """Begin to listen."""
+        """Start to listen for connections."""
         if self._listen == "unix" and self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="proxy-"))
         await self._accept()
@@ -215,8 +216,8 @@ class FaultProxy:
     async def resume(self) -> None:
         """End all faults: accept connections and pass everything on.
 
-        Bytes that a black hole kept go on their way now. What a half-open connection lost stays
-        lost, and a request that is held stays held.
+        Bytes that a black hole kept are delivered now. Replies that a half-open connection
+        discarded stay lost, and a held request stays held.
         """
         self.latency, self.bandwidth, self.split, self.reset_after = 0.0, 0.0, False, None
         self.is_half_open = False
@@ -225,7 +226,7 @@ class FaultProxy:
         await self._accept()
 
     async def refuse(self) -> None:
-        """Cut all connections and refuse new ones, as if the server were gone."""
+        """Reset all connections and refuse new ones, as if the server were down."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -240,21 +241,21 @@ class FaultProxy:
         await asyncio.sleep(0)
 
     def half_open(self) -> None:
-        """Let requests through and replies vanish: the peer looks alive and is not."""
+        """Pass requests on and discard replies: the connection looks alive and is not."""
         self.is_half_open = True
 
     def black_hole(self) -> None:
-        """Let nothing through. Connections stay, new ones are accepted, and all is silent.
+        """Let nothing through. Connections stay open and new ones are accepted.
 
-        As TCP would, the proxy keeps what was sent meanwhile and delivers it after ``resume``,
-        also what came from a client that has left since.
+        As TCP would, the proxy keeps what is sent and delivers it after ``resume``, also the bytes
+        of a client that has disconnected since.
         """
         self.opening.clear()
 
     def drop_reply(self, matching: Matching, nth: int = 1) -> Intercept:
-        """Lose the reply of the *nth* request from now on that matches.
+        """Discard the reply of the *nth* matching request from now on.
 
-        The server executes it; then its connection is cut. Replies to earlier requests arrive.
+        The server executes it; then the connection is reset. Replies to earlier requests arrive.
 
         Args:
             matching: bytes that occur in the request, a function of the request, or
@@ -264,9 +265,9 @@ class FaultProxy:
         return self._set(Intercept(matching, nth, "drop"))
 
     def hold_request(self, matching: Matching, nth: int = 1) -> Intercept:
-        """Keep back the *nth* request from now on that matches, until ``release`` is called.
+        """Hold the *nth* matching request from now on until ``release`` is called.
 
-        It reaches the server then, even if its client has closed the connection meanwhile.
+        It reaches the server then, even if its client has closed the connection since.
 
         Args:
             matching: bytes that occur in the request, a function of the request, or
@@ -276,7 +277,7 @@ class FaultProxy:
         return self._set(Intercept(matching, nth, "hold"))
 
     def intercept_for(self, request: bytes) -> Intercept | None:
-        """Return the intercept that catches *request*, if one does; it is used up then.
+        """Return the intercept that catches *request*, if any, and remove it.
 
         Args:
             request: the bytes of a request.
@@ -301,7 +302,7 @@ class FaultProxy:
         return max(1, int(self.bandwidth * _PORTION_S)) if self.bandwidth else _READ_SIZE
 
     async def aclose(self) -> None:
-        """Stop listening and cut everything; requests that are held never reach the server."""
+        """Stop listening and reset all connections; held requests never reach the server."""
         await self.refuse()
         for task in self._connections:
             task.cancel()
@@ -343,7 +344,7 @@ class FaultProxy:
         try:
             await connection.run(reader)
         except asyncio.CancelledError:
-            pass  # the proxy is closed; a stream server would log it
+            pass  # the proxy is closing; asyncio's stream server would log the cancellation
         finally:
             _reset(writer)
             del self._connections[task]
@@ -358,7 +359,7 @@ def _pieces(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Drop the connection without a farewell: TCP's RST, or just the end of a unix socket."""
+    """Abort the connection: RST on TCP, a plain close on a unix socket."""
     connection = writer.get_extra_info("socket")
     if connection is not None and connection.family != socket.AF_UNIX:
         with suppress(OSError):

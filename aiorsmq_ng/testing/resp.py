@@ -1,4 +1,4 @@
-"""Where one request or reply of the Redis protocol ends and the next begins."""
+"""Splits a byte stream into requests or replies of the Redis protocol (RESP)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _PAIRS = b"%|"
 
 
 class Splitter:
-    """Cuts a stream of bytes into whole requests or replies (RESP2, RESP3, inline commands).
+    """Splits a stream of bytes into whole requests or replies (RESP2, RESP3, inline commands).
 
-    A stream that stops following the protocol, as replication does, is no longer cut.
+    A stream that stops following the protocol, as replication does, is passed on unsplit.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Splitter:
         self._owed = 1
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take *data* and return what is complete now; the rest waits for more."""
+        """Add *data* and return the complete elements; the rest stays in the buffer."""
         self._buffer += data
         found = []
         try:
@@ -40,7 +40,7 @@ class Splitter:
         return taken
 
     def _step(self) -> bool:
-        """Pass over one element; tell whether all of it is there."""
+        """Advance over one element; return False if the buffer does not contain all of it."""
         end = self._buffer.find(b"\n", self._at)
         if end < 0:
             return False
@@ -55,7 +55,7 @@ class Splitter:
         elif kind in _LISTS:
             owed += max(0, int(self._buffer[self._at + 1 : end]))
         elif kind in _PAIRS:
-            # Pairs; an attribute comes before the value that it describes.
+            # Pairs; an attribute (|) is followed by the value that it describes.
             owed += 2 * int(self._buffer[self._at + 1 : end]) + (kind == b"|")
         self._at, self._owed = after, owed
         return True

@@ -1,7 +1,7 @@
-"""Servers of a test's own: to be killed, paused, restarted and replicated.
+"""Private servers for tests, which can be killed, paused, restarted and replicated.
 
-Every server has a guardian, a shell that started it and waits on a pipe. When this process ends,
-however it ends, the pipe closes and the guardian kills the server and removes its folder.
+Every server has a guardian: a shell that starts it and then waits on a pipe. When this process
+ends, even by SIGKILL, the pipe closes, and the guardian kills the server and removes its folder.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ..options import Options
 Persistence = Literal["none", "everysec", "always"]
 
 HOST = "127.0.0.1"
-#: How long a server, or a group of them, may take to become ready.
+#: Timeout in seconds for a server, or a group of servers, to become ready.
 READY_S = 30.0
 _POLL_S = 0.02
 _START_AGAIN = 3
 
-# A word on the pipe ends the server alone; the end of the pipe its folder, too.
+# A line on the pipe kills only the server; the end of the pipe also removes the folder.
 _GUARDIAN = """
 log=$1 folder=$2; shift 2
 "$@" </dev/null >>"$log" 2>&1 &
@@ -48,17 +48,17 @@ if [ "$gone" = yes ] && [ -n "$folder" ]; then rm -rf "$folder"; fi
 
 
 class _Died(Exception):
-    """A server that shall answer is dead."""
+    """Raised when a server exits before it answers."""
 
 
 class PrivateServer:
     """A server on loopback, from the same program as the embedded one.
 
-    ``async with PrivateServer() as server`` starts it and kills it at the end; a server that this
-    process leaves behind, even when it is killed, is killed too. *words* are further settings as
-    on the command line (``"--maxmemory", "10mb"``). With *persistence* data survive ``restart``:
-    ``everysec`` and ``always`` are those of the append-only file. *folder* is kept; without one the
-    data lie in a temporary folder.
+    ``async with PrivateServer() as server`` starts it and kills it at the end. If this process
+    ends without closing it, even by SIGKILL, the server is killed, too. *words* are further
+    settings as on the command line (``"--maxmemory", "10mb"``). With *persistence* data survive
+    ``restart``: ``everysec`` and ``always`` are ``appendfsync`` settings of the append-only file.
+    *folder* is kept; without one the data are in a temporary folder.
 
     Args:
         words: settings as on the command line of the server.
@@ -81,29 +81,29 @@ class PrivateServer:
         self._folder = folder
         self._guardian: subprocess.Popen[bytes] | None = None
         self._pid = 0
-        #: The port that it listens on; 0 until it is started.
+        #: The port on which the server listens; 0 until it is started.
         self.port = 0
 
     @property
     def url(self) -> str:
-        """The address for clients."""
+        """The URL for clients."""
         login = f":{quote(self._password, safe='')}@" if self._password else ""
         return f"redis://{login}{HOST}:{self.port}/0"
 
     @property
     def folder(self) -> Path:
-        """Where its data and its log are."""
+        """The folder of its data and its log."""
         if self._folder is None:
             raise Unavailable("the server was never started, or is closed")
         return self._folder
 
     @property
     def running(self) -> bool:
-        """Return True if it was started and not killed since; a paused one counts."""
+        """True if the server was started and not killed since; also while it is paused."""
         return self._guardian is not None
 
     async def start(self) -> Self:
-        """Start it and wait until it answers."""
+        """Start the server and wait until it answers."""
         fixed = self.port != 0
         for attempt in range(1, _START_AGAIN + 1):
             if not fixed:
@@ -116,14 +116,14 @@ class PrivateServer:
                 self.kill()
                 if not isinstance(error, _Died):
                     raise
-                # Somebody else may have taken the port in the meantime.
+                # Another process may have taken the port in the meantime.
                 if fixed or attempt == _START_AGAIN or "already in use" not in self.log():
                     said = " | ".join(self.log().splitlines()[-5:]) or "nothing"
-                    raise Unavailable(f"{error}; it said: {said}") from None
+                    raise Unavailable(f"{error}; it logged: {said}") from None
         return self
 
     def kill(self) -> None:
-        """Kill it (SIGKILL) and return when it is dead; port and folder stay its own."""
+        """Kill the server (SIGKILL) and wait for its end; it keeps its port and folder."""
         guardian, self._guardian = self._guardian, None
         if guardian is None:
             return
@@ -133,35 +133,35 @@ class PrivateServer:
             guardian.stdin.write(b"end\n")
             guardian.stdin.close()
         except BrokenPipeError:
-            # Somebody killed the guardian.
+            # The guardian was killed.
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
         guardian.stdout.close()
         guardian.wait()
 
     def pause(self) -> None:
-        """Let it stand still (SIGSTOP): connections stay, the server does not answer."""
+        """Suspend the server (SIGSTOP): connections stay open, without replies."""
         self._signal(signal.SIGSTOP)
-        # It may serve for another moment; where the system can tell, wait until it does not.
+        # The signal takes effect with a delay; wait for it where /proc shows the state.
         for _ in range(5000):
             if _state(self._pid) in ("T", None):
                 break
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """Let it go on after ``pause``."""
+        """Continue after ``pause`` (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     async def restart(self) -> None:
-        """Kill it if it runs, and start it again: same port, same folder, same settings."""
+        """Kill the server if it runs, and start it with the same port, folder and settings."""
         self.kill()
         await self.start()
 
     async def replica(self, *words: str, by: str | None = None) -> PrivateServer:
-        """Start a replica of it and wait until it has everything.
+        """Start a replica of this server and wait until it is synchronized.
 
-        It has the same settings, and *words* besides. *by* is another url to reach this server,
-        for example that of a proxy. The replica is a server of its own: close it, too.
+        It has the same settings, and *words* in addition. *by* is another URL of this server, for
+        example that of a proxy. The replica is a server of its own: close it, too.
 
         Args:
             words: settings as on the command line of the server.
@@ -207,15 +207,15 @@ class PrivateServer:
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     async def is_synchronized(self) -> bool:
-        """Return True if it is a replica whose link to its master stands."""
+        """Return True if the server is a replica whose link to its primary is up."""
         return (await self.info("replication")).get("master_link_status") == "up"
 
     def log(self) -> str:
-        """Return what it wrote so far."""
+        """Return the server's log so far."""
         return (self.folder / "log").read_text(errors="replace")
 
     async def aclose(self) -> None:
-        """Kill it and remove its temporary folder."""
+        """Kill the server and remove its temporary folder."""
         self.kill()
         if self._temporary and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -236,7 +236,7 @@ class PrivateServer:
 
     def _arguments(self) -> list[str]:
         own = ["--port", str(self.port), "--bind", HOST, "--dir", str(self.folder), "--save", ""]
-        # A replica is served at once, and is told often that its master lives.
+        # Replicas synchronize without delay, and are pinged every second.
         own += ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
         own += ["--appendonly", "no" if self._persistence == "none" else "yes"]
         if self._persistence != "none":
@@ -258,7 +258,7 @@ class PrivateServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "LC_ALL": "C"},
-            # An interrupt at the keyboard is for the tests, which clean up.
+            # Ctrl-C must interrupt only the tests, which clean up.
             start_new_session=True,
         )
         assert self._guardian.stdout is not None  # noqa: S101 - it has a pipe
@@ -266,7 +266,7 @@ class PrivateServer:
 
     async def _answers(self) -> bool:
         if not _lives(self._pid):
-            raise _Died(f"the server on port {self.port} died at its start")
+            raise _Died(f"the server on port {self.port} died at start")
         reader, writer = await asyncio.open_connection(HOST, self.port)
         try:
             writer.write(b"PING\r\n")
@@ -282,7 +282,7 @@ class PrivateServer:
 
 
 def _state(pid: int) -> str | None:
-    """Return the letter for what a process does, if the system tells: T for standing still."""
+    """Return the state letter of a process from /proc (T: stopped), or None if unknown."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -290,7 +290,7 @@ def _state(pid: int) -> str | None:
 
 
 def _lives(pid: int) -> bool:
-    """Return True if a process runs; a dead one may or may not have been waited for."""
+    """Return True if a process runs; False also for a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -298,12 +298,12 @@ def _lives(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except OSError:
-        return True  # the system does not tell; or it went just now, and the next look shows it
+        return True  # no /proc; or the process exited just now, and the next call sees it
     return state != b"Z"
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that are free."""
+    """Return ports of the loopback interface that are not in use."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -319,7 +319,7 @@ async def eventually(
 ) -> None:
     """Wait until *condition* holds; ``Unavailable`` if it does not within *within_s*.
 
-    A condition that cannot be asked (no answer) does not hold yet.
+    A condition that fails with an error of the connection does not hold yet.
     """
     trouble = ""
     loop = asyncio.get_running_loop()
@@ -332,4 +332,4 @@ async def eventually(
         except (OSError, TimeoutError, RSMQError) as error:
             trouble = f" ({error})"
         await asyncio.sleep(_POLL_S)
-    raise Unavailable(f"it did not happen within {within_s:g} s that {what}{trouble}")
+    raise Unavailable(f"not within {within_s:g} s: {what}{trouble}")

@@ -39,7 +39,7 @@ async def test_private_server_starts_and_leaves_nothing_behind():
 
 
 async def test_server_with_a_setting_it_does_not_know_says_so():
-    with pytest.raises(Unavailable, match="died at its start") as caught:
+    with pytest.raises(Unavailable, match="died at start") as caught:
         await PrivateServer("--no-such-setting", "1").start()
 
     assert "no-such-setting" in str(caught.value)
@@ -51,7 +51,7 @@ async def test_server_that_died_and_was_waited_for_at_once_says_so(monkeypatch):
     assert hasty != servers._GUARDIAN
     monkeypatch.setattr(servers, "_GUARDIAN", hasty)
 
-    with pytest.raises(Unavailable, match="died at its start"):
+    with pytest.raises(Unavailable, match="died at start"):
         await PrivateServer("--no-such-setting", "1").start()
 
 
