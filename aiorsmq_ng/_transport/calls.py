@@ -116,6 +116,8 @@ class Call(Struct, eq=False):
     #: How many replicas shall know of messages that were taken. If they do not, and another server
     #: is the primary by now, the reply counts as lost.
     min_replicas: int = 0
+    #: The name of its record, once it was asked for.
+    known_record: str | None = None
     #: What a driver keeps from one attempt to the next.
     encoded: Any = None
     #: The results of a call that was taken up again by a token.
@@ -129,10 +131,10 @@ class Call(Struct, eq=False):
     @property
     def record(self) -> str | None:
         """Name of the record that the server keeps of this call."""
-        if self.number is None:
-            return None
-        name: str = self.operations[0].request.keys.call_record(self.number.series)
-        return name
+        if self.known_record is None and self.number is not None:
+            keys = self.operations[0].request.keys
+            self.known_record = keys.call_record(self.number.series)
+        return self.known_record
 
     @property
     def may_repeat(self) -> bool:
