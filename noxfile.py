@@ -162,7 +162,10 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Ours, the peers and the limit, on a server of their own; ``-- --help`` names the options."""
+    """Ours, the peers and the limit, on a server of their own; ``-- --help`` names the options.
+
+    ``-- --before REV --contenders ours before`` compares this checkout with a revision of it.
+    """
     session.install("-e", ".[all]", "uvloop>=0.22", "matplotlib>=3.10,<4")
     session.run("python", "-m", "benchmarks", *session.posargs)
 

@@ -1,7 +1,8 @@
 """Measure aiorsmq-ng beside its peers and the limit, on servers of its own.
 
-A complete run (no workloads or contenders chosen) writes performance.json, performance.md
-and pictures in docs/reports; any other only prints, unless a folder is named.
+A complete run (no workloads, contenders or revision chosen) writes performance.json, performance.md
+and pictures in docs/reports; any other only prints, unless a folder is named. With --before REV the
+package of that revision takes part as contender "before", and the ratios to it come last.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import contenders, figures, plots, report, table, workloads
+from . import contenders, figures, report, revisions, table, workloads
 from .arena import arena
+from .contenders import Contender
+from .revisions import Checkout
 
 REPORTS = Path(__file__).resolve().parents[1] / "docs" / "reports"
 
 
-def options() -> argparse.Namespace:
+def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,
@@ -42,13 +46,23 @@ def options() -> argparse.Namespace:
         "--contenders", nargs="+", metavar="NAME", choices=every, default=[],
         help=f"who takes part: {' '.join(every)}; default: all",
     )  # fmt: skip
+    add(
+        "--before", metavar="REV",
+        help="a revision of git that takes part as contender before; of the studies, "
+        "only idle runs unless others are named",
+    )  # fmt: skip
     add("--output", type=Path, metavar="FOLDER", help="write the result and the report there")
     add("--from", type=Path, dest="kept", metavar="FILE", help="report on a kept result instead")
-    return parser.parse_args()
+    given = parser.parse_args(arguments)
+    if revisions.NAME in given.contenders and not given.before:
+        parser.error("the contender before needs --before REV")
+    if given.before and given.contenders and not {"ours", "before"} <= {*given.contenders}:
+        parser.error("--before compares the contenders ours and before: name both, or none")
+    return given
 
 
-async def run(chosen: argparse.Namespace) -> dict[str, Any]:
-    began = time.time()
+async def run(chosen: argparse.Namespace, before: Checkout | None = None) -> dict[str, Any]:
+    began, load = time.time(), os.getloadavg()[0]
 
     def wanted(*names: str) -> bool:
         return not chosen.workloads or bool(set(names) & set(chosen.workloads))
@@ -56,7 +70,7 @@ async def run(chosen: argparse.Namespace) -> dict[str, Any]:
     def tell(what: str) -> None:
         print(f"{time.time() - began:5.0f} s  {what}", file=sys.stderr)
 
-    coming = [c for c in contenders.ALL if not chosen.contenders or c.name in chosen.contenders]
+    coming = entrants(chosen.contenders, before)
     playing = [w for w in workloads.ALL if wanted(w.name, w.group)]
     samples, studies = [], {}
     async with arena(coming if playing else []) as one:
@@ -65,10 +79,10 @@ async def run(chosen: argparse.Namespace) -> dict[str, Any]:
             samples += await one.play(workload, chosen.rounds, chosen.duration)
         server = await one.server.info("server")
     for name, study in report.STUDIES.items():
-        if wanted(name):
+        if wanted(name) and (before is None or name == "idle" or chosen.workloads):
             tell(study.TITLE)
             studies[name] = await study.measure(chosen.duration)
-    return {
+    result = {
         "date": time.strftime("%Y-%m-%d", time.gmtime(began)),
         "machine": machine(),
         "server": server_name(server),
@@ -79,6 +93,31 @@ async def run(chosen: argparse.Namespace) -> dict[str, Any]:
         "studies": studies,
         "samples": samples,
     }
+    if before is not None:
+        result["before"] = {
+            "revision": before.revision,
+            "commit": before.commit,
+            "ours": revisions.here(),
+            "ratios": revisions.compared(samples),
+        }
+        if "idle" in studies:
+            tell("The same before")
+            result["before"]["idle"] = await asyncio.to_thread(
+                before.study, "idle", chosen.duration
+            )
+        result["before"]["load"] = [load, os.getloadavg()[0]]
+        result["seconds"] = round(time.time() - began)
+    return result
+
+
+def entrants(names: Sequence[str], before: Checkout | None) -> list[Contender]:
+    """Return the contenders of these names, or all; the one of before only if it is there."""
+    chosen = [c for c in contenders.ALL if not names or c.name in names]
+    return [
+        before.contender if c.name == revisions.NAME and before else c
+        for c in chosen
+        if c.name != revisions.NAME or before
+    ]
 
 
 def machine() -> str:
@@ -95,18 +134,32 @@ def server_name(info: dict[str, str]) -> str:
     return f"Valkey {valkey}" if valkey else f"Redis {info['redis_version']}"
 
 
+def measured(chosen: argparse.Namespace) -> dict[str, Any]:
+    """Return the result of a run, with the revision before checked out meanwhile."""
+    if not chosen.before:
+        return asyncio.run(run(chosen))
+    try:
+        with revisions.checked_out(chosen.before) as before:
+            return asyncio.run(run(chosen, before))
+    except revisions.UnknownRevision as error:
+        raise SystemExit(f"--before {chosen.before}: {error}") from None
+
+
 def main() -> None:
     chosen = options()
-    result = json.loads(chosen.kept.read_text()) if chosen.kept else asyncio.run(run(chosen))
+    result = json.loads(chosen.kept.read_text()) if chosen.kept else measured(chosen)
     folder = chosen.output
-    if folder is None and not (chosen.workloads or chosen.contenders):
+    if folder is None and not (chosen.workloads or chosen.contenders or chosen.before):
         folder = REPORTS
     if folder is not None:
         report.write(result, folder)
+        from . import plots  # noqa: PLC0415 - what only prints needs no matplotlib
+
         plots.draw(result, folder / "pictures")
     print(table.markdown(result["samples"]))
     print(report.studies_markdown(result))
     print(figures.markdown(result))
+    print(revisions.markdown(result), end="")
 
 
 if __name__ == "__main__":

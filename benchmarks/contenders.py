@@ -15,6 +15,11 @@ DRIVERS = Path(__file__).parent / "drivers"
 #: Sends alone; also messages taken one by one; also by a consumer that leases ahead.
 SENDS = ("send", "send_many")
 TAKES = (*SENDS, "drain")
+#: All that aiorsmq-ng does.
+OURS = (
+    *TAKES, "cycle", "consume", "receive", "work", "wake", "send_queues", "receive_queues",
+    "publish",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,11 @@ class Contender:
     #: Workloads, or groups of them, that it takes part in only (all if none are named), or not.
     only: Sequence[str] = ()
     without: Sequence[str] = ()
+    #: Folder of the checkout whose package it runs; none: the checkout of the harness.
+    checkout: Path | None = None
 
     def plays(self, workload: Workload) -> bool:
-        """Tell whether it takes part in a workload."""
+        """Return True if it takes part in a workload."""
         names = {workload.name, workload.group}
         chosen = not self.only or names & set(self.only)
         return workload.kind in self.kinds and bool(chosen) and not names & set(self.without)
@@ -49,16 +56,22 @@ class Contender:
             program = python_with(self.name, self.packages)
         else:
             program = sys.executable
-        return [program, script, url, *self.arguments], extra
+        arguments = list(self.arguments)
+        if self.checkout is not None:
+            extra["PYTHONPATH"] = str(self.checkout)
+            arguments.append(f"checkout={self.checkout}")
+        return [program, script, url, *arguments], extra
 
 
 ALL = (
-    Contender("ours", "aiorsmq-ng", "ours.py", (*TAKES, "cycle", "consume")),
+    Contender("ours", "aiorsmq-ng", "ours.py", OURS),
+    # Takes part only if a revision is named; ``revisions`` checks it out.
+    Contender("before", "aiorsmq-ng, revision before", "ours.py", OURS),
     Contender(
         "uvloop",
         "aiorsmq-ng, uvloop",
         "ours.py",
-        (*TAKES, "cycle", "consume"),
+        OURS,
         arguments=("uvloop",),
     ),
     Contender(

@@ -30,8 +30,9 @@ def draw(result: dict[str, Any], folder: Path) -> None:
     """Draw all that the result has figures for."""
     found = medians(result["samples"])
     folder.mkdir(parents=True, exist_ok=True)
-    _rates(found, folder / "performance-rates.svg")
-    _cost(found, folder / "performance-cost.svg")
+    if {"send64", "drain64", "consume"} <= found.keys():
+        _rates(found, folder / "performance-rates.svg")
+        _cost(found, folder / "performance-cost.svg")
     _batches(found, folder / "performance-batches.svg")
     if "growth" in result["studies"]:
         _growth(result["studies"]["growth"]["rows"], folder / "performance-growth.svg")

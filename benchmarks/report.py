@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from . import contenders, figures, table
+from . import contenders, figures, revisions, table
 from .studies import growth, idle, queues, safety
 
 STUDIES = {"idle": idle, "growth": growth, "queues": queues, "safety": safety}
@@ -16,7 +16,7 @@ TEXT = Path(__file__).with_name("report.md")
 
 
 def write(result: dict[str, Any], folder: Path) -> None:
-    """Write the result and the report."""
+    """Write the result, and the report made from it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "performance.json").write_text(dump(result))
     (folder / "performance.md").write_text(markdown(result))
@@ -32,6 +32,7 @@ def dump(result: dict[str, Any]) -> str:
 def markdown(result: dict[str, Any]) -> str:
     """Return the report."""
     return TEXT.read_text().format(
+        before=revisions.section(result),
         figures=figures.markdown(result),
         bounds=figures.bounds(result),
         date=result["date"],

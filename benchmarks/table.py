@@ -40,15 +40,21 @@ def ratio(
     The median over the rounds of the ratio within the round, because turns of one round are near
     each other in time, and what disturbs one often disturbs the other.
     """
+    found = ratios(samples, column, one, other)
+    return statistics.median(found) if found else None
+
+
+def ratios(
+    samples: Iterable[dict[str, Any]], column: str, one: tuple[str, str], other: tuple[str, str]
+) -> list[float]:
+    """Return the ratio of *one* to *other* within each round that has both."""
     found: dict[tuple[str, str], dict[int, float]] = {one: {}, other: {}}
     for sample in samples:
         key = (sample["workload"], sample["contender"])
         if key in found:
             found[key][sample["round"]] = sample[column]
-    rounds = found[one].keys() & found[other].keys()
-    if not rounds:
-        return None
-    return statistics.median(found[one][number] / found[other][number] for number in rounds)
+    rounds = sorted(found[one].keys() & found[other].keys())
+    return [found[one][n] / found[other][n] for n in rounds if found[other][n]]
 
 
 def grouped(number: float) -> str:

@@ -17,6 +17,8 @@ class Workload:
     tasks: int = 1
     batch: int = 1
     size: int = 100
+    #: Queues, or subscriptions of the topic, that the messages are spread over.
+    queues: int = 1
     #: Which of the tables it belongs to; ``--workloads`` takes these words, too.
     group: str = "rates"
 
@@ -31,11 +33,14 @@ class Workload:
             "tasks": self.tasks,
             "batch": self.batch,
             "size": self.size,
+            "queues": self.queues,
         }
 
     @property
     def first(self) -> int:
         """How many messages at least, and as long as no rate is known."""
+        if self.kind == "wake":  # one message after another
+            return 20
         return max(2 * self.tasks, 2 * self.batch, 20 if self.size > MIB // 2 else 100)
 
     @property
@@ -59,4 +64,14 @@ ALL = (
     Workload("drain64_10k", "64 workers, 10 KiB", "drain", 64, size=10 * KIB, group="bytes"),
     Workload("send8_1m", "8 senders, 1 MiB", "send", 8, size=MIB, group="bytes"),
     Workload("drain8_1m", "8 workers, 1 MiB", "drain", 8, size=MIB, group="bytes"),
+    # Only aiorsmq-ng does these: its peers have no such call, or none that does the same.
+    Workload("receive1", "receive, ack by one task", "receive", group="own"),
+    Workload("worker64", "Worker, concurrency 64", "work", 64, group="own"),
+    Workload("wake100", "send to one of 100 idle consumers", "wake", 100, group="own"),
+    Workload("send64_100q", "64 senders, 100 queues", "send_queues", 64, queues=100, group="own"),
+    Workload(
+        "receive64_100q", "64 tasks, 100 queues", "receive_queues", 64, queues=100, group="own"
+    ),
+    Workload("publish1", "one publisher, 10 subscriptions", "publish", queues=10, group="own"),
+    Workload("publish64", "64 publishers, 10 subscriptions", "publish", 64, queues=10, group="own"),
 )

@@ -1,17 +1,20 @@
 """aiorsmq-ng itself.
 
-Further arguments: ``uvloop`` for that event loop, ``forgetful`` for scripts that remember no calls.
+Further arguments: ``uvloop`` for that event loop, ``forgetful`` for scripts that remember no calls,
+``checkout=FOLDER`` for the package of another checkout, which PYTHONPATH must name: this file uses
+public names only, so that an earlier revision of the package does the same work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from forgetful import forget
-from talk import Job, Peer, serve
+from talk import Countdown, Job, Peer, serve, spread
 
 import aiorsmq_ng
 
@@ -24,6 +27,10 @@ class Ours(Peer):
     async def open(self, url: str) -> None:
         """Connect."""
         self.rsmq = await aiorsmq_ng.RSMQ(url, ns="bench").open()
+        self.sender = await aiorsmq_ng.RSMQ(url, ns="bench").open()
+        self.countdown = Countdown()
+        self.worker: aiorsmq_ng.Worker | None = None
+        self.going: list[asyncio.Task[None]] = []
 
     async def reset(self) -> None:
         """Make the queue."""
@@ -60,8 +67,105 @@ class Ours(Peer):
                     break
             await asyncio.gather(*going)
 
+    async def prepare(self, job: Job) -> None:
+        """Get ready for a job."""
+        await super().prepare(job)
+        if job.kind in ("receive", "work"):
+            await self.fill(job)
+        elif job.kind == "wake":
+            await self.begin_to_wait(job.tasks)
+        elif job.kind == "publish":
+            self.topic = self.rsmq.topic("news")
+            for number in range(job.queues):
+                await self.topic.subscribe(f"consumer{number}")
+            await self.topic.publish(job.body)  # reads the subscriptions
+        elif job.kind in ("send_queues", "receive_queues"):
+            names = [f"jobs{number}" for number in range(job.queues)]
+            queues = [await self.rsmq.create_queue(name, maxsize=-1) for name in names]
+            if job.kind == "receive_queues":
+                for number, queue in enumerate(queues):
+                    share = len(range(number, job.messages, job.queues))
+                    await queue.send_many([job.body] * share)
+            self.queues = itertools.cycle(queues)
 
+    async def run(self, job: Job) -> list[float]:
+        """Do a job; return how many seconds single calls took."""
+        body, times = job.body, list[float]()
+        if job.kind == "receive":
+            await spread(job.messages, job.tasks, self.take, times)
+        elif job.kind == "work":
+            await self.work(job)
+        elif job.kind == "wake":
+            await spread(job.messages, 1, lambda: self.wake(body), times)
+        elif job.kind == "publish":
+            await spread(job.messages, job.tasks, lambda: self.topic.publish(body), times)
+        elif job.kind == "send_queues":
+            await spread(job.messages, job.tasks, lambda: next(self.queues).send(body), times)
+        elif job.kind == "receive_queues":
+            await spread(job.messages, job.tasks, self.take_next, times)
+        else:
+            return await super().run(job)
+        return times
+
+    async def work(self, job: Job) -> None:
+        """Let a worker handle all messages; it acknowledges each one when its handler returns."""
+        self.worker = aiorsmq_ng.Worker(self.rsmq, concurrency=job.tasks)
+
+        @self.worker.handler("jobs")
+        async def handle(body: str) -> None:
+            self.countdown.done()
+
+        self.countdown.begin(job.messages)
+        self.going = [asyncio.create_task(self.worker.run(signals=False))]
+        await self.countdown.over.wait()
+
+    async def begin_to_wait(self, consumers: int) -> None:
+        """Let consumers wait for messages."""
+        self.arrived: asyncio.Queue[None] = asyncio.Queue()
+
+        async def consume() -> None:
+            async for message in self.queue:
+                self.arrived.put_nowait(None)
+                await message.ack()
+
+        self.going = [asyncio.create_task(consume()) for _ in range(consumers)]
+        await self.wake("x")
+
+    async def wake(self, body: str) -> None:
+        """Send one message by another client, and wait until a consumer has it."""
+        await self.sender.queue("jobs").send(body)
+        await self.arrived.get()
+
+    async def take_next(self) -> None:
+        """Receive one message of the next queue and acknowledge it."""
+        message = await next(self.queues).receive()
+        assert message is not None
+        await message.ack()
+
+    async def settle(self) -> None:
+        """Stop the worker and the consumers."""
+        if self.worker is not None:
+            self.worker.stop()
+            await asyncio.gather(*self.going)
+            self.worker = None
+        for task in self.going:
+            task.cancel()
+        await asyncio.gather(*self.going, return_exceptions=True)
+        self.going = []
+
+
+def check(folder: str) -> None:
+    """Fail if the package is not that of the checkout."""
+    package = Path(aiorsmq_ng.__file__).resolve()
+    if not package.is_relative_to(Path(folder).resolve()):
+        raise RuntimeError(f"the package is {package}, and not in {folder}")
+
+
+for argument in sys.argv:
+    if argument.startswith("checkout="):
+        check(argument.removeprefix("checkout="))
 if "forgetful" in sys.argv:
-    forget()  # the package loads its scripts later, when they are first needed
+    # The package loads its scripts later, when they are first needed.
+    import_module("forgetful").forget()
 loops = import_module("uvloop" if "uvloop" in sys.argv else "asyncio")
 serve(Ours(), run=loops.run)

@@ -25,13 +25,15 @@ _FILL = 100
 
 @dataclass(frozen=True)
 class Job:
-    """What to do: so many messages of so many bytes, by so many tasks, so many by one call."""
+    """What to do: number and size of the messages, tasks, messages per call, queues."""
 
     kind: str
     messages: int
     tasks: int = 1
     batch: int = 1
     size: int = 100
+    #: Queues, or subscriptions of a topic, that the messages are spread over.
+    queues: int = 1
 
     @property
     def body(self) -> str:

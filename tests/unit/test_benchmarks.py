@@ -1,13 +1,18 @@
 """The benchmarks themselves: what is computed from turns, who is named when a peer fails."""
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from benchmarks import figures, pages, report, table
+import aiorsmq_ng
+from benchmarks import contenders, figures, pages, report, revisions, table, workloads
+from benchmarks.__main__ import entrants, options
 from benchmarks.arena import arena
 from benchmarks.contenders import Contender
+from benchmarks.revisions import Checkout
 from benchmarks.workloads import Workload
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -110,3 +115,103 @@ def test_a_page_has_one_place_for_its_table_and_the_rest_of_it_stays(page, scrip
     before, after = text.split(f"<!-- by {script} -->")
     assert once.startswith(before)
     assert once.endswith(after.partition("<!-- end -->")[2])
+
+
+def git(folder, *words):
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    command = ["git", "-C", str(folder), *who, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository of two commits, and of a file that is changed after them."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    for text in ("first", "second"):
+        (folder / "text").write_text(text)
+        git(folder, "add", "text")
+        git(folder, "commit", "--quiet", "--message", text)
+    (folder / "text").write_text("third")
+    return folder
+
+
+def test_revision_is_checked_out_beside_the_files_of_ours_and_removed_at_the_end(repository):
+    with revisions.checked_out("HEAD~1", repository) as before:
+        assert (before.folder / "text").read_text() == "first"
+        assert (repository / "text").read_text() == "third"
+        assert before.commit == git(repository, "rev-parse", "HEAD~1")
+
+    assert not before.folder.exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert revisions.here(repository) == git(repository, "rev-parse", "HEAD") + " with changes"
+
+
+def test_revision_that_git_does_not_know_is_refused(repository):
+    with (
+        pytest.raises(revisions.UnknownRevision, match="single revision"),
+        revisions.checked_out("nowhere", repository),
+    ):
+        pass
+
+
+async def test_two_checkouts_take_turns_in_all_that_only_ours_can_do(tmp_path):
+    package = Path(aiorsmq_ng.__file__).parent
+    shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    before = Checkout("REV", "0" * 40, tmp_path)
+    own = [workload for workload in workloads.ALL if workload.group == "own"]
+    turns = []
+
+    async with arena(entrants(["ours", "before"], before)) as one:
+        for workload in own:
+            turns += await one.play(workload, rounds=2, duration_s=0.001)
+
+    assert one.failures == {}
+    order = [("before", 1), ("ours", 1), ("ours", 2), ("before", 2)]
+    for workload in own:
+        played = [t for t in turns if t["workload"] == workload.name]
+        assert [(t["contender"], t["round"]) for t in played] == order
+    assert list(revisions.compared(turns)) == [workload.name for workload in own]
+
+
+async def test_contender_that_would_run_another_package_is_refused(tmp_path):
+    before = Checkout("REV", "0" * 40, tmp_path)
+
+    async with arena([before.contender]) as one:
+        assert "RuntimeError: the package is" in one.failures["before"]
+
+
+def test_contender_before_takes_part_only_with_a_revision(capsys, tmp_path):
+    before = Checkout("REV", "0" * 40, tmp_path)
+    everyone = [contender.name for contender in contenders.ALL]
+
+    assert [c.name for c in entrants([], before)] == everyone
+    assert [c.name for c in entrants([], None)] == [n for n in everyone if n != "before"]
+    with pytest.raises(SystemExit):
+        options(["--contenders", "ours", "before"])
+    assert "needs --before REV" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        options(["--before", "REV", "--contenders", "before"])
+    assert "name both, or none" in capsys.readouterr().err
+
+
+def test_ratios_to_before_are_medians_of_the_rounds_and_a_slower_workload_is_marked():
+    turns = [turn("ours", n, rate) for n, rate in enumerate((90, 96, 120))]
+    turns += [turn("before", n, 100) for n in range(3)]
+    turns += [turn("ours", 1, 50, "drain64"), turn("before", 1, 50, "drain64")]
+    turns += [turn("ours", 1, 50, "consume")]
+    about = {"revision": "REV", "commit": "0" * 40, "ours": "1" * 40, "load": [1.0, 2.0]}
+    about |= {"ratios": revisions.compared(turns), "idle": {"commands_per_s": 4, "wake_p50_ms": 1}}
+    idle = {"commands_per_s": 2, "wake_p50_ms": 3}
+    result = {"samples": turns, "studies": {"idle": idle}, "before": about}
+    lines = revisions.markdown(result).splitlines()
+
+    assert about["ratios"]["send64"]["rate"] == 0.96
+    assert about["ratios"].keys() == {"send64", "drain64"}
+    assert (
+        "| send64 | 64 senders | 96 | 100 | 0.96 | 0.90 to 1.20 (3) | 1.00 | 1.00 | yes |" in lines
+    )
+    assert any(line.startswith("| drain64 |") and line.endswith("| 1.00 |  |") for line in lines)
+    assert "| commands/s | 2.00 | 4.00 |" in lines
+    assert revisions.section({"samples": turns, "studies": {}}) == ""
