@@ -39,8 +39,8 @@ class Options:
     foreign_names: bool = False
     #: Allow a colon in the namespace. Then ns "a" with queue "b" and ns "a:b" may share keys.
     nested_ns: bool = False
-    #: Let the URL switch off parts of the check of a server's certificate. Whoever sits between
-    #: can then read and change everything.
+    #: Let the URL switch off parts of the check of a server's certificate. An attacker between
+    #: client and server can then read and change everything.
     insecure_tls: bool = False
     #: Let a password, or a broker's token, go to another machine in clear text.
     plain_password: bool = False

@@ -313,3 +313,14 @@ def test_station_of_the_walk_exists(file, function):
 
     assert not owner or f"\nclass {owner}" in source
     assert not name or re.search(rf"def {name}\(", source)
+
+
+DIALECT = re.compile(r"\b(anew|nobody|somebody|anybody|everybody|whoever|so many)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("page", NOW, ids=NOW_IDS)
+def test_page_is_in_plain_english(page):
+    """CONTRIBUTING.md has the rules, and quotes a word that it forbids."""
+    text = page.read_text().replace('never "who" or "nobody"', "")
+
+    assert [match[0] for match in DIALECT.finditer(text)] == []

@@ -278,7 +278,9 @@ def _announce(addresses: tuple[str, ...], options: BrokerOptions, guard: str, ns
         *(ns, ", ".join(addresses), "TLS" if options.tls else "no TLS", guard),
     )
     if options.insecure:
-        logger.warning("--insecure: whoever can reach this address may be able to use the queues")
+        logger.warning(
+            "--insecure: every client that can reach this address may be able to use the queues"
+        )
 
 
 def _stop_signals() -> asyncio.Queue[str]:

@@ -107,7 +107,7 @@ def seconds(value: str | float) -> int | float:
         number = float(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a number of seconds") from None
-    # Beyond this nobody means whole seconds, and all digits of them would be printed.
+    # Beyond this a number is not meant as whole seconds, and all digits of them would be printed.
     return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
 

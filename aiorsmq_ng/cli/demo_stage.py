@@ -227,7 +227,7 @@ def _describe(stage: Stage, attributes: QueueAttributes) -> None:
         ("totalsent", attributes.totalsent, "sent so far"),
         ("totalrecv", attributes.totalrecv, "deliveries; one message needed two"),
         ("msgs", attributes.msgs, "in the queue now"),
-        ("leased", attributes.leased, "in somebody's hands"),
+        ("leased", attributes.leased, "received by a consumer"),
         ("ready", attributes.ready, "waiting for a worker"),
         ("delayed", attributes.delayed, "not due yet"),
         ("vt", attributes.vt, "seconds that a received message is hidden"),

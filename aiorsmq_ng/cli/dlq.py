@@ -162,7 +162,7 @@ def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty:
 @yes_option
 @global_options()
 def redrive(**how: object) -> None:
-    """Move dead letters back to their queue, where they start anew.
+    """Move dead letters back to their queue, where they start again.
 
     Without --filter and -c it means all of them, and asks first. What arrives while it runs is
     left for the next time. Interrupted at any point, every message is in exactly one queue, and a

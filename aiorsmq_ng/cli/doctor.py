@@ -73,14 +73,14 @@ def _show(report: aiorsmq_ng.DoctorReport, output: str | None) -> None:
 
 def _ask(queues: tuple[str, ...]) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("--fix needs --yes where nobody can be asked")
+        raise click.UsageError("--fix needs --yes without a terminal")
     what = ", ".join(queues) or "all queues"
     if not click.confirm(printable(f"Repair damage in {what}?"), err=True):
         raise click.ClickException("nothing was repaired")
 
 
 class _Progress:
-    """Shows on stderr how far it is, if somebody looks."""
+    """Shows progress on stderr, if that is a terminal."""
 
     def __init__(self) -> None:
         self._shown = 0.0

@@ -118,7 +118,7 @@ def send(
     "--count",
     type=click.IntRange(1, 100_000),
     metavar="N",
-    help="Receive up to so many, and print a list.",
+    help="Receive up to N messages, and print a list.",
 )
 @click.option(
     "-t",
@@ -216,7 +216,7 @@ def delete(name: str, ids: tuple[str, ...]) -> None:
 @click.option("-t", "--vt", type=seconds, required=True, help="How long it is hidden from now on.")
 @global_options()
 def visibility(name: str, id: str, vt: float) -> None:
-    """Change how long a message is hidden, whoever holds it.
+    """Change how long a message is hidden, also a leased one.
 
     0 makes it ready at once.
     """

@@ -114,14 +114,18 @@ start_option = click.option(
     help="Where to begin; a negative number counts from the end.",
 )
 skip_option = click.option(
-    "--skip", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out so many lines."
+    "--skip",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Leave out the first N lines.",
 )
 dedup_key_option = click.option(
     "--dedup-key", metavar="KEY", help="Store no second message with this key within 5 minutes."
 )
-rate_option = click.option("--rate", type=rate, help="At most so many per second, as in 100/s.")
+rate_option = click.option("--rate", type=rate, help="At most this many per second, as in 100/s.")
 yes_option = click.option(
-    "-y", "--yes", is_flag=True, help="Do not ask. Needed where nobody can be asked."
+    "-y", "--yes", is_flag=True, help="Do not ask. Needed without a terminal."
 )
 fail_empty_option = click.option(
     "--fail-empty", is_flag=True, help=f"Exit with {NOTHING_THERE} if there is nothing."
@@ -146,7 +150,9 @@ def removing() -> Iterator[None]:
 def asks(*, yes: bool) -> bool:
     """Return True if the user must be asked; without a terminal ``--yes`` is needed."""
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError("nobody can be asked here; give --yes to do it without a question")
+        raise click.UsageError(
+            "there is no terminal to ask on; give --yes to do it without a question"
+        )
     return not yes
 
 

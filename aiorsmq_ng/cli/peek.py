@@ -118,9 +118,11 @@ def pending(name: str, start: int, count: int, fail_empty: bool) -> None:
     default=10,
     show_default=True,
     metavar="N",
-    help="Begin with so many that are there already.",
+    help="Begin with the last N that are there already.",
 )
-@click.option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
+@click.option(
+    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
+)
 @click.option(
     "--interval", type=positive, default=0.2, show_default=True, help="Seconds between two looks."
 )
@@ -150,7 +152,7 @@ def tail(name: str, last: int, count: int | None, interval: float, consume: bool
 
 
 class Printer:
-    """Prints messages one by one, so many at most."""
+    """Prints messages one by one, up to a limit."""
 
     def __init__(self, count: int | None) -> None:
         self._left = count

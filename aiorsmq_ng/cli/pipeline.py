@@ -106,7 +106,7 @@ def archive(
 @click.option("-n", "--name", help="Send to this queue.  [default: where each came from]")
 @click.option("--where", metavar="SQL", help="Only rows for which this holds.")
 @click.option("--rate", type=float, default=0.0, help="Messages per second become visible.")
-@click.option("--spread", type=int, default=0, help="Spread them over so many seconds.")
+@click.option("--spread", type=int, default=0, help="Spread them over this many seconds.")
 @click.option("--keep-ids", is_flag=True, help="Keep the ids; skip what the queue still has.")
 @_common
 def replay(

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 Advance = Callable[[int], None]
 
 
-#: Work of up to so many messages is short, on every machine: a clock is not asked.
+#: Work of up to this many messages is short, on every machine: a clock is not asked.
 SHORT = 1000
 
 

@@ -225,7 +225,7 @@ def stats(name: str | None) -> None:
 def move(name: str, target: str, count: int | None, rate: float | None) -> None:
     """Move the ready messages of a queue to another one.
 
-    They start anew there, with no receives. Delayed and leased ones stay, and so do those that
+    They start again there, with no receives. Delayed and leased ones stay, and so do those that
     arrive while it runs. Interrupted at any point, every message is in exactly one of the queues,
     and a note says how many were moved.
     """

@@ -127,7 +127,7 @@ def test_fix_in_a_pipe_needs_yes(damaged: Ctl, redis: Redis, ns: str) -> None:
     status, out, err = damaged("doctor", "--fix")
 
     assert (status, out) == (2, "")
-    assert "--fix needs --yes where nobody can be asked" in err
+    assert "--fix needs --yes without a terminal" in err
     assert redis.zcard(f"{ns}:jobs") == 0
 
 
