@@ -79,18 +79,13 @@ class ReceiveCalls:
             after = RecoverPlace(request.after.at, request.after.started_ms)
 
         async def work() -> pb.RecoverResponse:
-            few = min(count, max(_RECOVERED, await self._receiver.safe([queue], MAX_BYTES)))
-            taken, place = await queue.recover_page(few, idle, vt=vt, after=after)
-            full = len(taken) == few
-            _cut(taken, MAX_BYTES)
+            taken, place = await self._receiver.recover(queue, count, idle, vt, after)
             response = pb.RecoverResponse(
                 deliveries=[broker.loan(d, queue) for d in taken],
                 dead_letters=broker.take_dead_letters([queue], MAX_BYTES - _size(taken)),
             )
-            if place.at is not None or full:
-                # A page that was cut short begins where it began: what was taken is passed over.
-                response.next.at = place.at or (after.at if after else 0) or 0
-                response.next.started_ms = place.started_ms
+            if place.at is not None:
+                response.next.at, response.next.started_ms = place.at, place.started_ms
             return response
 
         return await broker.once("Recover", request, work, abandon=True)
@@ -187,6 +182,36 @@ class BoundedReceiver:
                 delivery.release_nowait(unseen=True)
             raise
         return taken, next_visible
+
+    async def recover(
+        self,
+        queue: Queue,
+        count: int,
+        idle: float,
+        vt: float | None,
+        place: RecoverPlace | None,
+    ) -> tuple[list[Delivery], RecoverPlace]:
+        """Take over messages for one reply; return them and where the next reply begins."""
+        taken: list[Delivery] = []
+        step = min(count, max(_RECOVERED, await self.safe([queue], MAX_BYTES)))
+        try:
+            while True:
+                page, found = await queue.recover_page(step, idle, vt=vt, after=place)
+                taken += page
+                if found.at is None and len(page) == step:
+                    # More may follow from the same place on: what was taken is passed over.
+                    found = RecoverPlace((place.at if place else 0) or 0, found.started_ms)
+                place = found
+                biggest = max([len(d.body) for d in taken], default=0)
+                left = (MAX_BYTES - _size(taken)) // max(biggest, 1024)
+                step = min(count - len(taken), left)
+                if place.at is None or step < 1:
+                    _cut(taken, MAX_BYTES)
+                    return taken, place
+        except BaseException:
+            for delivery in taken:
+                delivery.release_nowait(unseen=True)
+            raise
 
     async def safe(self, queues: list[Queue], max_bytes: int) -> int:
         """Return how many messages of *queues* are sure to fit into *max_bytes*, at least 1."""

@@ -142,7 +142,9 @@ class Broker:
             await self._context.streamed.empty()
             await self._context.loaned.empty()
             # Calls that waited for messages have ended by now; those that settle may still come.
-            await self._server.stop(max(_LAST_S, until - anyio.current_time()))
+            grace = max(_LAST_S, until - anyio.current_time())
+            # Shielded: gRPC's own task would be cancelled, and every later stop with it.
+            await asyncio.shield(self._server.stop(grace))
         await self._server.stop(_LAST_S)
         self._server = None
         for service in self._services:

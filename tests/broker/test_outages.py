@@ -97,3 +97,19 @@ async def test_a_call_that_cannot_wait_longer_is_told_that_redis_is_away(server)
 
 async def _not(condition):
     return not await condition()
+
+
+async def test_a_broker_without_a_grace_period_stops_at_once(rsmq):
+    options = BrokerOptions(listen=("127.0.0.1:0",), grace=0)
+    broker = Broker(rsmq, options)
+    await broker.start()
+    async with connected(broker) as channel:
+        stream = QueuesStub(channel).Watch(pb.WatchRequest(queues=["jobs"]))
+        await stream.read()
+
+        await broker.stop()
+
+        with pytest.raises(grpc.aio.AioRpcError):
+            while True:
+                await stream.read()
+    assert broker.under_way == 0

@@ -107,13 +107,6 @@ async def test_dedup_key_holds_when_the_queue_is_emptied(queue):
     assert (again, again.duplicate) == (first, True)
 
 
-async def test_queue_with_dedup_keys_is_healthy(queue, rsmq):
-    await queue.send("x", dedup_key="k")
-
-    findings = (await rsmq.doctor(queue)).findings
-    assert [f for f in findings if f.queue is not None] == []
-
-
 async def test_marker_outlives_no_window_and_side_keys_none_at_all(queue, rsmq, raw, ns):
     await queue.send("x", dedup_key="k")
     await rsmq.delete_queue("jobs")

@@ -33,3 +33,7 @@ def test_every_name_that_is_left_out_is_a_test():
 
 def test_few_are_left_out_on_a_cluster():
     assert sum(len(names) for names in left_out.CLUSTER.values()) <= 5
+
+
+def test_few_are_left_out_through_a_broker():
+    assert sum(len(names) for names in left_out.BROKER.values()) <= 5

@@ -79,7 +79,7 @@ async def test_scan_from_a_start_counts_as_peek_does(queue, start, first):
     assert [m.id for m in await scanned(queue, start=start)] == ids[first:]
 
 
-async def test_scan_of_large_bodies_reads_them_in_bounded_pages(queue, monkeypatch):
+async def test_scan_of_large_bodies_reads_them_in_bounded_pages(queue, backend, monkeypatch):
     await queue.send_many(["x" * 60_000] * 300)
     run, pages = queue._context.transport.run, []
 
@@ -90,8 +90,10 @@ async def test_scan_of_large_bodies_reads_them_in_bounded_pages(queue, monkeypat
     monkeypatch.setattr(queue._context.transport, "run", watched)
 
     assert len(await scanned(queue, page=100_000)) == 300
-    # A hundred of them are more than 1 MiB, so no page has more.
-    assert [len(page.messages) for page in pages] == [100, 100, 100, 0]
+    # A hundred of them are more than 1 MiB, so no page has more; a broker's reply has fewer.
+    sizes = [len(page.messages) for page in pages]
+    assert (sum(sizes), max(sizes) <= 100) == (300, True)
+    assert backend == "broker" or sizes == [100, 100, 100, 0]
 
 
 async def test_scan_passes_over_ids_without_a_body(queue, raw, ns):

@@ -877,3 +877,11 @@ async def test_topics_are_no_damage(rsmq):
     assert [f for f in report.findings if f.queue] == []
     assert report.queues == ["news__", "news__a", "news__b__p"]
     assert len(await topic.subscription("a").observe()) == 2
+
+
+async def test_queue_with_dedup_keys_is_healthy(rsmq):
+    queue = await rsmq.create_queue("jobs")
+    await queue.send("x", dedup_key="k")
+
+    findings = (await rsmq.doctor(queue)).findings
+    assert [f for f in findings if f.queue is not None] == []
