@@ -324,3 +324,21 @@ def test_page_is_in_plain_english(page):
     text = page.read_text().replace('never "who" or "nobody"', "")
 
     assert [match[0] for match in DIALECT.finditer(text)] == []
+
+
+CALLS = re.findall(
+    r"^\| `(\w+)\.(\w+)\((.*?)\)` \|", (DOCS / "reference/topics.md").read_text(), re.MULTILINE
+)
+OWNERS = {
+    "rsmq": aiorsmq_ng.RSMQ,
+    "topic": aiorsmq_ng.Topic,
+    "subscription": aiorsmq_ng.Subscription,
+}
+
+
+@pytest.mark.parametrize(("owner", "name", "arguments"), CALLS)
+def test_signature_on_the_page_of_topics_is_that_of_the_code(owner, name, arguments):
+    given = inspect.signature(getattr(OWNERS[owner], name)).parameters
+    named = [re.split(r"[=:]", part)[0].strip() for part in arguments.split(",")]
+
+    assert [part for part in named if part not in ("", "*")] == list(given)[1:]
