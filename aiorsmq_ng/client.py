@@ -36,10 +36,11 @@ from ._transport.notifier import Notifier
 from ._transport.urls import read as read_url
 from ._transport.urls import url_or_default
 from .codec import JSON, Codec
+from .compat.rsmq import RSMQVerbs
 from .delivery import Delivery, from_reply
 from .doctor import Doctor, Orders, Progress, together
 from .errors import InvalidValue, QueueExists
-from .models import DoctorReport, Message, QueueAttributes
+from .models import DoctorReport
 from .options import Options
 from .queue import Queue
 from .retry import Retry
@@ -51,7 +52,7 @@ _CLOSE_RECEIVERS_S = 2.0
 _CLOSE_WORKERS_S = 5.0
 
 
-class RSMQ:
+class RSMQ(RSMQVerbs):
     """A client of the queues of one namespace, or of several that are used as one.
 
     Use it with ``async with``, or call ``open`` and ``aclose``. Nothing is connected before that;
@@ -193,10 +194,6 @@ class RSMQ:
             timeout: how many seconds at most.
         """
         await self._transport.quiet(at_least_0("timeout", timeout))
-
-    async def quit(self) -> None:
-        """Disconnect (RSMQ's name for ``aclose``)."""
-        await self.aclose()
 
     async def __aenter__(self) -> Self:
         try:
@@ -409,87 +406,6 @@ class RSMQ:
                 doctor = Doctor(self._transport, namespace, self._channel)
                 reports.append(await doctor.examine(own, orders))
         return together(reports)
-
-    async def get_queue_attributes(self, name: str) -> QueueAttributes:
-        """Describe a queue (RSMQ's name for ``Queue.attributes``).
-
-        Args:
-            name: name of the queue.
-        """
-        return await self.queue(name).attributes()
-
-    async def set_queue_attributes(
-        self,
-        name: str,
-        *,
-        vt: Seconds | None = None,
-        delay: Seconds | None = None,
-        maxsize: int | None = None,
-    ) -> QueueAttributes:
-        """Change what is stored on a queue (RSMQ's name for ``Queue.set_attributes``).
-
-        Args:
-            name: name of the queue.
-            vt: new lease in seconds; ``None`` leaves it.
-            delay: new delay in seconds; ``None`` leaves it.
-            maxsize: new limit in bytes, -1 for none; ``None`` leaves it.
-        """
-        return await self.queue(name).set_attributes(vt=vt, delay=delay, maxsize=maxsize)
-
-    async def send_message(
-        self,
-        name: str,
-        message: object,
-        *,
-        delay: Seconds | None = None,
-        dedup_key: str | None = None,
-    ) -> str:
-        """Send a message and return its id (RSMQ's name for ``Queue.send``).
-
-        Args:
-            name: name of the queue.
-            message: the body, as for ``Queue.send``.
-            delay: seconds until the message becomes visible; by default the queue's ``delay``.
-            dedup_key: name for this message; a second one with the same key is not stored within
-                ``Options.dedup_window``.
-        """
-        return await self.queue(name).send(message, delay=delay, dedup_key=dedup_key)
-
-    async def receive_message(self, name: str, *, vt: Seconds | None = None) -> Delivery | None:
-        """Lease the next message (RSMQ's name for ``Queue.receive``).
-
-        Args:
-            name: name of the queue.
-            vt: lease in seconds; by default that of the handle, else that stored on the queue.
-        """
-        return await self.queue(name).receive(vt=vt)
-
-    async def pop_message(self, name: str) -> Message | None:
-        """Take and delete the next message (RSMQ's name for ``Queue.pop``).
-
-        Args:
-            name: name of the queue.
-        """
-        return await self.queue(name).pop()
-
-    async def delete_message(self, name: str, id: str) -> bool:
-        """Delete a message (RSMQ's name for ``Queue.delete``).
-
-        Args:
-            name: name of the queue.
-            id: id of the message.
-        """
-        return await self.queue(name).delete(id)
-
-    async def change_message_visibility(self, name: str, id: str, vt: Seconds) -> bool:
-        """Hide a message for *vt* (RSMQ's name for ``Queue.change_visibility``).
-
-        Args:
-            name: name of the queue.
-            id: id of the message.
-            vt: seconds from now until it is visible.
-        """
-        return await self.queue(name).change_visibility(id, vt)
 
     def __repr__(self) -> str:
         """Show where it leads without the URL, which may hold a password."""

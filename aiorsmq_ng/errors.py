@@ -95,10 +95,8 @@ class QueueNotFound(ServerError):
 
     code = "queueNotFound"
 
-    def __init__(self, queue: str, ns: str) -> None:
-        super().__init__(
-            f"queue {queue!r} does not exist in namespace {ns!r}; create it with create_queue()"
-        )
+    def __init__(self, queue: str, ns: str, hint: str = "create it with create_queue()") -> None:
+        super().__init__(f"queue {queue!r} does not exist in namespace {ns!r}; {hint}")
         self.queue = queue
         self.ns = ns
 

@@ -21,7 +21,8 @@ async def main() -> None:
     key = f"example-{uuid.uuid4().hex[:8]}"
     async with RSMQ(URL) as rsmq:
         try:
-            first, second = ReliableQueue(rsmq, key), ReliableQueue(rsmq, key)
+            first = ReliableQueue(rsmq, key, create=True)
+            second = ReliableQueue(rsmq, key)
             ids = await first.push("msg1", "msg2", "msg3", "msg4")
             print(f"pushed {len(ids)} messages; the queue was made by that")
 
@@ -41,7 +42,7 @@ async def main() -> None:
             print(f"the first one lives after all, and may acknowledge {len(late)} messages")
             print("the second one may:", len(await second.ack(*(id for id, _ in recovered))))
 
-            urgent = ReliableQueue(rsmq, f"{key}-urgent")
+            urgent = ReliableQueue(rsmq, f"{key}-urgent", create=True)
             await urgent.push("now!")
             try:
                 for source, _, body in await ReliableQueue.pop_any([urgent, second], 5, block=1):

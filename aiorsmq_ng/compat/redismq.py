@@ -43,23 +43,24 @@ class ReliableQueue:
 
     It is an ordinary RSMQ queue, which other clients may use at the same time. A popped message is
     under a lease of *vt* (RedisMQ has none: give one longer than any message is worked on); when
-    that ends, the message can be popped again as if it had been recovered. With *create*, the
-    queue is made when it is first needed and a missing one is empty; without, it must exist.
+    that ends, the message can be popped again as if it had been recovered. The queue must exist
+    (``QueueNotFound``), unless *create* allows this object to create it.
 
     Args:
         rsmq: the client.
         key: name of the queue.
         vt: lease in seconds of what this object pops and recovers.
-        create: create the queue with the first ``push``, or a ``pop`` that blocks.
+        create: create a missing queue with the first ``push``, or with a ``pop`` that blocks; until
+            then it counts as empty.
     """
 
-    def __init__(self, rsmq: RSMQ, key: str, *, vt: Seconds = 3600, create: bool = True) -> None:
+    def __init__(self, rsmq: RSMQ, key: str, *, vt: Seconds = 3600, create: bool = False) -> None:
         self.rsmq = rsmq
         #: The queue, with all its other verbs.
         self.queue: Queue = rsmq.queue(key)
         #: The lease of what is popped or recovered here, in seconds.
         self.vt = _seconds("vt", vt)
-        #: Whether a missing queue is made when needed.
+        #: True if a missing queue is created when needed.
         self.create = create
         #: What was popped or recovered here and is not acknowledged, by id, to extend or release
         #: it; without the bodies, which the caller has.
@@ -79,8 +80,8 @@ class ReliableQueue:
         try:
             return list(await self.queue.send_many(bodies))
         except QueueNotFound as error:
-            self._missing(error)
-        await self._make()
+            _check_may_create(self, error)
+        await _create(self)
         return list(await self.queue.send_many(bodies))
 
     async def pop(self, count: int = 1, block: Seconds | None = None) -> list[Row]:
@@ -128,10 +129,9 @@ class ReliableQueue:
                 )
             except QueueNotFound as error:
                 missing = by_key[error.queue]
-                if not missing.create:
-                    raise
+                _check_may_create(missing, error)
                 if wait_s > 0:
-                    await missing._make()
+                    await _create(missing)
                 else:
                     present.remove(missing.key)
             else:
@@ -144,10 +144,10 @@ class ReliableQueue:
         """Delete messages that are done; return the ids that were really acknowledged.
 
         What this instance popped or recovered is acknowledged by its receipt: an id that another
-        consumer else has popped or recovered since is missing from the result, and stays theirs. An
-        id delivered elsewhere is acknowledged on behalf of its holder, as in RedisMQ. Ids of
-        messages that are gone or were not delivered are missing. Ids of either kind share a round
-        trip.
+        consumer has popped or recovered since is missing from the result, and stays with that
+        consumer. An id delivered elsewhere is acknowledged on behalf of its holder, as in RedisMQ.
+        Ids of messages that are gone or were not delivered are missing. Ids of either kind share a
+        round trip.
 
         Args:
             ids: ids of popped or recovered messages.
@@ -180,7 +180,7 @@ class ReliableQueue:
         """Deliver up to *count* messages again that were delivered *elapsed_ms* ago or earlier.
 
         The one with the oldest delivery first, none twice. Their deliveries count one more, their
-        last delivery is now, they go to the end of the delivered ones, and the former holder can
+        last delivery is now, they go to the end of the delivered ones, and their former holder can
         no longer acknowledge them. Cancelled, what was taken can be popped at once.
 
         Args:
@@ -193,7 +193,7 @@ class ReliableQueue:
         try:
             found = await self.queue.recover(count, idle, vt=self.vt)
         except QueueNotFound as error:
-            self._missing(error)
+            _check_may_create(self, error)
             return []
         return [_take(self.held, delivery) for delivery in found]
 
@@ -230,7 +230,7 @@ class ReliableQueue:
                 if _in_range(start, count, len(ready)):
                     return [(m.id, m.body) for m in ready]
         except QueueNotFound as error:
-            self._missing(error)
+            _check_may_create(self, error)
         return []
 
     async def info(self) -> Counts:
@@ -238,22 +238,25 @@ class ReliableQueue:
         try:
             found = await self.queue.attributes()
         except QueueNotFound as error:
-            self._missing(error)
+            _check_may_create(self, error)
             return Counts(0, 0)
         return Counts(found.msgs - found.leased, found.leased)
 
     def __repr__(self) -> str:
         return f"<ReliableQueue {self.key!r}, {len(self.held)} messages popped here>"
 
-    async def _make(self) -> None:
-        # RSMQ stores whole seconds; what is popped here has the lease that was asked for.
-        vt = math.ceil(self.vt)
-        await self.rsmq.create_queue(self.key, vt=vt, maxsize=-1, exist_ok=True)
 
-    def _missing(self, error: QueueNotFound) -> None:
-        """Take a missing queue for an empty one, or raise *error*."""
-        if not self.create:
-            raise error
+async def _create(queue: ReliableQueue) -> None:
+    # RSMQ stores whole seconds; what is popped here has the lease that was asked for.
+    vt = math.ceil(queue.vt)
+    await queue.rsmq.create_queue(queue.key, vt=vt, maxsize=-1, exist_ok=True)
+
+
+def _check_may_create(queue: ReliableQueue, error: QueueNotFound) -> None:
+    """Raise ``QueueNotFound`` unless a missing queue counts as empty."""
+    if not queue.create:
+        hint = "create it with create_queue(), or give ReliableQueue create=True"
+        raise QueueNotFound(error.queue, error.ns, hint) from None
 
 
 def _take(held: dict[str, Delivery], delivery: Delivery) -> Row:
@@ -289,7 +292,7 @@ def _common_client(queues: Sequence[ReliableQueue]) -> RSMQ:
 
 
 def _in_range(start: int, count: int, found: int) -> bool:
-    """Return True if *start* lies in the queue, from how much of the page there is.
+    """Return True if *start* lies in the queue, judged by how much of the page there is.
 
     Seen from the end, a page that starts before the first message is short of what lies before.
     """

@@ -25,14 +25,14 @@ from ..support.clock import pass_time, server_ms
 @pytest.fixture
 async def mine(rsmq):
     """A queue that does not exist yet."""
-    return ReliableQueue(rsmq, "mine")
+    return ReliableQueue(rsmq, "mine", create=True)
 
 
 @pytest.fixture
 async def theirs(server_url, ns):
     """The same queue, seen from another client."""
     async with RSMQ(server_url, ns=ns) as client:
-        yield ReliableQueue(client, "mine")
+        yield ReliableQueue(client, "mine", create=True)
 
 
 def ids(rows):
@@ -93,7 +93,7 @@ async def test_popped_message_stays_until_it_is_acknowledged(mine, raw, ns):
 @pytest.mark.parametrize("vt", [7200, timedelta(hours=2)])
 async def test_lease_is_as_long_as_asked_whatever_is_stored(rsmq, raw, ns, vt):
     await rsmq.create_queue("mine", vt=5)
-    queue = ReliableQueue(rsmq, "mine", vt=vt)
+    queue = ReliableQueue(rsmq, "mine", vt=vt, create=True)
     await queue.push("x")
 
     [(id, _)] = await queue.pop()
@@ -133,7 +133,7 @@ async def test_pop_that_blocks_gives_up_in_time(mine, block):
 async def test_pop_that_blocks_is_woken_by_a_push(server_url, ns, theirs, block):
     # It hardly ever looks by itself.
     async with RSMQ(server_url, ns=ns, options=Options(poll_base=60, poll_cap=60)) as rsmq:
-        mine = ReliableQueue(rsmq, "mine")
+        mine = ReliableQueue(rsmq, "mine", create=True)
         waiting = asyncio.create_task(mine.pop(5, block=block))
         await asyncio.sleep(0.05)
         assert not waiting.done()
@@ -211,7 +211,9 @@ async def test_blocked_pops_cancelled_while_messages_come_lose_nothing(mine, the
 
 
 async def test_pop_any_takes_all_of_the_first_queue_then_of_the_next(rsmq):
-    urgent, normal, empty = (ReliableQueue(rsmq, key) for key in ("urgent", "normal", "empty"))
+    urgent, normal, empty = (
+        ReliableQueue(rsmq, key, create=True) for key in ("urgent", "normal", "empty")
+    )
     n1, n2, n3 = await normal.push("n1", "n2", "n3")
     u1, u2 = await urgent.push("u1", "u2")
 
@@ -229,7 +231,10 @@ async def test_pop_any_takes_all_of_the_first_queue_then_of_the_next(rsmq):
 
 
 async def test_pop_any_leases_for_the_longest_time_of_its_queues(rsmq):
-    queues = [ReliableQueue(rsmq, "short", vt=10), ReliableQueue(rsmq, "long", vt=500)]
+    queues = [
+        ReliableQueue(rsmq, "short", vt=10, create=True),
+        ReliableQueue(rsmq, "long", vt=500, create=True),
+    ]
     (id,) = await queues[0].push("x")
 
     await ReliableQueue.pop_any(queues)
@@ -238,7 +243,7 @@ async def test_pop_any_leases_for_the_longest_time_of_its_queues(rsmq):
 
 
 async def test_pop_any_waits_for_a_message_in_any_queue(rsmq):
-    queues = [ReliableQueue(rsmq, key) for key in ("one", "two", "three")]
+    queues = [ReliableQueue(rsmq, key, create=True) for key in ("one", "two", "three")]
     waiting = asyncio.create_task(ReliableQueue.pop_any(queues, 5, block=30))
     await asyncio.sleep(0.05)
     (id,) = await queues[1].push("x")
@@ -437,7 +442,7 @@ async def test_recover_moves_behind_all_of_a_large_pop(mine):
 
 
 async def test_lease_of_half_a_second_is_that_and_the_queue_stores_a_whole_one(mine, rsmq, raw, ns):
-    short = ReliableQueue(rsmq, "mine", vt=0.5)
+    short = ReliableQueue(rsmq, "mine", vt=0.5, create=True)
     await short.push("a")
 
     [(id, _)] = await short.pop(1, block=0.1)
@@ -537,7 +542,7 @@ async def test_missing_queue_is_empty_and_stays_missing(rsmq, mine):
 
 
 async def test_missing_queue_that_may_not_be_created_is_an_error(rsmq):
-    queue = ReliableQueue(rsmq, "mine", create=False)
+    queue = ReliableQueue(rsmq, "mine")
 
     for call in (
         queue.push("x"),
@@ -548,9 +553,18 @@ async def test_missing_queue_that_may_not_be_created_is_an_error(rsmq):
         queue.inspect(0, 1, pending=True),
         queue.info(),
     ):
-        with pytest.raises(QueueNotFound):
+        with pytest.raises(QueueNotFound, match="create=True"):
             await call
     assert await rsmq.list_queues() == []
+
+
+async def test_queue_that_exists_needs_no_right_to_create(rsmq, mine):
+    await rsmq.create_queue("mine")
+    queue = ReliableQueue(rsmq, "mine")
+
+    pushed = await queue.push("x")
+    assert ids(await queue.pop(1, block=5)) == pushed
+    assert await queue.ack(*pushed) == pushed
 
 
 async def test_key_of_another_type_is_said_to_be_damaged(mine, raw, ns):
@@ -563,7 +577,7 @@ async def test_key_of_another_type_is_said_to_be_damaged(mine, raw, ns):
 
 async def test_ack_that_cannot_reach_the_server_says_so(server_url, ns):
     async with RSMQ(server_url, ns=ns) as client:
-        queue = ReliableQueue(client, "mine")
+        queue = ReliableQueue(client, "mine", create=True)
         pushed = await queue.push("x")
         await queue.pop()
 
@@ -575,7 +589,7 @@ async def test_ack_that_cannot_reach_the_server_says_so(server_url, ns):
 @pytest.mark.parametrize("vt", ["5", True, None])
 async def test_lease_that_is_no_duration_is_refused(rsmq, vt):
     with pytest.raises(InvalidValue):
-        ReliableQueue(rsmq, "mine", vt=vt)
+        ReliableQueue(rsmq, "mine", vt=vt, create=True)
 
 
 async def test_two_clients_share_a_queue_without_overlap(mine, theirs):
@@ -602,7 +616,7 @@ async def test_delivery_of_the_queue_below_is_fenced_against_ours(mine):
 
 async def test_everything_works_without_a_server():
     async with RSMQ("memory://") as rsmq:
-        queue = ReliableQueue(rsmq, "mine")
+        queue = ReliableQueue(rsmq, "mine", create=True)
         pushed = await queue.push("a", "b", "c")
         assert ids(await queue.pop(2)) == pushed[:2]
         assert ids(await queue.recover(5, 0)) == pushed[:2]
