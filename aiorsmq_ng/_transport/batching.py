@@ -41,6 +41,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from .._common.durability import Durability
+from .._common.tasks import retrieve_exception
 from .._protocol.operation import Kind, Operation
 from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
 from .calls import CallRunner, gave_up
@@ -89,7 +90,7 @@ class PendingOperation:
         if not self.future.done():
             self.future.set_exception(error)
             # A caller that is cancelled just now never looks at it.
-            self.future.add_done_callback(_retrieved)
+            self.future.add_done_callback(retrieve_exception)
 
 
 @dataclass(slots=True, eq=False)
@@ -468,8 +469,3 @@ def _note_failure(future: asyncio.Future[Any]) -> None:
 
 def _never_made() -> ClientClosed:
     return ClientClosed("the client was closed before the call was made")
-
-
-def _retrieved(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from .._common.tasks import retrieve_exception
 from .._protocol.operation import Reply
 from .redis_calls import Command
 
@@ -66,11 +67,6 @@ async def _answers(sentinels: list[Any]) -> list[Any]:
             answers += [task.result() for task in done if not task.exception()]
     finally:
         for task in pending:
-            task.add_done_callback(_look_at)
+            task.add_done_callback(retrieve_exception)
             task.cancel()
     return answers
-
-
-def _look_at(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
