@@ -45,6 +45,6 @@ def test_times_of_messages_are_aware_datetimes_beside_the_raw_milliseconds():
     assert Message("x" * 32, b"", 0, 0).first_received_at is None
     pending = PendingMessage("x" * 32, b"", 1, ms, ms, 1500)
     assert (pending.delivered_at, pending.idle) == (at, 1.5)
-    scanned = ScannedMessage("x" * 32, b"", 1, ms, visible_at=float(ms), now=0)
+    scanned = ScannedMessage("x" * 32, b"", 1, ms, visible_at=float(ms), state="leased")
     assert (scanned.score, scanned.visible_at, scanned.state) == (ms, at, "leased")
-    assert ScannedMessage("x" * 32, b"", 0, 0, visible_at=9e18, now=0).visible_at is None
+    assert ScannedMessage("x" * 32, b"", 0, 0, visible_at=9e18, state="delayed").visible_at is None
