@@ -1,8 +1,11 @@
 """What the broker costs: the same work through it and directly on Redis, in one run.
 
 Server, broker and client are processes of their own on this machine. Every figure is the median of
-some rounds, and the rounds of both ways take turns. A client of GOMQ that publishes one message
-after another is compared with calls of which a server of grpc.aio does nothing at all.
+some rounds. In every round each way has a turn at the same work, in an order that moves on by one:
+the library on Redis, a plain stub through the broker, the library's client through the broker. The
+last two are also compared by the processor time of the client's process. A client of GOMQ that
+publishes one message after another is compared with calls of which a server of grpc.aio does
+nothing at all.
 
     python benchmarks/grpc_broker.py [--rounds 5] [--messages 2000] [--write]
 """
@@ -17,6 +20,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import grpc
 import grpc.aio
@@ -30,10 +34,12 @@ from aiorsmq_ng.testing import PrivateServer
 from aiorsmq_ng.testing.servers import free_ports
 
 BODY = b"x" * 100
-#: Calls under way at the same time, and messages in a batch.
+#: Calls in flight at the same time, and messages in a batch.
 WINDOW, BATCH = 32, 100
 SOURCES = [pb.Source(queue="bench")]
 Work = Callable[[], Awaitable[object]]
+#: The ways, in the order of the table.
+WAYS = DIRECT, STUB, CLIENT = "direct", "stub", "client"
 
 
 @asynccontextmanager
@@ -104,17 +110,16 @@ async def one_by_one(count: int, work: Work) -> list[float]:
     return times
 
 
-async def at_once(count: int, work: Work) -> float:
-    """Return calls per second with some under way at the same time."""
+async def at_once(count: int, work: Work) -> list[float]:
+    """Make *count* calls with some in flight at the same time; none is timed."""
     left = iter(range(count))
 
     async def lane() -> None:
         for _ in left:
             await work()
 
-    started = time.perf_counter()
     await asyncio.gather(*(lane() for _ in range(WINDOW)))
-    return count / (time.perf_counter() - started)
+    return []
 
 
 class ByLibrary:
@@ -182,35 +187,91 @@ class ByBroker:
         stream.cancel()
 
 
-async def round_of(way: ByLibrary | ByBroker, rsmq: RSMQ, messages: int) -> dict[str, float]:
-    await rsmq.queue("bench").purge(leased=True)
-    few = max(100, messages // 10)
-    found: dict[str, float] = {}
-    for name, work in (("send", way.send), ("receive and ack", way.cycle)):
-        times = await one_by_one(few, work)
-        found[f"{name}, one at a time: ms (median)"] = statistics.median(times)
-        found[f"{name}, one at a time: ms (99 %)"] = statistics.quantiles(times, n=100)[98]
-    found[f"send, {WINDOW} at a time: messages/s"] = await at_once(messages, way.send)
-    found[f"receive and ack, {WINDOW} at a time: messages/s"] = await at_once(messages, way.cycle)
-    batches = max(1, messages // BATCH)
-    started = time.perf_counter()
-    for _ in range(batches):
+Way = ByLibrary | ByBroker
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kind of work that every way has a turn at in every round."""
+
+    name: str
+    #: Do the work; return the milliseconds of single calls, if they are of interest.
+    run: Callable[[Way, int], Awaitable[list[float]]]
+    #: Messages of a turn, as a multiple of what was asked for; at least ``BATCH``.
+    share: float = 1
+    #: Whether the messages must be in the queue before.
+    takes: bool = False
+
+    def messages(self, asked: int) -> int:
+        """Return the messages of one turn, in whole batches."""
+        return max(1, round(asked * self.share / BATCH)) * BATCH
+
+
+async def send_batches(way: Way, count: int) -> list[float]:
+    for _ in range(count // BATCH):
         await way.send_batch()
-    found[f"send in batches of {BATCH}: messages/s"] = (
-        batches * BATCH / (time.perf_counter() - started)
-    )
-    started = time.perf_counter()
-    await way.consume(batches * BATCH)
-    found[f"consume, {BATCH} unsettled: messages/s"] = (
-        batches * BATCH / (time.perf_counter() - started)
-    )
-    return found
+    return []
 
 
-async def measure(
-    rounds: int, messages: int
-) -> tuple[list[list[dict[str, float]]], list[tuple[float, float]]]:
-    """Return the rounds of each way; and rates of empty calls, and of a lone client of GOMQ."""
+async def consume(way: Way, count: int) -> list[float]:
+    await way.consume(count)
+    return []
+
+
+STEPS = (
+    Step("send, one at a time", lambda way, n: one_by_one(n, way.send), 0.1),
+    Step("receive and ack, one at a time", lambda way, n: one_by_one(n, way.cycle), 0.1, True),
+    Step(f"send, {WINDOW} at a time", lambda way, n: at_once(n, way.send)),
+    Step(f"receive and ack, {WINDOW} at a time", lambda way, n: at_once(n, way.cycle), takes=True),
+    Step(f"send in batches of {BATCH}", send_batches, 5),
+    Step(f"consume, {BATCH} unsettled", consume, takes=True),
+)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one way did in one turn."""
+
+    rate: float
+    #: Processor time of the client's process per message, its threads included.
+    client_us: float
+    times: list[float]
+
+
+#: Step -> way -> one turn per round.
+Turns = dict[str, dict[str, list[Turn]]]
+
+
+async def turn(step: Step, way: Way, rsmq: RSMQ, messages: int) -> Turn:
+    """Empty the queue, fill it if the step takes messages, and measure the step alone."""
+    count = step.messages(messages)
+    queue = rsmq.queue("bench")
+    await queue.purge(leased=True)
+    if step.takes:
+        for _ in range(count // BATCH):
+            await queue.send_many([BODY] * BATCH)
+    busy, started = time.process_time(), time.perf_counter()
+    times = await step.run(way, count)
+    took, busy = time.perf_counter() - started, time.process_time() - busy
+    return Turn(count / took, busy / count * 1e6, times)
+
+
+async def take_turns(ways: dict[str, Way], rsmq: RSMQ, rounds: int, messages: int) -> Turns:
+    """Play every step round by round; in a round each way has one turn, first a different one."""
+    turns: Turns = {step.name: {name: [] for name in ways} for step in STEPS}
+    names = list(ways)
+    for step in STEPS:
+        for number in range(rounds + 1):
+            at = number % len(names)
+            for name in names[at:] + names[:at]:
+                made = await turn(step, ways[name], rsmq, messages if number else BATCH)
+                if number:  # the first round only warms up
+                    turns[step.name][name].append(made)
+    return turns
+
+
+async def measure(rounds: int, messages: int) -> tuple[Turns, list[tuple[float, float]]]:
+    """Return the turns of each way; and rates of empty calls, and of a lone client of GOMQ."""
     async with (
         PrivateServer() as server,
         RSMQ(server.url) as rsmq,
@@ -219,19 +280,14 @@ async def measure(
         empty() as nothing,
     ):
         await rsmq.create_queue("bench")
-        ways = [ByLibrary(rsmq), ByBroker(queues), ByLibrary(remote)]
-        for way in ways:
-            await round_of(way, rsmq, 200)  # warms up
-        results: list[list[dict[str, float]]] = [[] for _ in ways]
-        for _ in range(rounds):
-            for way, kept in zip(ways, results, strict=True):
-                kept.append(await round_of(way, rsmq, messages))
+        ways = dict(zip(WAYS, (ByLibrary(rsmq), ByBroker(queues), ByLibrary(remote)), strict=True))
+        turns = await take_turns(ways, rsmq, rounds, messages)
         addresses = (nothing, url.removeprefix("grpc://"))
         lone = [
             tuple([await asyncio.to_thread(publishes, at, messages) for at in addresses])
             for _ in range(rounds)
         ]
-    return results, lone
+    return turns, lone
 
 
 def lone_table(rates: list[tuple[float, float]]) -> list[str]:
@@ -245,20 +301,52 @@ def lone_table(rates: list[tuple[float, float]]) -> list[str]:
     ]
 
 
-def table(results: list[list[dict[str, float]]]) -> list[str]:
-    """Return the table of the documentation; a ratio is that of the medians."""
-    what = f"bodies of {len(BODY)} bytes, median of {len(results[0])} rounds"
+def table(turns: Turns) -> list[str]:
+    """Return the table of the ways beside direct; a ratio is that of the medians."""
+    rounds = len(next(iter(turns.values()))[DIRECT])
+    what = f"bodies of {len(BODY)} bytes, median of {rounds} rounds"
     lines = [
         f'| {what} | direct | by broker | | `RSMQ("grpc://...")` | |',
         "|---|--:|--:|--:|--:|--:|",
     ]
-    for name in results[0][0]:
-        direct, *others = (statistics.median(r[name] for r in kept) for kept in results)
-        digits = 2 if ": ms" in name else 0
-        cells = [f"{direct:,.{digits}f}"]
-        for other in others:
-            cells += [f"{other:,.{digits}f}", f"{other / direct:.2f}"]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+    for step, by_way in turns.items():
+        rows = {": messages/s": lambda made: made.rate}
+        if by_way[DIRECT][0].times:
+            rows = {
+                ": ms (median)": lambda made: statistics.median(made.times),
+                ": ms (99 %)": lambda made: statistics.quantiles(made.times, n=100)[98],
+            }
+        for unit, value in rows.items():
+            direct, *others = (statistics.median(map(value, by_way[way])) for way in WAYS)
+            digits = 2 if ": ms" in unit else 0
+            cells = [f"{direct:,.{digits}f}"]
+            for other in others:
+                cells += [f"{other:,.{digits}f}", f"{other / direct:.2f}"]
+            lines.append(f"| {step}{unit} | {' | '.join(cells)} |")
+    return lines
+
+
+def client_table(turns: Turns) -> list[str]:
+    """Return the table of our client beside a plain stub, both through the broker.
+
+    A ratio is the median over the rounds of the ratio within the round.
+    """
+    heads = ['`RSMQ("grpc://...")` beside a plain stub', "rate, client / stub", "single rounds"]
+    heads += ["processor us per message: stub", "client", "client / stub"]
+    lines = [f"| {' | '.join(heads)} |", "|---|--:|--:|--:|--:|--:|"]
+    for step, by_way in turns.items():
+        stub, client = by_way[STUB], by_way[CLIENT]
+        rates = [c.rate / s.rate for c, s in zip(client, stub, strict=True)]
+        costs = [c.client_us / s.client_us for c, s in zip(client, stub, strict=True)]
+        spent = (statistics.median(made.client_us for made in way) for way in (stub, client))
+        cells = [
+            step,
+            f"{statistics.median(rates):.2f}",
+            f"{min(rates):.2f} to {max(rates):.2f}",
+            *(f"{us:.1f}" for us in spent),
+            f"{statistics.median(costs):.2f}",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
@@ -274,8 +362,8 @@ def main() -> None:
     if given.empty:
         asyncio.run(serve_empty(given.empty))
     load = os.getloadavg()[0]
-    results, lone = asyncio.run(measure(given.rounds, given.messages))
-    lines = [*table(results), "", *lone_table(lone), "", where(load)]
+    turns, lone = asyncio.run(measure(given.rounds, given.messages))
+    lines = [*table(turns), "", *client_table(turns), "", *lone_table(lone), "", where(load)]
     print(*lines, sep="\n")
     if given.write:
         put("reports/grpc.md", "benchmarks/grpc_broker.py", lines)

@@ -29,7 +29,6 @@ class Ours(Peer):
         self.rsmq = await aiorsmq_ng.RSMQ(url, ns="bench").open()
         self.sender = await aiorsmq_ng.RSMQ(url, ns="bench").open()
         self.countdown = Countdown()
-        self.worker: aiorsmq_ng.Worker | None = None
         self.going: list[asyncio.Task[None]] = []
 
     async def reset(self) -> None:
@@ -108,16 +107,22 @@ class Ours(Peer):
         return times
 
     async def work(self, job: Job) -> None:
-        """Let a worker handle all messages; it acknowledges each one when its handler returns."""
-        self.worker = aiorsmq_ng.Worker(self.rsmq, concurrency=job.tasks)
+        """Let a worker handle and acknowledge all messages, and stop it."""
+        worker = aiorsmq_ng.Worker(self.rsmq, concurrency=job.tasks)
 
-        @self.worker.handler("jobs")
+        @worker.handler("jobs")
         async def handle(body: str) -> None:
             self.countdown.done()
 
         self.countdown.begin(job.messages)
-        self.going = [asyncio.create_task(self.worker.run(signals=False))]
+        self.going = [asyncio.create_task(worker.run(signals=False))]
         await self.countdown.over.wait()
+        # It returns when the last message is acknowledged.
+        worker.stop()
+        await asyncio.gather(*self.going)
+        self.going = []
+        if left := (await self.queue.attributes()).msgs:
+            raise RuntimeError(f"{left} messages were not acknowledged")
 
     async def begin_to_wait(self, consumers: int) -> None:
         """Let consumers wait for messages."""
@@ -143,11 +148,7 @@ class Ours(Peer):
         await message.ack()
 
     async def settle(self) -> None:
-        """Stop the worker and the consumers."""
-        if self.worker is not None:
-            self.worker.stop()
-            await asyncio.gather(*self.going)
-            self.worker = None
+        """Stop the consumers."""
         for task in self.going:
             task.cancel()
         await asyncio.gather(*self.going, return_exceptions=True)

@@ -1,5 +1,6 @@
 """The benchmarks themselves: what is computed from turns, who is named when a peer fails."""
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -115,6 +116,60 @@ def test_a_page_has_one_place_for_its_table_and_the_rest_of_it_stays(page, scrip
     before, after = text.split(f"<!-- by {script} -->")
     assert once.startswith(before)
     assert once.endswith(after.partition("<!-- end -->")[2])
+
+
+@pytest.fixture
+def grpc_broker(monkeypatch):
+    """The script, which finds its neighbours by the folder that it is started from."""
+    monkeypatch.syspath_prepend(str(Path(report.__file__).parent))
+    return importlib.import_module("grpc_broker")
+
+
+async def test_ways_to_the_broker_take_turns_within_every_round(grpc_broker, monkeypatch):
+    played = []
+
+    async def turn(step, way, rsmq, messages):
+        played.append((step.name, way, messages))
+        return grpc_broker.Turn(1.0, 1.0, [])
+
+    monkeypatch.setattr(grpc_broker, "turn", turn)
+    ways = {name: name for name in grpc_broker.WAYS}
+    turns = await grpc_broker.take_turns(ways, None, rounds=2, messages=300)
+
+    name = f"send in batches of {grpc_broker.BATCH}"
+    warm_up = [(name, way, grpc_broker.BATCH) for way in ("direct", "stub", "client")]
+    first = [(name, way, 300) for way in ("stub", "client", "direct")]
+    second = [(name, way, 300) for way in ("client", "direct", "stub")]
+    assert [row for row in played if row[0] == name] == [*warm_up, *first, *second]
+    assert {len(made) for made in turns[name].values()} == {2}
+
+
+async def test_every_step_runs_directly_by_a_stub_and_by_our_client(grpc_broker):
+    turns, lone = await grpc_broker.measure(rounds=1, messages=1)
+
+    assert list(turns) == [step.name for step in grpc_broker.STEPS]
+    for by_way in turns.values():
+        assert tuple(by_way) == grpc_broker.WAYS
+        assert all(made.rate > 0 and made.client_us > 0 for (made,) in by_way.values())
+    assert len(lone) == 1
+
+
+def test_client_of_the_broker_is_compared_with_the_stub_round_by_round(grpc_broker):
+    made = {
+        "direct": [grpc_broker.Turn(400, 1, [])] * 3,
+        "stub": [grpc_broker.Turn(rate, 10, []) for rate in (100, 200, 400)],
+        "client": [grpc_broker.Turn(rate, us, []) for rate, us in ((90, 11), (200, 12), (100, 20))],
+    }
+
+    # By round: 0.9, 1 and 0.25. The ratio of the medians would be 0.5.
+    assert (
+        grpc_broker.client_table({"send": made})[-1]
+        == "| send | 0.90 | 0.25 to 1.00 | 10.0 | 12.0 | 1.20 |"
+    )
+    assert (
+        grpc_broker.table({"send": made})[-1]
+        == "| send: messages/s | 400 | 200 | 0.50 | 100 | 0.25 |"
+    )
 
 
 def git(folder, *words):
