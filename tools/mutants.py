@@ -796,6 +796,13 @@ MUTANTS = (
         ("tests/contract/test_worker_edges.py",),
     ),
     Mutant(
+        "presence: an announcement does not overtake an older one",
+        "aiorsmq_ng/_runtime/presence.py",
+        "if keys in self._in_flight:",
+        "if False:",
+        ("tests/unit/test_presence.py",),
+    ),
+    Mutant(
         "consumer: rests after a step that was cancelled",
         "aiorsmq_ng/consumer.py",
         "if self._takers == 1 and not self.ended:",

@@ -1,7 +1,7 @@
-"""Presence: a client tells now and then which queues it consumes from and what it holds.
+"""Presence: a client announces which queues it consumes from, and what it holds.
 
-For people who look at a queue. Nothing depends on it: a crashed consumer's messages come back when
-their leases end.
+Shown to people who look at a queue. No other function depends on it: the messages of a crashed
+consumer come back when their leases end.
 """
 
 from __future__ import annotations
@@ -29,19 +29,22 @@ class Presence:
         self._transport = transport
         self._keeper = keeper
         self._consumers: Counter[QueueKeys] = Counter()
+        #: Queues with an announcement in flight, and those of them that have changed since.
+        self._in_flight: set[QueueKeys] = set()
+        self._outdated: set[QueueKeys] = set()
         self._changed = asyncio.Event()
         self._running = False
         self._name = ""
 
     @property
     def name(self) -> str:
-        """The name of this client: host, process and something drawn."""
-        # Not made before it is asked for: children of the process that made the client are others.
+        """The name of this client: host, process id and a random part."""
+        # Made on first use: a child process that inherits the client has a name of its own.
         self._name = self._name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         return self._name
 
     def named(self) -> str:
-        """Return the name, when it is needed."""
+        """Return the name; a callable for code that needs it later."""
         return self.name
 
     def enter(self, keys: QueueKeys) -> None:
@@ -54,33 +57,49 @@ class Presence:
             self._transport.spawn(self._run)
 
     def leave(self, keys: QueueKeys) -> None:
-        """Announce one consumer less; the last one is taken off at once."""
+        """Announce one consumer less; the last one is removed at once."""
         self._consumers[keys] -= 1
         if self._consumers[keys] <= 0:
             del self._consumers[keys]
-            self._say(keys)
+            self._announce(keys)
 
     def close(self) -> None:
-        """Take this client off every queue."""
+        """Remove this client from every queue."""
         for keys in list(self._consumers):
             del self._consumers[keys]
-            self._say(keys)
+            self._announce(keys)
 
     async def _run(self) -> None:
         try:
             while self._consumers:
                 self._changed.clear()
                 for keys in list(self._consumers):
-                    self._say(keys)
+                    self._announce(keys)
                 with anyio.move_on_after(queues.ANNOUNCE_S):
                     await self._changed.wait()
-                    # Consumers often start together; tell of them together.
+                    # Consumers often start together; announce them together.
                     await anyio.sleep(0.05)
         finally:
             self._running = False
 
-    def _say(self, keys: QueueKeys) -> None:
+    def _announce(self, keys: QueueKeys) -> None:
+        """Announce the present state of a queue's consumers.
+
+        One announcement per queue is in flight at a time: calls are made on several connections,
+        and an older announcement that came last would show a consumer that has left.
+        """
+        if keys in self._in_flight:
+            self._outdated.add(keys)
+            return
         holding = [x.id for x in self._keeper.kept() if x.queue == keys.queue]
-        said = queues.announce(keys, self.name, self._consumers[keys], holding)
-        with suppress(ClientClosed, WrongContext):  # a closed client has nothing more to say
-            self._transport.submit(said)
+        operation = queues.announce(keys, self.name, self._consumers[keys], holding)
+        with suppress(ClientClosed, WrongContext):  # a closed client has nothing to announce
+            future = self._transport.submit(operation, closing=True)
+            self._in_flight.add(keys)
+            future.add_done_callback(lambda _: self._announced(keys))
+
+    def _announced(self, keys: QueueKeys) -> None:
+        self._in_flight.discard(keys)
+        if keys in self._outdated:
+            self._outdated.discard(keys)
+            self._announce(keys)

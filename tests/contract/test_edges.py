@@ -229,11 +229,14 @@ async def test_wait_that_follows_a_timeout_at_once_is_not_ended_by_the_rest(queu
 
 
 async def rested(queue):
-    """Wait until nothing consumes from *queue* any more, and return what is to be had there."""
+    """Wait until *queue* has no consumer and no lease, and return how many messages are ready.
+
+    A consumer that ends says so while its messages are on their way back.
+    """
     async with asyncio.timeout(10):
-        while (await queue.stats()).consumers:
+        while (stats := await queue.stats()).consumers or stats.leased:
             await asyncio.sleep(0.01)
-    return (await queue.attributes()).ready
+    return stats.ready
 
 
 @pytest.mark.parametrize("prefetch", [1, 5])
