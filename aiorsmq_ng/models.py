@@ -19,6 +19,41 @@ SubscriptionMode = Literal["shared", "each"]
 #: another peer.
 SubscriptionState = Literal["on", "left"]
 
+#: What ``RSMQ.doctor`` can notice; docs/guides/doctor.md explains each.
+FindingKind = Literal[
+    "phantom",
+    "orphan",
+    "leak",
+    "ghost",
+    "headless",
+    "vacant",
+    "unlisted",
+    "absent",
+    "wrong_type",
+    "bad_number",
+    "not_a_queue",
+    "other_format",
+    "hidden_by_clock",
+    "too_far",
+    "long_hidden",
+    "sent_in_future",
+    "milliseconds",
+    "fraction",
+    "unknown_field",
+    "odd_name",
+    "scan_refused",
+    "clock_offset",
+    "eviction",
+    "volatile_eviction",
+    "no_persistence",
+    "fsync",
+    "no_maxmemory",
+    "memory_low",
+    "facts_unknown",
+]
+#: ``info``: a remark; ``warning``: look at it; ``error``: messages are lost or calls fail.
+Severity = Literal["info", "warning", "error"]
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -342,10 +377,10 @@ class Finding:
 
     #: The queue, or ``None`` for something about the server or the namespace.
     queue: str | None
-    kind: str
+    kind: FindingKind
     #: How many messages, fields or keys it is about.
     count: int
-    severity: Literal["info", "warning", "error"]
+    severity: Severity
     #: One sentence: what is wrong, and what to do about it or what was done.
     detail: str
     #: Whether it can be repaired, and whether this run has.

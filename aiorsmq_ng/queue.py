@@ -38,6 +38,8 @@ M = TypeVar("M", bound=Message)
 _NOTHING = Received([], -1)
 #: Ids or bodies that one delete call carries; more are split.
 _DELETE_PAGE = 1000
+#: Messages that one round trip of a scan reads at most.
+_SCAN_PAGE = 1000
 
 
 class Queue:
@@ -360,30 +362,32 @@ class Queue:
         return await self._pending_pages(start, count)
 
     async def scan(
-        self, start: int = 0, *, after: ScannedMessage | None = None, page: int = 1000
+        self, start: int = 0, count: int | None = None, *, after: ScannedMessage | None = None
     ) -> AsyncIterator[ScannedMessage]:
         """Walk over the messages of every state, in the order in which they become visible.
 
         Nothing is leased or changed. A negative *start* begins that many before the last ready
         message; *after* goes on behind a message seen before, which need not be there any more.
-        *page* is how many one round trip reads, or fewer of 1 MiB together. A message that keeps
+        One round trip reads up to 1000 messages, or fewer of 1 MiB together. A message that keeps
         its visible-at meanwhile is seen exactly once, whatever happens to others. One that is
         received, released or hidden again may be seen twice, or, if it moved from behind the walk
         to before it, not at all.
 
         Args:
             start: how many to skip; a negative one begins that many before the last ready message.
+            count: how many messages at most; ``None`` for all.
             after: go on behind this message, which need not be there any more.
-            page: how many messages one round trip reads at most.
         """
-        limits.check_count(page)
+        left = math.inf if count is None else limits.check_count(count)
         place: inspection.Place | None = (limits.check_start(start),)
         if after is not None:
             place = (repr(after.score), after.id)
-        while place is not None:
+        while place is not None and left > 0:
+            page = int(min(left, _SCAN_PAGE))
             found = await self._context.transport.run(inspection.scan(self._keys, page, at=place))
             for message in self._readable(found.messages):
                 yield message
+            left -= len(found.messages)
             place = found.next
 
     async def recover(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import partial
 from typing import Protocol, TypeVar, overload
 
 from ._common.queue_defaults import DEFAULT_MAXSIZE
@@ -33,6 +34,10 @@ from .retry import Retry
 from .subscription import Subscription, nonce
 
 R = TypeVar("R")
+T = TypeVar("T")
+
+#: Lifts a limit of the backlog.
+_NO_LIMIT = -1
 
 
 class Unchanged(Enum):
@@ -275,25 +280,18 @@ class Topic:
 
         The oldest messages go first, when a message is published or a consumer subscribes;
         ``TopicInfo.trimmed`` counts them. The age counts from when a message could be received.
-        *maxsize*, if given, is stored on the own queue, which is made if it is not there. One round
-        trip, and one before it for each limit that is not named.
+        *maxsize*, if given, is stored on the own queue, which is made if it is not there. One
+        atomic round trip: changes of different limits at the same time do not undo each other.
 
         Args:
-            max_length: how many messages may wait.
-            max_age: seconds that a message may wait.
-            maxsize: largest body in bytes.
+            max_length: how many messages may wait; ``None`` for any number.
+            max_age: seconds that a message may wait; ``None`` for any time.
+            maxsize: largest body in bytes; ``None`` leaves it.
         """
-        if isinstance(max_length, Unchanged):
-            max_length = (await self._read()).max_length
-        if isinstance(max_age, Unchanged):
-            age_ms = (await self._read()).max_age_ms
-            max_age = None if age_ms is None else age_ms / 1000
-        if max_length is not None:
-            _check_length(max_length)
         operation = topics.set_limits(
             self._keys,
-            max_length=max_length,
-            max_age_ms=None if max_age is None else limits.seconds_to_ms("max_age", max_age),
+            max_length=_limit(max_length, _check_length),
+            max_age_ms=_limit(max_age, partial(limits.seconds_to_ms, "max_age")),
             maxsize=None if maxsize is None else limits.check_maxsize(maxsize),
         )
         await self._context.transport.run(operation)
@@ -381,9 +379,17 @@ class Topic:
             return None
 
 
-def _check_length(value: object) -> None:
+def _limit(given: T | Unchanged | None, check: Callable[[T], int]) -> int | None:
+    """Return a limit as an operation takes it: ``None`` leaves it, -1 lifts it."""
+    if isinstance(given, Unchanged):
+        return None
+    return _NO_LIMIT if given is None else check(given)
+
+
+def _check_length(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidValue(f"max_length must be a whole number of messages, not {value!r}")
+    return value
 
 
 def _peers(member: Member, state: TopicState) -> tuple[PeerInfo, ...]:

@@ -83,7 +83,7 @@ def test_all_is_the_public_surface():
     assert sorted(aiorsmq_ng.__all__) == sorted(set(aiorsmq_ng.__all__))
     # Aliases such as Seconds belong to typing.
     aliases = {
-        *("CallerClient", "MessageState", "Progress", "Seconds"),
+        *("CallerClient", "FindingKind", "MessageState", "Progress", "Seconds", "Severity"),
         *("SubscriptionMode", "SubscriptionState"),
     }
     assert defined | aliases == set(aiorsmq_ng.__all__)

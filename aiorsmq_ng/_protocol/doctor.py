@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..models import FindingKind
 from .keys import Namespace, QueueKeys
 from .operation import Kind, Operation, QueueRequest
 from .queues import NamespaceRequest
@@ -35,7 +36,7 @@ class KeysPage(NamedTuple):
 class Fault(NamedTuple):
     """Something that is wrong with the keys of a queue, and whether it was repaired."""
 
-    kind: str
+    kind: FindingKind
     repaired: bool
     what: str
 
@@ -135,8 +136,8 @@ EXAMINE: Kind[QueueState] = Kind(name="doctor_queue", repeatable=True)
 REPAIR: Kind[QueueState] = Kind(name="doctor_repair_queue")
 IDS: Kind[IdsPage] = Kind(name="doctor_ids", repeatable=True)
 FIELDS: Kind[FieldsPage] = Kind(name="doctor_fields", repeatable=True)
-EXAMINE_MESSAGES: Kind[list[str]] = Kind(name="doctor_messages", repeatable=True)
-REPAIR_MESSAGES: Kind[list[str]] = Kind(name="doctor_repair_messages")
+EXAMINE_MESSAGES: Kind[list[FindingKind | None]] = Kind(name="doctor_messages", repeatable=True)
+REPAIR_MESSAGES: Kind[list[FindingKind | None]] = Kind(name="doctor_repair_messages")
 
 
 def server(namespace: Namespace) -> Operation[ServerReply]:
@@ -166,7 +167,7 @@ def fields(keys: QueueKeys, at: FieldsCursor) -> Operation[FieldsPage]:
 
 def messages(
     keys: QueueKeys, suspects: Sequence[bytes], *, repair: bool, horizon_ms: int, channel: str
-) -> Operation[list[str]]:
+) -> Operation[list[FindingKind | None]]:
     """Look at messages closer and repair them if asked to; per id what was wrong, or nothing."""
     request = ExamineMessagesRequest(keys, suspects, repair, horizon_ms, channel)
     return Operation(REPAIR_MESSAGES if repair else EXAMINE_MESSAGES, request)

@@ -197,7 +197,7 @@ class BeatRequest(TopicRequest, frozen=True):
 
 
 class SetLimitsRequest(TopicRequest, frozen=True):
-    """Set how much may wait in the topic's own queue; ``None`` leaves a limit as it is."""
+    """Set how much may wait in the topic's own queue: ``None`` leaves a limit, -1 lifts it."""
 
     max_length: int | None
     max_age_ms: int | None
@@ -272,7 +272,7 @@ def beat(keys: TopicKeys, joining: Joining) -> Operation[tuple[int, bool]]:
 def set_limits(
     keys: TopicKeys, *, max_length: int | None, max_age_ms: int | None, maxsize: int | None
 ) -> Operation[int]:
-    """Set how much may wait in the topic's own queue."""
+    """Set how much may wait in the topic's own queue: ``None`` leaves a limit, -1 lifts it."""
     return Operation(SET_LIMITS, SetLimitsRequest(keys, max_length, max_age_ms, maxsize))
 
 

@@ -87,7 +87,7 @@ class InspectionCalls:
                 place.id, b"", 0, 0, visible_at=place.visible_at, state="ready"
             )
         response, size = pb.ScanResponse(), 0
-        async for found in queue.scan(request.start, after=after, page=count):
+        async for found in queue.scan(request.start, count + 1, after=after):
             size += len(found.body)
             if response.messages and (size > MAX_BYTES or len(response.messages) == count):
                 last = response.messages[-1]

@@ -98,11 +98,13 @@ class TopicsService:
         topic = self._broker.topic(request.topic)
 
         async def work() -> pb.SetBacklogResponse:
-            await topic.set_backlog(
-                max_length=request.max_length if request.HasField("max_length") else None,
-                max_age=seconds(request, "max_age_ms"),
-                maxsize=request.maxsize if request.HasField("maxsize") else None,
-            )
+            limits: dict[str, Any] = {}
+            if request.HasField("max_length"):
+                limits["max_length"] = None if request.max_length == -1 else request.max_length
+            if request.HasField("max_age_ms"):
+                limits["max_age"] = None if request.max_age_ms == -1 else request.max_age_ms / 1000
+            maxsize = request.maxsize if request.HasField("maxsize") else None
+            await topic.set_backlog(**limits, maxsize=maxsize)
             return pb.SetBacklogResponse()
 
         return await self._broker.once("SetBacklog", request, work)

@@ -427,11 +427,9 @@ def limit(name: str, max_length: int | str | None, max_age: float | str | None) 
         raise click.UsageError("give '--max-length', '--max-age' or both")
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> None:
-        before = await rsmq.topic(name).describe()
-        await rsmq.topic(name).set_backlog(
-            max_length=_limit(max_length, before.max_length),
-            max_age=_limit(max_age, before.max_age),
-        )
+        given: dict[str, Any] = {"max_length": max_length, "max_age": max_age}
+        limits = {k: None if v == _NO_LIMIT else v for k, v in given.items() if v is not None}
+        await rsmq.topic(name).set_backlog(**limits)
 
     run(work)
 
@@ -483,9 +481,3 @@ def _subscriptions(
 def _absent(name: str) -> click.ClickException:
     look = f"{program(current_settings().namespace)} topic list"
     return click.ClickException(f"topic {name!r} does not exist; see those there are with: {look}")
-
-
-def _limit(given: float | str | None, before: float | None) -> Any:
-    if given is None:
-        return before
-    return None if given == _NO_LIMIT else given

@@ -11,7 +11,7 @@ from .._protocol import doctor
 from .._protocol.doctor import MESSAGES_PAGE, FieldsCursor, QueueState, Tally
 from .._protocol.keys import QueueKeys
 from .._transport.batching import Transport
-from ..models import Finding
+from ..models import Finding, FindingKind
 from .words import finding, fixable
 
 #: Callback that is given what is examined, how much of it is done, and the total (0: unknown).
@@ -57,7 +57,7 @@ class Examination:
         self._horizon_ms = orders.horizon_ms
         self._report = orders.report
         self._suspects: dict[bytes, None] = {}
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[FindingKind, Tally] = {}
         self._looked_at = 0
         #: True if no key of the queue exists.
         self.nothing_there = False
@@ -127,7 +127,7 @@ class Examination:
                 if kind:
                     self._count(kind, Tally(1, [id.decode(errors="backslashreplace")]))
 
-    def _count(self, kind: str, tally: Tally) -> None:
+    def _count(self, kind: FindingKind, tally: Tally) -> None:
         if tally.number:
             old = self._tallies.get(kind, Tally(0, []))
             samples = (old.samples + tally.samples)[:_SAMPLES]

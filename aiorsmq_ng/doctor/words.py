@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from ..models import Finding
-
-Severity = Literal["info", "warning", "error"]
+from ..models import Finding, FindingKind, Severity
 
 
 class _Words(NamedTuple):
@@ -20,7 +18,7 @@ class _Words(NamedTuple):
     done: str = ""
 
 
-_WORDS = {
+_WORDS: dict[FindingKind, _Words] = {
     "phantom": _Words(
         "warning",
         "ids without a body, which other clients deliver as empty messages",
@@ -176,7 +174,7 @@ _WORDS = {
 
 
 def finding(
-    kind: str,
+    kind: FindingKind,
     queue: str | None = None,
     count: int = 1,
     *,
@@ -198,11 +196,11 @@ def finding(
     )
 
 
-def fixable(kind: str) -> bool:
+def fixable(kind: FindingKind) -> bool:
     """Return True if findings of *kind* can be repaired."""
     return bool(_WORDS[kind].done)
 
 
-def kinds() -> list[str]:
+def kinds() -> list[FindingKind]:
     """Return the names of all kinds of findings."""
     return list(_WORDS)

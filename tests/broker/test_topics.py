@@ -57,6 +57,9 @@ async def test_a_topic_is_described_limited_and_deleted(topics):
 
     found = await topics.DescribeTopic(pb.DescribeTopicRequest(topic="news"))
     assert (found.waiting, found.trimmed, found.max_length, found.max_age_ms) == (2, 1, 2, 60_000)
+    await topics.SetBacklog(pb.SetBacklogRequest(topic="news", max_age_ms=-1))
+    found = await topics.DescribeTopic(pb.DescribeTopicRequest(topic="news"))
+    assert (found.max_length, found.HasField("max_age_ms")) == (2, False)
     who = source("c", peer="p").subscriber
     await topics.Subscribe(pb.SubscribeRequest(subscriber=who))
     assert (await topics.KeepAlive(pb.KeepAliveRequest(subscriber=who))).subscribed

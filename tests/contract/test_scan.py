@@ -4,7 +4,14 @@ import itertools
 
 import pytest
 
+import aiorsmq_ng.queue
 from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound
+
+
+@pytest.fixture
+def read_by(monkeypatch):
+    """Let one round trip of a scan read a number of messages."""
+    return lambda page: monkeypatch.setattr(aiorsmq_ng.queue, "_SCAN_PAGE", page)
 
 
 async def scanned(queue, **how):
@@ -32,17 +39,47 @@ async def test_scan_shows_every_state_in_order_and_changes_nothing(queue):
 
 
 @pytest.mark.parametrize("page", [1, 2, 99, 100, 101, 250, 1000])
-async def test_scan_by_any_page_shows_each_once(queue, page):
+async def test_scan_by_any_page_shows_each_once(queue, read_by, page):
     # One call stores all with the same visible-at, so pages end among equals.
     ids = await queue.send_many([str(i) for i in range(250)])
+    read_by(page)
 
-    assert [m.id for m in await scanned(queue, page=page)] == ids
+    assert [m.id for m in await scanned(queue)] == ids
 
 
-async def test_scan_goes_on_behind_messages_that_are_removed_meanwhile(queue):
+@pytest.mark.parametrize("count", [1, 2, 100, 101, 250, 300])
+@pytest.mark.parametrize("page", [100, 1000])
+async def test_scan_shows_as_many_as_asked_for_and_goes_on_behind_the_last(
+    queue, read_by, page, count
+):
+    ids = await queue.send_many([str(i) for i in range(250)])
+    read_by(page)
+
+    first = await scanned(queue, count=count)
+    assert [m.id for m in first] == ids[:count]
+    assert [m.id for m in await scanned(queue, after=first[-1], count=7)] == ids[count:][:7]
+    assert [m.id for m in await scanned(queue, start=-3, count=2)] == ids[-3:-1]
+
+
+async def test_scan_of_a_few_asks_once_for_no_more_than_these(queue, monkeypatch):
+    await queue.send_many([str(i) for i in range(50)])
+    run, asked = queue._context.transport.run, []
+
+    async def watched(operation):
+        asked.append(operation.request.count)
+        return await run(operation)
+
+    monkeypatch.setattr(queue._context.transport, "run", watched)
+
+    assert len(await scanned(queue, count=10)) == 10
+    assert asked == [10]
+
+
+async def test_scan_goes_on_behind_messages_that_are_removed_meanwhile(queue, read_by):
     ids = await queue.send_many([str(i) for i in range(300)])
     seen = []
-    async for message in queue.scan(page=10):
+    read_by(10)
+    async for message in queue.scan():
         seen.append(message.id)
         # Everything up to and including the last one seen, so that ranks shift by a page.
         if len(seen) % 10 == 0:
@@ -51,10 +88,11 @@ async def test_scan_goes_on_behind_messages_that_are_removed_meanwhile(queue):
     assert seen == ids
 
 
-async def test_scan_during_receives_misses_none(queue):
+async def test_scan_during_receives_misses_none(queue, read_by):
     ids = await queue.send_many([str(i) for i in range(300)])
     seen = []
-    async for message in queue.scan(page=10):
+    read_by(10)
+    async for message in queue.scan():
         seen.append(message.id)
         if len(seen) % 10 == 0:
             await queue.receive_many(7, vt=60)
@@ -89,26 +127,28 @@ async def test_scan_of_large_bodies_reads_them_in_bounded_pages(queue, backend, 
 
     monkeypatch.setattr(queue._context.transport, "run", watched)
 
-    assert len(await scanned(queue, page=100_000)) == 300
+    assert len(await scanned(queue)) == 300
     # A hundred of them are more than 1 MiB, so no page has more; a broker's reply has fewer.
     sizes = [len(page.messages) for page in pages]
     assert (sum(sizes), max(sizes) <= 100) == (300, True)
     assert backend == "broker" or sizes == [100, 100, 100, 0]
 
 
-async def test_scan_passes_over_ids_without_a_body(queue, raw, ns):
+async def test_scan_passes_over_ids_without_a_body(queue, read_by, raw, ns):
+    read_by(100)
     await raw.zadd(f"{ns}:jobs", {f"{n:032}": n for n in range(250)})
     (id,) = await queue.send_many(["x"])
 
-    assert [m.id for m in await scanned(queue, page=100)] == [id]
+    assert [m.id for m in await scanned(queue)] == [id]
 
 
-async def test_scan_orders_equal_scores_by_bytes(queue, raw, ns):
+async def test_scan_orders_equal_scores_by_bytes(queue, read_by, raw, ns):
+    read_by(1)
     names = ["".join(pair) * 16 for pair in itertools.product("aAzZ09", repeat=2)]
     await raw.zadd(f"{ns}:jobs", dict.fromkeys(names, 5))
     await raw.hset(f"{ns}:jobs:Q", mapping=dict.fromkeys(names, "x"))
 
-    assert [m.id for m in await scanned(queue, page=1)] == sorted(names)
+    assert [m.id for m in await scanned(queue)] == sorted(names)
 
 
 async def test_scan_of_an_empty_or_a_missing_queue(queue, rsmq):
@@ -116,12 +156,13 @@ async def test_scan_of_an_empty_or_a_missing_queue(queue, rsmq):
     with pytest.raises(QueueNotFound):
         await scanned(rsmq.queue("absent"))
     with pytest.raises(InvalidValue):
-        await scanned(queue, page=0)
+        await scanned(queue, count=0)
 
 
-async def test_scan_works_in_memory():
+async def test_scan_works_in_memory(read_by):
+    read_by(2)
     async with RSMQ("memory://") as rsmq:
         queue = await rsmq.create_queue("jobs")
         ids = await queue.send_many(["a", "b", "c"])
 
-        assert [m.id for m in await scanned(queue, page=2)] == ids
+        assert [m.id for m in await scanned(queue)] == ids

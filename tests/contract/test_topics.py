@@ -234,6 +234,19 @@ async def test_only_the_limits_that_are_named_change(topic):
     assert await limits() == (None, 1.5)
 
 
+async def test_changes_of_two_limits_at_once_do_not_undo_each_other(topic, server_url, ns):
+    await topic.set_backlog(max_length=0, max_age=1)
+    async with RSMQ(server_url, ns=ns) as other:
+        theirs = other.topic("news")
+        for n in range(1, 20):
+            await asyncio.gather(
+                topic.set_backlog(max_length=n), theirs.set_backlog(max_age=n * 10)
+            )
+
+            info = await topic.describe()
+            assert (info.max_length, info.max_age) == (n, n * 10)
+
+
 async def test_delete_takes_everything_away(topic, rsmq, raw, ns):
     await topic.publish("x")
     await topic.subscribe("a", mode="each", peer="p")

@@ -3,11 +3,21 @@
 import asyncio
 import re
 import time
+from typing import get_args
 
 import pytest
 from redis.asyncio import Redis
 
-from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Message, Options, QueueCorrupt, QueueNotFound
+from aiorsmq_ng import (
+    RSMQ,
+    Delivery,
+    FindingKind,
+    InvalidValue,
+    Message,
+    Options,
+    QueueCorrupt,
+    QueueNotFound,
+)
 from aiorsmq_ng._protocol import doctor as operations
 from aiorsmq_ng._protocol.doctor import FieldsCursor
 from aiorsmq_ng._protocol.keys import Namespace
@@ -569,7 +579,7 @@ async def test_suspects_are_judged_by_what_they_are_when_repaired(rsmq, raw, bus
         operations.messages(keys, ids, repair=True, horizon_ms=-1, channel=keys.wake)
     )
 
-    assert kinds == [""] * len(ids)
+    assert kinds == [None] * len(ids)
     assert await dump(raw, ns) == whole
 
 
@@ -864,6 +874,7 @@ def test_page_on_the_doctor_tells_of_every_kind(pytestconfig):
     page = (pytestconfig.rootpath / "docs" / "guides" / "doctor.md").read_text()
 
     assert [kind for kind in kinds() if f"| `{kind}` |" not in page] == []
+    assert list(get_args(FindingKind)) == kinds()
 
 
 async def test_topics_are_no_damage(rsmq):

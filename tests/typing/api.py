@@ -48,7 +48,7 @@ async def surface(client: Redis) -> None:
         assert_type(await queue.attributes(), QueueAttributes)
         assert_type(await queue.peek(), list[Message])
         assert_type(await queue.pending(), list[PendingMessage])
-        assert_type(queue.scan(page=10), AsyncIterator[ScannedMessage])
+        assert_type(queue.scan(0, 10), AsyncIterator[ScannedMessage])
         assert_type(await queue.purge(), int)
         assert_type(await rsmq.doctor(queue, fix=True, horizon=60), DoctorReport)
         assert_type(await queue.stats(), QueueStats)

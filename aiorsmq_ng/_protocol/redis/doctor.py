@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ...models import FindingKind
 from .. import doctor
 from ..doctor import (
     FEWEST_FIELDS,
@@ -76,8 +77,8 @@ def _decode_fields(request: FieldsRequest, reply: Reply) -> FieldsPage:
     return FieldsPage(place, looked_at, suspects, _tally(unknown))
 
 
-def _decode_findings(_: ExamineMessagesRequest, reply: Reply) -> list[str]:
-    return [kind.decode() for kind in reply]
+def _decode_findings(_: ExamineMessagesRequest, reply: Reply) -> list[FindingKind | None]:
+    return [kind.decode() or None for kind in reply]
 
 
 def _tally(reply: Reply) -> Tally:

@@ -1,7 +1,7 @@
--- Set how much may wait in a topic's own queue.
+-- Set how much may wait in a topic's own queue; what is '' stays as it is.
 -- KEYS: topic, topics, index, own zset, own hash.
--- ARGV: name of the topic, its own queue, messages at most ('' = any number), age at most (ms, '' = any), maxsize of the
---   own queue (bytes, '' = no change).
+-- ARGV: name of the topic, its own queue, messages at most (-1 = any number), age at most (ms, -1 = any), maxsize of the
+--   own queue (bytes).
 -- Returns: 1.
 -- Errors: none.
 -- Cost: O(1).
@@ -15,10 +15,11 @@ redis.call('SADD', KEYS[3], ARGV[2])
 fill_attributes(KEYS[5], 30, 0, 65536, seconds)
 if ARGV[5] ~= '' then redis.call('HSET', KEYS[5], 'maxsize', ARGV[5], 'modified', seconds) end
 for i, field in ipairs({'max_length', 'max_age_ms'}) do
-  if ARGV[2 + i] == '' then
+  local limit = ARGV[2 + i]
+  if limit == '-1' then
     redis.call('HDEL', topic, field)
-  else
-    redis.call('HSET', topic, field, ARGV[2 + i])
+  elseif limit ~= '' then
+    redis.call('HSET', topic, field, limit)
   end
 end
 return 1
