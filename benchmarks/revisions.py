@@ -132,7 +132,7 @@ def markdown(result: dict[str, Any]) -> str:
             titles.get(name, ""),
             grouped(rates[name]["ours"]["rate"]),
             grouped(rates[name][NAME]["rate"]),
-            f"{row['rate']:.2f}",
+            f"{row['rate']:.3f}",
             f"{row['lowest']:.2f} to {row['highest']:.2f} ({row['rounds']})",
             *("" if row[c] is None else f"{row[c]:.2f}" for c in ("client_us", "server_us")),
             "yes" if row["rate"] < ENOUGH else "",

@@ -265,7 +265,7 @@ def test_ratios_to_before_are_medians_of_the_rounds_and_a_slower_workload_is_mar
     assert about["ratios"]["send64"]["rate"] == 0.96
     assert about["ratios"].keys() == {"send64", "drain64"}
     assert (
-        "| send64 | 64 senders | 96 | 100 | 0.96 | 0.90 to 1.20 (3) | 1.00 | 1.00 | yes |" in lines
+        "| send64 | 64 senders | 96 | 100 | 0.960 | 0.90 to 1.20 (3) | 1.00 | 1.00 | yes |" in lines
     )
     assert any(line.startswith("| drain64 |") and line.endswith("| 1.00 |  |") for line in lines)
     assert "| commands/s | 2.00 | 4.00 |" in lines
