@@ -8,6 +8,13 @@ from ._common.durability import MEMORY, Durability
 from ._common.durations import Duration
 from .errors import InvalidValue
 
+#: Settings that an error may tell users to switch on.
+_ALLOW = {
+    "allow_eviction": "Options(allow_eviction=True)",
+    "insecure_tls": "Options(insecure_tls=True)",
+    "plain_password": "Options(plain_password=True)",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -54,3 +61,10 @@ class Options:
                 raise InvalidValue(f"{name} must be more than 0 seconds")
         if self.poll_cap < self.poll_base:
             raise InvalidValue("poll_cap must not be less than poll_base")
+
+    def how_to_allow(self, setting: str) -> str:
+        """Return what an error tells users to pass so that *setting* is on.
+
+        A front with other names for settings overrides it; empty if it has none for *setting*.
+        """
+        return _ALLOW[setting]

@@ -27,7 +27,7 @@ from .cluster import ClusterDriver
 from .driver import Driver
 from .redis_driver import HEALTH_S, PoolDriver
 from .redis_versions import tls_settings
-from .security_overrides import ALLOW_PLAIN_PASSWORD, plain_password
+from .security_overrides import how_to_allow_plain_password, plain_password
 from .urls import Address, is_loopback, read
 
 #: What a caller may hand over instead of a URL.
@@ -218,7 +218,7 @@ def _guard(address: Address, options: Options, found: tuple[str, int]) -> tuple[
     if address.exposes_password_to(found[0]) and not plain_password(options):
         raise Unavailable(
             f"the password would be sent to {found[0]} in clear text; "
-            f"use rediss+{address.kind}://, or allow it by {ALLOW_PLAIN_PASSWORD}"
+            f"use rediss+{address.kind}://, or allow it by {how_to_allow_plain_password(options)}"
         )
     return found
 
@@ -241,7 +241,7 @@ def with_token(address: Address | None, token: str | None, options: Options) -> 
     if address.tls is None and not is_loopback(host) and not plain_password(options):
         raise InvalidValue(
             "a grpc:// url to another machine would send the token in clear text; use grpcs://, "
-            f"or allow it by {ALLOW_PLAIN_PASSWORD}"
+            f"or allow it by {how_to_allow_plain_password(options)}"
         )
     return replace(address, login={"token": token})
 

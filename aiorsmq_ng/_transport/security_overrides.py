@@ -13,9 +13,6 @@ from ..options import Options
 logger = logging.getLogger("aiorsmq_ng.transport")
 
 PLAIN_PASSWORD, INSECURE_TLS = "RSMQ_PLAIN_PASSWORD", "RSMQ_INSECURE_TLS"
-#: How an error names the ways out.
-ALLOW_PLAIN_PASSWORD = f"{PLAIN_PASSWORD}=1 in the environment or Options(plain_password=True)"
-ALLOW_INSECURE_TLS = f"{INSECURE_TLS}=1 in the environment or Options(insecure_tls=True)"
 
 #: Variables that were warned about; once in a process is enough.
 _warned: set[str] = set()
@@ -39,6 +36,20 @@ def insecure_tls(options: Options) -> bool:
         INSECURE_TLS,
         "the server's certificate is not fully checked, and others on the way can pose as it",
     )
+
+
+def how_to_allow_plain_password(options: Options) -> str:
+    """Return the ways to allow it, for the error that refuses it."""
+    return _ways(PLAIN_PASSWORD, options.how_to_allow("plain_password"))
+
+
+def how_to_allow_insecure_tls(options: Options) -> str:
+    """Return the ways to allow it, for the error that refuses it."""
+    return _ways(INSECURE_TLS, options.how_to_allow("insecure_tls"))
+
+
+def _ways(variable: str, setting: str) -> str:
+    return " or ".join(filter(None, (f"{variable}=1 in the environment", setting)))
 
 
 def _environment(variable: str, consequence: str) -> bool:

@@ -28,7 +28,7 @@ async def check_server(ask: Ask, options: Options) -> Durability:
         if policy.startswith("allkeys-"):
             raise NotSupported(
                 f"the server's maxmemory-policy is {policy}: it deletes whole queues when its "
-                "memory is full; set noeviction, or pass Options(allow_eviction=True)"
+                f"memory is full; set noeviction, or use {options.how_to_allow('allow_eviction')}"
             )
     wanted = Durability.parse(options.durability)
     return await _fsync(ask, wanted) if wanted.fsync else wanted

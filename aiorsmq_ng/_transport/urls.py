@@ -14,8 +14,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from ..errors import InvalidValue
 from ..options import Options
 from .security_overrides import (
-    ALLOW_INSECURE_TLS,
-    ALLOW_PLAIN_PASSWORD,
+    how_to_allow_insecure_tls,
+    how_to_allow_plain_password,
     insecure_tls,
     plain_password,
 )
@@ -308,7 +308,8 @@ def _refuse_weak_tls(address: Address, options: Options) -> None:
             if weak and not insecure_tls(options):
                 raise InvalidValue(
                     f"the option {name} of the url weakens the check of the server's certificate; "
-                    f"name its CA by ssl_ca_certs instead, or allow it by {ALLOW_INSECURE_TLS}"
+                    "name its CA by ssl_ca_certs instead, or allow it by "
+                    f"{how_to_allow_insecure_tls(options)}"
                 )
 
 
@@ -320,5 +321,5 @@ def _refuse_plain_password(address: Address, options: Options) -> None:
         raise InvalidValue(
             f"a {address.scheme}:// url with a password to another machine would send it in clear "
             f"text; use {address.scheme.replace('redis', 'rediss', 1)}://, "
-            f"or allow it by {ALLOW_PLAIN_PASSWORD}"
+            f"or allow it by {how_to_allow_plain_password(options)}"
         )

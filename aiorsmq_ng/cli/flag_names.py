@@ -14,7 +14,7 @@ _WORDS = {
     "at least one of vt, delay, maxsize": "at least one of --vt, --delay, --maxsize",
     # There is no flag for these.
     " (Options(nested_ns=True) allows a colon)": "",
-    ", or pass Options(allow_eviction=True)": "",
+    "Options(allow_eviction=True)": "another server",
     "; pass exist_ok=True to accept it": "",
 }
 

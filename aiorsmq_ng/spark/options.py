@@ -59,6 +59,16 @@ def _time() -> Any:
     return field(default=None, metadata={"time": True})
 
 
+class _ClientOptions(Options):
+    """Options of a client of the data source: its errors name the options of the data source."""
+
+    def how_to_allow(self, setting: str) -> str:
+        """Return the option of the data source for *setting*; empty if there is none."""
+        if setting not in CommonOptions.__dataclass_fields__:
+            return ""
+        return f"option {_camel(setting)!r}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions:
     """What reading and writing have in common."""
@@ -111,7 +121,7 @@ class CommonOptions:
             raise InvalidValue(f"a {scheme}:// url cannot be used from Spark: {_UNUSABLE[scheme]}")
         return (SyncClient if own else shared_client)(
             url,
-            Options(
+            _ClientOptions(
                 deadline=self.timeout_ms / 1000,
                 max_connections=MAX_CONNECTIONS,
                 plain_password=self.plain_password,

@@ -1,5 +1,6 @@
 """Options and schemas: what is wrong is said in one sentence, with what to write instead."""
 
+import asyncio
 import dataclasses
 import re
 import subprocess
@@ -8,12 +9,14 @@ import sys
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from aiorsmq_ng import InvalidValue
+from aiorsmq_ng import InvalidValue, NotSupported
+from aiorsmq_ng._protocol import queues
 from aiorsmq_ng._protocol.shards import Shards
 from aiorsmq_ng._runtime import sync_client
 from aiorsmq_ng.spark.arrow import check_schema, full_schema
 from aiorsmq_ng.spark.options import ReadOptions, StreamReadOptions, WriteOptions, parse
 from aiorsmq_ng.spark.writers import BatchSink
+from aiorsmq_ng.testing import PrivateServer
 
 from .conftest import ROOT, environment
 
@@ -91,6 +94,32 @@ def test_url_is_taken_from_where_it_is_said_to_be(monkeypatch):
 def test_url_that_processes_of_spark_cannot_share_is_refused(url):
     with pytest.raises(InvalidValue, match="cannot be used from Spark"):
         parse(ReadOptions, {"queue": "jobs", "url": url}).client()
+
+
+def test_refused_password_is_allowed_by_an_option_of_the_source():
+    options = {"queue": "jobs", "url": "redis://:secret@db.example"}
+
+    with pytest.raises(InvalidValue, match=r"allow it by .* or option 'plainPassword'$") as caught:
+        parse(ReadOptions, options).client()
+
+    assert "Options(" not in str(caught.value)
+    parse(ReadOptions, options | {"plainPassword": "true"}).client()
+
+
+def test_error_names_no_option_that_the_source_does_not_have():
+    options = {"queue": "jobs", "url": "rediss://db.example?ssl_cert_reqs=none"}
+
+    with pytest.raises(InvalidValue, match=r"allow it by RSMQ_INSECURE_TLS=1 in the environment$"):
+        parse(ReadOptions, options).client()
+
+
+async def test_server_that_evicts_queues_is_allowed_by_an_option_of_the_source():
+    async with PrivateServer("--maxmemory-policy", "allkeys-lru") as server:
+        options = parse(ReadOptions, {"queue": "jobs", "url": server.url})
+        client = options.own_client()
+        with pytest.raises(NotSupported, match="use option 'allowEviction'"):
+            await asyncio.to_thread(client.run, queues.exists(options.keys))
+        await asyncio.to_thread(client.close)
 
 
 def test_several_namespaces_are_used_as_one():
