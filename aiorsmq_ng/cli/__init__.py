@@ -8,7 +8,7 @@ import select
 import sys
 from collections.abc import Sequence
 
-#: Modules that the extra brings.
+#: Modules that the extra installs.
 EXTRA = ("click", "rich")
 #: Exit status after Ctrl-C.
 INTERRUPTED = 130
@@ -29,7 +29,7 @@ def main(args: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{_MISSING}\n")
         return 1
     except KeyboardInterrupt:
-        status = INTERRUPTED  # so early or late that there is nothing to tell
+        status = INTERRUPTED  # before or after the command: no message is needed
     if status:
         _drop_rest(wait=status != INTERRUPTED)
     return status
@@ -38,7 +38,7 @@ def main(args: Sequence[str] | None = None) -> int:
 def _fill_streams() -> None:
     """Open /dev/null for the standard streams that are closed.
 
-    Otherwise a connection would get the number of one of them, and be taken for it.
+    Otherwise a connection would get the file descriptor of a standard stream.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         name = ("stdin", "stdout", "stderr")[number]
@@ -48,10 +48,10 @@ def _fill_streams() -> None:
 
 
 def _drop_rest(*, wait: bool) -> None:
-    """Drop what is left of the output after a failure if it cannot be written, and was told.
+    """Discard buffered output that cannot be written, after the failure was reported.
 
-    Python would try once more at its exit. An interrupted process does not *wait* for a reader
-    that takes nothing.
+    Python would try to write it again at exit. An interrupted process does not *wait* for a reader
+    that reads nothing.
     """
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     if not isinstance(raw, io.FileIO) or raw.closed:
@@ -66,10 +66,10 @@ def _drop_rest(*, wait: bool) -> None:
 
 
 def _write_whole() -> None:
-    """Put a buffer before a stdout that has none, as with ``PYTHONUNBUFFERED`` and ``python -u``.
+    """Buffer a stdout that is unbuffered, as with ``PYTHONUNBUFFERED`` and ``python -u``.
 
-    Without one, Python drops what a write leaves over that a signal has interrupted. Every command
-    flushes what it prints, so nothing comes later than before.
+    Without a buffer, Python loses the rest of a write that a signal interrupts. Every command
+    flushes what it prints, so no output is delayed.
     """
     raw = getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.RawIOBase):

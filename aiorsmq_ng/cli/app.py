@@ -1,4 +1,4 @@
-"""``rsmqctl`` as a whole: the commands, and how errors become sentences and exit statuses."""
+"""The root of ``rsmqctl``: its table of commands, and the mapping of errors to exit statuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .output import complain, harmless
 FAILED, USAGE, UNREACHABLE = 1, 2, 4
 
 #: Command -> ``module:function`` in this package, in the order of the help. A module is imported
-#: when its command is asked for, and imports nothing big itself until the command runs.
+#: when its command is used, and imports nothing large itself until the command runs.
 COMMANDS = {
     "queue": "queue:queue",
     "message": "message:message",
@@ -82,7 +82,7 @@ EXIT_STATUS = {
 @global_options(hidden=False)
 @click.version_option(aiorsmq_ng.__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """Look after Redis message queues (RSMQ) from the command line.
+    """Manage Redis message queues (RSMQ) from the command line.
 
     Results go to stdout, as JSON unless -o says otherwise; everything else goes to stderr. The
     options below may stand before or after the command.
@@ -102,7 +102,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _report(error: Exception) -> int:
-    """Print what went wrong and what to do about it; return the exit status."""
+    """Print the error and how to fix it on stderr; return the exit status."""
     match error:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "rsmqctl"
@@ -121,7 +121,7 @@ def _report(error: Exception) -> int:
             raise error
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EIO):
             complain(
-                f"the output cannot be written: {error.strerror}; make room, or write elsewhere"
+                f"the output cannot be written: {error.strerror}; free space, or write elsewhere"
             )
             return FAILED
     complain(f"unexpected {type(error).__name__}: {error}; run it again with -v to see where")
@@ -129,12 +129,12 @@ def _report(error: Exception) -> int:
 
 
 def _explain(error: aiorsmq_ng.RSMQError) -> str:
-    """Return the library's sentence with a next step in terms of this command line."""
+    """Return the library's error text with a next step as a command line."""
     match error:
         case aiorsmq_ng.QueueNotFound(queue=name, ns=namespace):
             fact = f"queue {name!r} does not exist in namespace {namespace!r}"
             if getattr(error, "unwanted", False):
-                return f"{fact}; see those there are with: {program(namespace)} queue list"
+                return f"{fact}; list the existing ones with: {program(namespace)} queue list"
             return f"{fact}; create it with: {program(namespace)} queue create -n {name}"
         case aiorsmq_ng.QueueExists(queue=name, ns=namespace):
             fact = f"queue {name!r} exists already in namespace {namespace!r}"
@@ -151,6 +151,8 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
 
 
 def _clause(sentence: str) -> str:
-    """Return click's sentence in our style: lower case, and open for a next step."""
+    """Return click's error text in our style: lower case, without a full stop."""
     clause = (sentence[:1].lower() + sentence[1:]).rstrip(".").replace(". (", " (")
-    return clause.replace(". Choose from:", ", one of").replace("\n\t", " ")  # a list by the line
+    return clause.replace(". Choose from:", ", one of").replace(
+        "\n\t", " "
+    )  # a list of one choice per line

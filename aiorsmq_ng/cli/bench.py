@@ -1,4 +1,4 @@
-"""``rsmqctl bench``: what the server at hand can do, measured on a queue of its own."""
+"""``rsmqctl bench``: measures throughput and latency of the server on a temporary queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .context import examples, global_options, run
 from .output import Record, show_rows
 
 COLUMNS = ("test", "messages", "seconds", "per_second", "p50_ms", "p99_ms")
-#: Bodies of one send_many, and messages that the drain leases ahead.
+#: Bodies of one send_many, and prefetch of the consumer that drains the queue.
 _BATCH, _PREFETCH = 100, 100
 #: Calls that warm up the connection, and are not measured.
 _WARM_UP = 10
@@ -35,32 +35,32 @@ _WARM_UP = 10
     type=click.IntRange(min=1, max=10_000_000),
     default=10_000,
     show_default=True,
-    help="How many each test sends; one by one it is a tenth of that.",
+    help="Messages of each test; tests that send one by one use a tenth of it.",
 )
 @click.option(
     "--senders",
     type=click.IntRange(min=1, max=10_000),
     default=64,
     show_default=True,
-    help="Tasks that send, or receive, at the same time.",
+    help="Number of concurrent tasks that send or receive.",
 )
 @click.option(
     "--size",
     type=click.IntRange(min=1, max=65536),
     default=100,
     show_default=True,
-    help="Bytes of a body.",
+    help="Size of a body in bytes.",
 )
 @global_options()
 def bench(messages: int, senders: int, size: int) -> None:
     """Measure sending and receiving on your server.
 
-    Six tests on a queue of its own in the namespace, which is deleted at the end, also after
+    Six tests on a temporary queue in the namespace, which is deleted at the end, also after
     Ctrl-C: one send after the other; each message sent, received and acknowledged before the next;
-    sends from --senders tasks at once; batches of 100; and all of it received and acknowledged
-    again, first by as many tasks, one message each, then by one consumer that leases 100 ahead.
-    p50_ms and p99_ms are times of single calls, or of a message's whole way. The server is busy
-    meanwhile.
+    sends from --senders concurrent tasks; batches of 100; then all messages are received and
+    acknowledged, first by the same number of tasks, one message each, then by one consumer with a
+    prefetch of 100. p50_ms and p99_ms are times of single calls, or of a message from send to
+    acknowledgement. The server is under load while this runs.
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
@@ -100,7 +100,7 @@ async def _measure(queue: aiorsmq_ng.Queue, messages: int, senders: int, body: s
     async def send_many() -> None:
         await queue.send_many(batch)
 
-    # A cycle takes what it sent: it begins with an empty queue.
+    # A cycle receives what it sent, so it starts with an empty queue.
     whole = await _timed("send+receive+ack", lone, lone, 1, cycle)
     rows = [
         await _timed("send", lone, lone, 1, send),
@@ -121,7 +121,7 @@ async def _measure(queue: aiorsmq_ng.Queue, messages: int, senders: int, body: s
 async def _timed(
     test: str, messages: int, calls: int, tasks: int, call: Callable[[], Awaitable[None]]
 ) -> Record:
-    """Make so many calls by so many tasks, and say how long each took."""
+    """Run *calls* calls in concurrent tasks; return a row with their total time and percentiles."""
     import time
 
     import anyio
@@ -175,6 +175,6 @@ def _row(test: str, messages: int, seconds: float) -> Record:
 
 
 def _percentile(times: Sequence[float], percent: int) -> float:
-    """Return the time in milliseconds that so many percent of the calls did not exceed."""
+    """Return a percentile of the times, in milliseconds."""
     ordered = sorted(times)
     return round(ordered[-(-len(ordered) * percent // 100) - 1] * 1000, 3)

@@ -1,4 +1,4 @@
-"""``rsmqctl serve``: run a broker for programs that have no Redis client."""
+"""``rsmqctl serve``: runs a broker for programs that have no Redis client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LIMITS = (
     "message_bytes", "batch", "calls", "streams", "connection_streams", "receiving_bytes",
     "reply_bytes", "unread_bytes", "wait",
 )  # fmt: skip
-#: One token for everything, instead of a file.
+#: Environment variable with a single admin token, instead of a file.
 TOKEN_VARIABLE, RECEIPT_VARIABLE = "RSMQ_BROKER_TOKEN", "RSMQ_RECEIPT_KEY"
 
 
@@ -65,7 +65,7 @@ def serve() -> None:
         '  roles = ["producer", "consumer"]    # or "admin"',
         '  queues = ["orders-*"]               # names or patterns',
         '  topics = ["news"]',
-        '  consumers = ["shop-*"]              # whose subscriptions to those',
+        '  consumers = ["shop-*"]              # consumers that it may subscribe as',
         "",
         "Without any of the three lists: everything. With one of them, a missing",
         "one means none.",
@@ -75,59 +75,62 @@ def serve() -> None:
     "--listen",
     multiple=True,
     metavar="HOST:PORT",
-    help="Where to listen, also unix:/path; may be given several times.  "
-    "[default: 127.0.0.1:10001]",
+    help="Address to listen on, also unix:/path; repeatable.  [default: 127.0.0.1:10001]",
 )
 @click.option(
     "--tokens",
     metavar="FILE",
-    help="Who may come in, and what for.",
+    help="Tokens of the clients and their rights (TOML).",
 )
 @click.option("--cert", metavar="FILE", help="The server's certificate (PEM), for TLS.")
 @click.option("--key", metavar="FILE", help="The certificate's key (PEM).")
-@click.option("--client-ca", metavar="FILE", help="Clients need a certificate of this CA.")
-@click.option("--insecure", is_flag=True, help="Do without TLS and tokens beyond this machine.")
+@click.option("--client-ca", metavar="FILE", help="Require client certificates of this CA (PEM).")
+@click.option("--insecure", is_flag=True, help="Allow remote clients without TLS and tokens.")
 @click.option(
     "--receipt-key",
     metavar="FILE",
-    help="What signs receipts. With it they outlive this process, and brokers that share it take "
+    help="Key that signs receipts. They outlive this process, and brokers with the same key accept "
     "each other's.",
 )
-@click.option("--reflection", is_flag=True, help="Describe the interface to clients that ask.")
+@click.option("--reflection", is_flag=True, help="Enable gRPC server reflection.")
 @click.option(
     "--gomq",
     type=click.Choice(["copy", "share", "off"]),
     default="copy",
     show_default=True,
-    help="Serve clients of GOMQ: every peer of a consumer gets its own copy, or they share one.",
+    help="Mode of GOMQ clients: every peer of a consumer gets its own copy, or they share one.",
 )
 @click.option("--max-message-bytes", type=click.IntRange(min=1024), help="Largest request.")
-@click.option("--max-batch", type=click.IntRange(min=1), help="Most messages in a request.")
-@click.option("--max-calls", type=click.IntRange(min=1), help="Most calls under way.")
-@click.option("--max-streams", type=click.IntRange(min=1), help="Most streams and waiting calls.")
+@click.option("--max-batch", type=click.IntRange(min=1), help="Maximum messages in a request.")
+@click.option("--max-calls", type=click.IntRange(min=1), help="Maximum calls in flight.")
+@click.option(
+    "--max-streams", type=click.IntRange(min=1), help="Maximum open streams and waiting calls."
+)
 @click.option(
     "--max-connection-streams",
     type=click.IntRange(min=1),
-    help="Most calls and streams of one connection.",
+    help="Maximum calls and streams of one connection.",
 )
 @click.option(
     "--max-receiving-bytes",
     type=click.IntRange(min=1024),
-    help="Most bytes of requests that are being received or worked on, together.",
+    help="Maximum total bytes of requests that are being received or processed.",
 )
 @click.option("--max-reply-bytes", type=click.IntRange(min=1024), help="Largest reply.")
 @click.option(
     "--max-unread-bytes",
     type=click.IntRange(min=1024),
-    help="Most bytes of replies that clients have not read yet, together.",
+    help="Maximum total bytes of replies that clients have not read yet.",
 )
-@click.option("--max-wait", type=click.FloatRange(min=0.1), help="Longest wait of a call, seconds.")
+@click.option(
+    "--max-wait", type=click.FloatRange(min=0.1), help="Longest wait of a call, in seconds."
+)
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
     default=10.0,
     show_default=True,
-    help="How long a stop waits for messages to be settled and calls to end, seconds.",
+    help="Seconds that a stop waits for messages to be settled and calls to end.",
 )
 @wait_for_server
 @global_options()
@@ -135,17 +138,17 @@ def grpc(**given: Any) -> None:
     """Serve queues and topics over gRPC.
 
     Clients of GOMQ are served on the same port. Only this machine can connect unless --listen says
-    otherwise; that needs a certificate and tokens. A single token for everything can be given in
+    otherwise; that needs a certificate and tokens. A single token with all rights can be given in
     RSMQ_BROKER_TOKEN instead of a file, and the key for receipts in RSMQ_RECEIPT_KEY. A token has
     at least 16 characters.
 
-    A server that is away at the start is waited for. SIGTERM or Ctrl-C: takes nothing new, waits
-    for calls and for messages in the hands of clients, gives back what streams have left and exits
-    with 0. A second one does not wait.
+    If the Redis server is unreachable at the start, the broker waits for it. On SIGTERM or Ctrl-C
+    it accepts no new calls, waits for calls in flight and for unsettled messages of clients,
+    releases what streams still hold and exits with 0. A second signal does not wait.
     """
     settings = current_settings()
     start_log(DAEMON_LOG, logging.INFO)
-    # Its C library would print what we say in a sentence.
+    # The C library of gRPC would log errors that are reported here already.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from aiorsmq_ng.broker import Broker
@@ -172,7 +175,7 @@ def grpc(**given: Any) -> None:
 
 
 def read_options(given: dict[str, Any]) -> BrokerOptions:
-    """Return what the command line says about a broker."""
+    """Return the broker's options from the command line."""
     from aiorsmq_ng.broker import BrokerOptions, Limits, Tls
 
     files = {name: _read(name, given[name]) for name in ("cert", "key", "client_ca")}
@@ -201,7 +204,7 @@ def read_options(given: dict[str, Any]) -> BrokerOptions:
 
 
 def _check_pair(cert: str | None, key: str | None, client_ca: str | None) -> None:
-    """Refuse files that no TLS can be made of, and say which of them; gRPC does not."""
+    """Refuse files that are unusable for TLS, and name the file; gRPC does not name it."""
     if cert is None or key is None:
         return
     import ssl
@@ -214,7 +217,7 @@ def _check_pair(cert: str | None, key: str | None, client_ca: str | None) -> Non
         except (ssl.SSLError, OSError):
             raise click.UsageError(f"{option} {file!r} holds no certificate in PEM") from None
     try:
-        context.load_cert_chain(cert, key, password="")  # the terminal is not asked for one
+        context.load_cert_chain(cert, key, password="")  # never prompt on the terminal
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise click.UsageError(f"--key {key!r} is not the key of --cert {cert!r}") from None
@@ -224,7 +227,7 @@ def _check_pair(cert: str | None, key: str | None, client_ca: str | None) -> Non
 
 
 def read_tokens(file: str | None) -> Tokens | None:
-    """Return the tokens of a file, or the one of the environment; none: all may connect."""
+    """Return the tokens of a file or of the environment; None: clients need no token."""
     from aiorsmq_ng.broker import Tokens
 
     text = _read("tokens", file)
@@ -250,7 +253,7 @@ def _read(name: str, file: str | None) -> bytes | None:
 
 
 def _raise_open_files() -> None:
-    """Let this process have as many connections as its user may."""
+    """Raise the limit of open files to the hard limit, for more connections."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -274,17 +277,15 @@ def _described(tokens: Tokens | None) -> str:
 
 def _announce(addresses: tuple[str, ...], options: BrokerOptions, guard: str, ns: str) -> None:
     logger.info(
-        "serving namespace %r by gRPC on %s (%s, %s)",
+        "serving namespace %r over gRPC on %s (%s, %s)",
         *(ns, ", ".join(addresses), "TLS" if options.tls else "no TLS", guard),
     )
     if options.insecure:
-        logger.warning(
-            "--insecure: every client that can reach this address may be able to use the queues"
-        )
+        logger.warning("--insecure: any host that can reach this address can use the queues")
 
 
 def _stop_signals() -> asyncio.Queue[str]:
-    """Return a queue of the names of signals that ask the broker to stop."""
+    """Return a queue that receives the name of every SIGTERM or SIGINT."""
     import asyncio
 
     signals: asyncio.Queue[str] = asyncio.Queue()
@@ -313,7 +314,7 @@ async def _reached(
 
 
 async def _until_stopped(broker: Any, signals: asyncio.Queue[str]) -> None:
-    """Run until a signal arrives; then stop gracefully, or at once at the second one."""
+    """Run until a signal arrives; then stop gracefully, or at once on a second signal."""
     import asyncio
 
     name = await signals.get()

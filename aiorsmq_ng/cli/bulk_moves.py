@@ -1,4 +1,4 @@
-"""Moving and removing many messages: a bar, and the truth about what an interruption left."""
+"""Moves and removes many messages, with a progress bar and a report after an interruption."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ async def move(
     where: Callable[[aiorsmq_ng.Message], bool] | None = None,
     rate: float | None = None,
 ) -> int:
-    """Move up to *count* messages of *source*; say how many if it does not come to its end."""
+    """Move up to *count* messages of *source*; if interrupted, report how many were moved."""
     ready = (await source.attributes()).ready
     total = min(ready, count or ready) if where is None else None
-    short = SHORT if rate is None else 0  # at a rate, few messages may take long, too
+    short = SHORT if rate is None else 0  # with a rate limit, even a few messages may take long
     with _telling("moving", total, f"moved to queue {target.name!r}", short) as tell:
         return await target.redrive(source, count=count, where=where, rate=rate, progress=tell)
 
 
 async def purge(queue: aiorsmq_ng.Queue, *, leased: bool = False) -> int:
-    """Remove messages; say how many if it does not come to its end."""
+    """Remove messages; if interrupted, report how many were removed."""
     if leased:
         return await queue.purge(leased=True)  # one step: all or nothing
     with _telling("removing", None, f"removed from queue {queue.name!r}") as tell:
@@ -41,7 +41,7 @@ async def purge(queue: aiorsmq_ng.Queue, *, leased: bool = False) -> int:
 def _telling(
     label: str, total: int | None, what: str, short: int = SHORT
 ) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes the size of every batch that is done."""
+    """Yield a callback that is given the size of every finished batch."""
     done = 0
     try:
         with progress(label, total, sys.stderr.isatty(), short) as advance:
@@ -54,5 +54,5 @@ def _telling(
             yield tell
     except BaseException as error:
         if done or not isinstance(error, Exception):
-            complain(f"{messages(done)} {what}; the others are where they were")
+            complain(f"{messages(done)} {what}; the others are unchanged")
         raise

@@ -1,4 +1,4 @@
-"""``rsmqctl completion``: commands, options and names of queues by the tab key."""
+"""``rsmqctl completion``: shell completion of commands, options and names of queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command shares: the global options, and the way to an open client."""
+"""Shared by all commands: the global options, and how a client is opened."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ import aiorsmq_ng
 R = TypeVar("R")
 Callback = TypeVar("Callback", bound=Callable[..., Any])
 
-#: What the library takes when it is told nothing.
+#: The library's default URL.
 DEFAULT_URL, DEFAULT_NAMESPACE = "redis://localhost:6379", "rsmq"
-#: How the log of a command that runs for long looks.
+#: Log format of long-running commands.
 DAEMON_LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FORMATS = ("json", "ndjson", "table", "csv")
-#: Somebody waits at the terminal: rather an early answer than the last chance.
+#: Retry time of interactive commands: short, because the user waits for the answer.
 _DEADLINE_S, _CONNECT_S = 5.0, 2.0
-#: Long work that has begun well waits out a stall or a failover: to go on by hand is dear.
+#: Retry time of long transfers, enough for a failover: resuming them by hand is expensive.
 _PATIENT_S = 60.0
-#: After how long it says that it waits.
+#: Seconds without a reply after which a long command reports that it is waiting.
 SILENCE_S = 3.0
 
 
 @dataclass(slots=True)
 class Settings:
-    """The global options as they were given."""
+    """The values of the global options."""
 
     redis_url: str | None = None
     namespace: str | None = None
     verbose: bool = False
-    #: One of ``FORMATS``; none: what suits the command.
+    #: One of ``FORMATS``; None: the default of the command.
     output: str | None = None
     password_file: str | None = field(default=None, repr=False)
     password_prompt: bool = False
     insecure_tls: bool = False
     plain_password: bool = False
     token_file: str | None = field(default=None, repr=False)
-    #: What was typed when it was asked for; a command may open a client twice.
+    #: The password typed at the prompt; kept because a command may open a client twice.
     prompted: str | None = field(default=None, repr=False)
 
     def client(
@@ -57,7 +57,7 @@ class Settings:
         namespace: str = DEFAULT_NAMESPACE,
         patient: bool = False,
     ) -> aiorsmq_ng.RSMQ:
-        """Return a client, not open yet; URL and namespace stand in for options not given."""
+        """Return a client that is not open yet; *url* and *namespace* are defaults."""
         namespaces = (namespace if self.namespace is None else self.namespace).split(",")
         return aiorsmq_ng.RSMQ(
             self.full_url(url),
@@ -66,7 +66,7 @@ class Settings:
             options=aiorsmq_ng.Options(
                 deadline=_PATIENT_S if patient else _DEADLINE_S,
                 connect_timeout=_CONNECT_S,
-                # An operator must be able to look at a server that is set up badly; doctor says so.
+                # An operator must be able to inspect a badly configured server; doctor reports it.
                 allow_eviction=True,
                 insecure_tls=self.insecure_tls,
                 plain_password=self.plain_password,
@@ -74,20 +74,20 @@ class Settings:
         )
 
     def token(self) -> str | None:
-        """Return the token for a broker; without a file the library takes that in RSMQ_TOKEN."""
+        """Return the broker token from the file; without one the library reads RSMQ_TOKEN."""
         return None if self.token_file is None else _first_line("token", self.token_file)
 
     @property
     def has_address(self) -> bool:
-        """Whether a URL or a password was given, by an option or by the environment."""
+        """True if a URL or a password was given, by an option or by the environment."""
         password = self.password_prompt or self.password_file is not None
         return bool(self.redis_url is not None or password or os.environ.get("RSMQ_PASSWORD"))
 
     def full_url(self, default: str = DEFAULT_URL) -> str:
-        """Return the URL with its password, wherever that comes from."""
+        """Return the URL with its password from a file, the prompt or the environment."""
         url = _checked(default if self.redis_url is None else self.redis_url)
         if url.startswith(("grpc://", "grpcs://")) and not self.verbose:
-            # The C library of gRPC would print what we say in a sentence.
+            # The C library of gRPC would log errors that are reported here already.
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         if self.password_prompt:
             if not sys.stdin.isatty():
@@ -102,12 +102,12 @@ class Settings:
 
 
 def seconds(value: str | float) -> int | float:
-    """Read an option in seconds; whole ones become ``int``, so that they are printed like that."""
+    """Parse an option in seconds; whole numbers become ``int``, to be printed as such."""
     try:
         number = float(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a number of seconds") from None
-    # Beyond this a number is not meant as whole seconds, and all digits of them would be printed.
+    # Larger floats stay floats: as int, all of their digits would be printed.
     return int(number) if number.is_integer() and abs(number) < 1e15 else number
 
 
@@ -118,7 +118,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
     """Accept the global options; hidden on commands, where the group's help shows them."""
-    # Only the group looks at the environment, so that an option given to it is not overruled.
+    # Only the group reads the environment, so that it does not override an option of the group.
     envvar = None if hidden else ["RSMQ_URL", "REDIS_URL"]
 
     def decorate(function: Callback) -> Callback:
@@ -145,9 +145,9 @@ def global_options(*, hidden: bool = True) -> Callable[[Callback], Callback]:
 _URL_HELP = (
     "The server: redis://, unix://, redis+sentinel://, redis+cluster://, with TLS rediss://, "
     "rediss+sentinel://, rediss+cluster://, or "
-    "embedded:// for one of your own; or a broker: grpc://, with TLS grpcs://. From RSMQ_URL, then "
+    "embedded:// to start one; or a broker: grpc://, with TLS grpcs://. From RSMQ_URL, then "
     f"REDIS_URL; else {DEFAULT_URL}. "
-    "Keep passwords out of it, other users can see command lines."
+    "Do not put passwords into it: other users can see command lines."
 )
 _FILE_HELP = (
     "Take the server's password from the first line of FILE. Without it, a URL that has none gets "
@@ -164,22 +164,21 @@ _NAMESPACE_HELP = (
     f"[default: {DEFAULT_NAMESPACE}]"
 )
 _INSECURE_HELP = (
-    "Let the URL switch off parts of the check of the server's certificate, as RSMQ_INSECURE_TLS=1 "
-    "does."
+    "Allow the URL to disable checks of the server's certificate, as RSMQ_INSECURE_TLS=1 does."
 )
 _PLAIN_HELP = (
-    "Let a password or token go to another machine without TLS, as RSMQ_PLAIN_PASSWORD=1 does."
+    "Allow sending a password or token to another host without TLS, as RSMQ_PLAIN_PASSWORD=1 does."
 )
-_VERBOSE_HELP = "Show the log, and where an error came from, on stderr."
+_VERBOSE_HELP = "Print the log, and tracebacks of errors, on stderr."
 
 
 def wait_for_server(function: Callback) -> Callback:
-    """Accept how long a program that runs for long waits for its server at the start."""
+    """Add ``--wait-for-server``: how long a service waits at the start for its server."""
     return click.option(
         "--wait-for-server",
         type=click.FloatRange(min=0),
         metavar="SECONDS",
-        help="How long to wait at the start for a server that is away.  [default: no limit]",
+        help="How long to wait at the start for an unreachable server.  [default: no limit]",
     )(function)
 
 
@@ -189,7 +188,7 @@ def current_settings(context: click.Context | None = None) -> Settings:
 
 
 def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]], *, patient: bool = False) -> R:
-    """Open a client, run *work* with it, and close it; *patient* work is long."""
+    """Open a client, run *work* with it, and close it; *patient* is for long work."""
 
     async def session() -> R:
         async with current_settings().client(patient=patient) as rsmq:
@@ -199,10 +198,10 @@ def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]], *, patient: bool = Fals
 
 
 def finish(session: Callable[[], Awaitable[R]], *, patient: bool = False, fast: bool = False) -> R:
-    """Run a coroutine to its end; what the library does not allow is an error in usage.
+    """Run a coroutine to its end; ``InvalidValue`` becomes a usage error.
 
-    With *patient*, the log tells of a server that is away; else the error does, and soon. With
-    *fast*, it runs on uvloop if that is installed.
+    With *patient*, the log reports an unreachable server and the command retries; otherwise it
+    fails soon. With *fast*, it runs on uvloop if that is installed.
     """
     import anyio
 
@@ -220,9 +219,9 @@ def finish(session: Callable[[], Awaitable[R]], *, patient: bool = False, fast: 
 
 
 async def patiently(rsmq: aiorsmq_ng.RSMQ, work: Awaitable[R]) -> R:
-    """Await a call of long work; say so if the server keeps it waiting.
+    """Await a call of long work; report on stderr if the server does not answer.
 
-    The log tells of attempts that fail. A server that is only silent fails none for long.
+    The log reports failed attempts. A server that does not answer causes none for a long time.
     """
     import asyncio
 
@@ -231,8 +230,8 @@ async def patiently(rsmq: aiorsmq_ng.RSMQ, work: Awaitable[R]) -> R:
     def tell() -> None:
         if not rsmq.contact.away:
             complain(
-                f"the server has not answered for {SILENCE_S:g} s; waiting for it, up to "
-                f"{_PATIENT_S:g} s; Ctrl-C ends that"
+                f"the server has not answered for {SILENCE_S:g} s; waiting for it up to "
+                f"{_PATIENT_S:g} s; press Ctrl-C to stop"
             )
 
     timer = asyncio.get_running_loop().call_later(SILENCE_S, tell)
@@ -243,7 +242,7 @@ async def patiently(rsmq: aiorsmq_ng.RSMQ, work: Awaitable[R]) -> R:
 
 
 def start_log(form: str, level: int) -> None:
-    """Let the library's log go to stderr from *level* on; with -v all of it."""
+    """Log to stderr from *level* on; with -v everything."""
     from .output import HarmlessFormatter
 
     handler = logging.StreamHandler()
@@ -253,19 +252,19 @@ def start_log(form: str, level: int) -> None:
 
 
 def examples(*lines: str) -> str:
-    """Return an epilog that shows *lines* as they are."""
+    """Return an epilog of *lines* that click does not wrap."""
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def program(namespace: str | None) -> str:
-    """Return how a command line in *namespace* begins, for users to copy."""
+    """Return the start of a command line for *namespace*, for users to copy."""
     if namespace in (None, DEFAULT_NAMESPACE):
         return "rsmqctl"
     return f"rsmqctl --ns {shlex.quote(str(namespace))}"
 
 
 def with_password(url: str, password: str) -> str:
-    """Return *url* with *password* in it, whatever characters that has."""
+    """Return *url* with *password*, percent-encoded."""
     scheme, _, rest = url.partition("://")
     if scheme in ("embedded", "memory", "grpc", "grpcs"):
         return url
@@ -291,15 +290,15 @@ def _first_line(what: str, file: str) -> str:
 
 
 def _checked(url: str) -> str:
-    """Refuse a URL whose password is taken for a port; the driver's error would show it."""
+    """Refuse a URL whose password would be parsed as a port: the driver's error would show it."""
     if not url:
         raise aiorsmq_ng.InvalidValue("the url is empty; leave -r out for the default")
     try:
-        urlsplit(url).port  # noqa: B018 - raises for a port that is none
+        urlsplit(url).port  # noqa: B018 - raises for an invalid port
     except ValueError:
-        if "," not in url:  # a list of hosts is for the library to take apart
+        if "," not in url:  # the library parses a list of hosts
             raise aiorsmq_ng.InvalidValue(
-                "host or port in the url cannot be read; write '/', '#', '?' and '@' in a password "
+                "host or port in the url is invalid; write '/', '#', '?' and '@' in a password "
                 "as %2F, %23, %3F and %40"
             ) from None
     return url

@@ -1,4 +1,4 @@
-"""``rsmqctl demo``: the first look at a message queue."""
+"""``rsmqctl demo``: a short tour of a message queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rsmqctl demo``: the first look at a message queue. What it shows happens while it is shown."""
+"""The script of ``rsmqctl demo``: every step that it prints is really executed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ EMBEDDED = "embedded://"
 NAMESPACE = "demo"
 BODIES = ("water the plants", "feed the cat", "call mum")
 VT_S, DELAY_S = 1, 1.5
-#: Longer than anything here takes; a wait that ends earlier is the point of the demo.
+#: Timeout of the long polls, longer than any step: the demo shows that they return earlier.
 PATIENCE_S = 10
-#: What the library notes when it has started a server.
+#: Log line of the library about a server that it has started.
 _STARTED = r"started (\w+) (\S+) at .* for (.*)"
 
 PROGRAM = """\
@@ -49,7 +49,7 @@ asyncio.run(main())
 
 
 async def play(settings: Settings) -> None:
-    """Show a queue at work, and leave nothing behind."""
+    """Run the demo, and delete what it created."""
     stage = Stage(plain=bool(os.environ.get("NO_COLOR")))
     stage.title("Message queues on Redis, live: what you read happens while you read it.")
     started = time.perf_counter()
@@ -81,11 +81,11 @@ class Stage:
         self._steps = 0
 
     def title(self, text: str) -> None:
-        """Print a line that stands for itself."""
+        """Print a headline."""
         self._line(text, "bold")
 
     def step(self, text: str, *code: str) -> None:
-        """Begin the next step: what it is about, and the code that does it."""
+        """Print the title of the next step and the code that runs it."""
         self._steps += 1
         self.console.print()
         self._line(f"{self._steps}. {text}", "bold cyan")
@@ -98,7 +98,7 @@ class Stage:
         self._line(f"   {prompt} {code}", "green")
 
     def say(self, text: str) -> None:
-        """Print what happened."""
+        """Print a result."""
         self._line(f"   {text}")
 
     def aside(self, text: str) -> None:
@@ -111,18 +111,18 @@ class Stage:
         self.console.print(Text.assemble(*cells), soft_wrap=True)
 
     def code(self, text: str) -> None:
-        """Print code to copy, with nothing before it."""
+        """Print code to copy, without indentation."""
         for line in text.splitlines():
             self._line(line, "green")
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """Show on a terminal that something is being waited for."""
+        """Show a spinner on a terminal while the block waits."""
         with self.console.status(Text(text, "dim")):
             yield
 
     def _line(self, text: str, style: str = "") -> None:
-        # Not wrapped: code and paths stay whole, for copying.
+        # Not wrapped, so that code and paths can be copied.
         self.console.print(Text(printable(text), style), soft_wrap=True)
 
 
@@ -136,7 +136,7 @@ def _introduce(stage: Stage, settings: Settings, notes: list[str], took_s: float
         stage.say(f"Server   {engine.capitalize()} {version}, your own, up in {_time(took_s)}")
         stage.say(f"Data     {_from_home(folder)}")
     else:
-        # It ran already, for another program.
+        # Another program had started it.
         stage.say(f"Server   your own ({EMBEDDED}), reached in {_time(took_s)}")
 
 
@@ -145,7 +145,7 @@ async def _create(stage: Stage, rsmq: RSMQ) -> Queue:
     try:
         queue, took_s = await _timed_create(rsmq, name)
     except QueueExists:
-        # Another demo runs, or one was killed; its queue is not ours to touch.
+        # Another demo is running, or was killed: do not touch its queue.
         name = f"hello-{secrets.token_hex(2)}"
         queue, took_s = await _timed_create(rsmq, name)
     stage.step("Create a queue", f'queue = await rsmq.create_queue("{name}", vt=30)')
@@ -174,7 +174,7 @@ async def _send(stage: Stage, rsmq: RSMQ, queue: Queue) -> None:
 
 async def _receive(stage: Stage, queue: Queue) -> None:
     stage.step(
-        "Receive them, and say when the work is done",
+        "Receive them, and acknowledge each when its work is done",
         "async for message in queue:",
         "    async with message:      # acks at the end; gives back on an error",
         "        print(message.text)",
@@ -227,7 +227,7 @@ def _describe(stage: Stage, attributes: QueueAttributes) -> None:
         ("totalsent", attributes.totalsent, "sent so far"),
         ("totalrecv", attributes.totalrecv, "deliveries; one message needed two"),
         ("msgs", attributes.msgs, "in the queue now"),
-        ("leased", attributes.leased, "received by a consumer"),
+        ("leased", attributes.leased, "received and not acknowledged"),
         ("ready", attributes.ready, "waiting for a worker"),
         ("delayed", attributes.delayed, "not due yet"),
         ("vt", attributes.vt, "seconds that a received message is hidden"),
@@ -253,7 +253,7 @@ def _farewell(stage: Stage, settings: Settings, queue: str, took_s: float) -> No
 
 
 class _Notes(logging.Handler):
-    """Keeps the lines of a log."""
+    """Log handler that collects the messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -265,7 +265,7 @@ class _Notes(logging.Handler):
 
 @contextmanager
 def _server_notes() -> Iterator[list[str]]:
-    """Collect what the library notes in its log about the embedded server."""
+    """Collect the library's log messages about the embedded server."""
     logger, notes = logging.getLogger("aiorsmq_ng.embedded"), _Notes()
     level = logger.level
     logger.addHandler(notes)

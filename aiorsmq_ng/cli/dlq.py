@@ -1,4 +1,4 @@
-"""``rsmqctl dlq``: what could not be worked on, and the way back."""
+"""``rsmqctl dlq``: list, show, redrive and purge dead letters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ name_option = click.option(
     "-n",
     "--name",
     required=True,
-    help="The queue whose dead letters are meant.",
+    help="The queue that the dead letters come from.",
     shell_complete=complete_queue,
 )
 dead_letter_option = click.option(
@@ -40,7 +40,7 @@ dead_letter_option = click.option(
     help="Its dead-letter queue, if that is not <queue>-dead.",
     shell_complete=complete_queue,
 )
-#: Reasons that are asked for at the same time.
+#: Number of reasons that are fetched concurrently.
 _AT_ONCE = 100
 
 
@@ -58,7 +58,7 @@ _AT_ONCE = 100
 def dlq() -> None:
     """Look at dead letters, and move them back to work.
 
-    Messages that were rejected, or delivered too often, lie in an ordinary queue: by default
+    Messages that were rejected, or delivered too often, are in an ordinary queue: by default
     <queue>-dead. -n names the queue they come from.
     """
 
@@ -76,8 +76,8 @@ def dlq() -> None:
 def list_dead(fail_empty: bool) -> None:
     """Print the queues that have dead letters, and how many.
 
-    oldest_age is for how many seconds the first of them has been there. Only queues called
-    <queue>-dead are found.
+    oldest_age is the age in seconds of the oldest dead letter. Only queues called <queue>-dead
+    are found.
     """
 
     async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
@@ -117,8 +117,8 @@ def list_dead(fail_empty: bool) -> None:
 def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty: bool) -> None:
     """Print the dead letters of a queue, with reasons.
 
-    They are only looked at. rc is how often each was delivered before it was given up; reason is
-    null if none was told, or if it is older than 14 days.
+    They are not received. rc is how often each was delivered before it was rejected; reason is
+    null if none was given, or if it is older than 14 days.
     """
 
     async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
@@ -151,7 +151,7 @@ def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty:
     "condition",
     type=compile_filter,
     metavar="CONDITION",
-    help="Only those for which it holds. It compares id, rc, fr, sent (ms), size (bytes), text, "
+    help="Only messages that match. It compares id, rc, fr, sent (ms), size (bytes), text, "
     "reason and body (decoded JSON: body.user.name, body['a-b'], body[0]) by ==, !=, <, >, in, "
     "and, or, not.",
 )
@@ -162,11 +162,11 @@ def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty:
 @yes_option
 @global_options()
 def redrive(**how: object) -> None:
-    """Move dead letters back to their queue, where they start again.
+    """Move dead letters back to their queue, with rc 0.
 
-    Without --filter and -c it means all of them, and asks first. What arrives while it runs is
-    left for the next time. Interrupted at any point, every message is in exactly one queue, and a
-    note says how many were moved.
+    Without --filter and -c it moves all of them, and asks first. Dead letters that arrive while it
+    runs are not moved. Interrupted at any point, every message is in exactly one queue, and a
+    note on stderr says how many were moved.
     """
     show_record(_redrive(**how))  # type: ignore[arg-type]
 
@@ -209,7 +209,7 @@ def _redrive(
 @global_options()
 @removing()
 def purge(name: str, dead_letter: str | None, yes: bool) -> None:
-    """Remove the dead letters of a queue for good, after a question."""
+    """Remove the dead letters of a queue for good; asks first."""
     if asks(yes=yes):
         found = run(lambda rsmq: _count(rsmq, name, dead_letter))
         if not (dead := found.ready + found.delayed):
@@ -229,7 +229,7 @@ def purge(name: str, dead_letter: str | None, yes: bool) -> None:
 async def _dead_queue(
     rsmq: aiorsmq_ng.RSMQ, name: str, dead_letter: str | None
 ) -> aiorsmq_ng.Queue | None:
-    """Return the dead-letter queue of a queue that exists; none if nothing ever came into it."""
+    """Return the dead-letter queue of an existing queue, or None if it was never created."""
     source = rsmq.queue(name, dead_letter=dead_letter)
     await source.attributes()
     dead = rsmq.queue(source.dead_letter)
@@ -261,7 +261,7 @@ def _letters(count: int) -> str:
 
 
 async def _learn_reasons(dead: aiorsmq_ng.Queue, condition: Filter) -> None:
-    """Ask for the reasons of all that are ready, a hundred at a time."""
+    """Fetch the reasons of all ready dead letters, a hundred at a time."""
     import asyncio
 
     ids = [message.id async for message in dead.scan() if message.state == "ready"]

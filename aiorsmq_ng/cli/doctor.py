@@ -1,4 +1,4 @@
-"""``rsmqctl doctor``: damage in queues and dangers on the server, found and repaired."""
+"""``rsmqctl doctor``: finds and repairs damage in queues, and reports dangerous settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .context import current_settings, examples, global_options, program, run, s
 from .options import yes_option
 from .output import emit, printable, show_rows
 
-#: Something is left to do.
+#: Exit status if findings above info are left.
 LEFT = 1
 _WIDEST = 100
 
@@ -38,14 +38,14 @@ _WIDEST = 100
     "--horizon",
     type=seconds,
     metavar="SECONDS",
-    help="Take messages hidden for longer than this for stuck; --fix makes them visible.",
+    help="Treat messages hidden for longer than this as stuck; --fix makes them visible.",
 )
 @global_options()
 def doctor(queues: tuple[str, ...], fix: bool, yes: bool, horizon: float | None) -> None:
     """Look for damage in queues, and repair it.
 
-    All queues, or those named, and dangers in the server's settings. Queues may be in use
-    meanwhile, also with --fix; no message is lost or doubled by it. Settings are never changed.
+    Examines all queues, or those named, and the server's settings. Queues may be in use at the
+    same time, also with --fix; it loses and duplicates no message. Settings are never changed.
     Without -o the report is a text on a terminal and JSON elsewhere; ndjson and csv have the
     findings only.
     """
@@ -73,7 +73,7 @@ def _show(report: aiorsmq_ng.DoctorReport, output: str | None) -> None:
 
 def _ask(queues: tuple[str, ...]) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("--fix needs --yes without a terminal")
+        raise click.UsageError("--fix needs --yes without a terminal to ask on")
     what = ", ".join(queues) or "all queues"
     if not click.confirm(printable(f"Repair damage in {what}?"), err=True):
         raise click.ClickException("nothing was repaired")
@@ -96,15 +96,15 @@ class _Progress:
         self._width = len(text)
 
     def clear(self) -> None:
-        """Leave the line as it was."""
+        """Erase the progress line."""
         if self._width:
             click.echo(f"\r{'':<{self._width}}\r", nl=False, err=True)
 
 
 def _table(report: aiorsmq_ng.DoctorReport) -> Iterator[str]:
-    """Lay a report out for reading."""
+    """Format a report as text."""
     yield _server_line(report.server)
-    yield f"{len(report.queues)} queue{'' if len(report.queues) == 1 else 's'} looked at"
+    yield f"{len(report.queues)} queue{'' if len(report.queues) == 1 else 's'} examined"
     width = min(_WIDEST, shutil.get_terminal_size().columns)
     names = [finding.queue or "-" for finding in report.findings]
     widest = max(map(len, names), default=0)
@@ -133,10 +133,8 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _server_line(server: aiorsmq_ng.ServerFacts) -> str:
-    """Return what is known of the server on one line."""
-    facts = [
-        f"{server.engine} {server.version}" if server.engine else "a server that tells nothing"
-    ]
+    """Return the facts about the server on one line."""
+    facts = [f"{server.engine} {server.version}" if server.engine else "unknown server"]
     if server.aof is not None:
         synced = f", synced: {server.appendfsync}" if server.appendfsync else ""
         facts.append(f"append-only file on{synced}" if server.aof else "append-only file off")

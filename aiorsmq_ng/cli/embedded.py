@@ -1,4 +1,4 @@
-"""``rsmqctl server``: the embedded server, from the shell."""
+"""``rsmqctl server``: starts and stops the embedded server."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ folder_option = click.option(
 )
 @global_options()
 def server() -> None:
-    """Start, stop and look at the embedded server.
+    """Start and stop the embedded server, and print its status.
 
-    Programs that use embedded:// start it by themselves, and the last of them stops it. These
-    commands keep it running in between.
+    A program that uses embedded:// starts the server if needed, and the last program to close it
+    stops it. These commands keep it running in between.
     """
 
 
@@ -45,10 +45,10 @@ def server() -> None:
 @folder_option
 @global_options()
 def start(folder: str | None) -> None:
-    """Start the server, and let it run until it is stopped.
+    """Start the server, and keep it running until it is stopped.
 
-    It may run already. It outlives this command and the programs that use it. After a reboot the
-    next program that uses it starts it again.
+    It may run already. It keeps running after this command and the programs that use it. After a
+    reboot the next program that uses it starts it again.
     """
     from aiorsmq_ng.embedded import EmbeddedServer
 
@@ -63,14 +63,14 @@ def start(folder: str | None) -> None:
 def stop(folder: str | None) -> None:
     """Stop the server. Its data stay.
 
-    While programs use it, it goes on, and the last of them stops it.
+    While programs use it, it keeps running; the last of them stops it.
     """
     from aiorsmq_ng.embedded import stop
 
     gone = stop(_path(folder))
     show_record(_record(folder))
     if not gone:
-        complain("programs use the server; it stops with the last of them, see its users")
+        complain("the server is in use; it stops with the last program that uses it, see users")
 
 
 @click.command(
@@ -86,10 +86,10 @@ def stop(folder: str | None) -> None:
 @folder_option
 @global_options()
 def status(folder: str | None) -> None:
-    """Tell whether the server runs, where, and who uses it.
+    """Print if and where the server runs, and which processes use it.
 
-    kept: it goes on without users. users: the processes that use it, or null where the system
-    does not tell. Exit status 3 if it does not run.
+    kept: it keeps running without users. users: ids of the processes that use it, or null where
+    the system does not list them. Exit status 3 if it does not run.
     """
     found = _record(folder)
     show_record(found)
@@ -107,12 +107,12 @@ def _path(folder: str | None) -> Path | None:
 
 
 def _refuse_other_servers(url: str) -> None:
-    """Refuse an option -r that names a server of another kind; a variable may be for the others."""
+    """Refuse -r with another server; RSMQ_URL may be meant for the other commands."""
     context: click.Context | None = click.get_current_context()
     while context is not None:
         if context.get_parameter_source("redis_url") is ParameterSource.COMMANDLINE:
             raise click.UsageError(
-                f"{without_secrets(url)} is no embedded server; leave -r out, or give embedded://"
+                f"{without_secrets(url)} is not an embedded server; leave -r out, or give embedded://"
             )
         context = context.parent
 

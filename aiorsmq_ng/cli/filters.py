@@ -1,7 +1,7 @@
-"""The language of ``--filter``: a condition on one message, checked before it is used.
+"""The language of ``--filter``: a condition on one message, validated before it is used.
 
-It is the part of Python's expressions that compares values: nothing in it can call, assign or
-import, so a filter can do nothing but answer yes or no.
+It is the subset of Python's expressions that compares values. It cannot call, assign or import,
+so a filter can only evaluate to true or false.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 
 import aiorsmq_ng
 
-#: What a filter may speak of, and what that is.
+#: Names that a filter may use, and their values.
 NAMES: dict[str, Callable[[aiorsmq_ng.Message], Any]] = {
     "id": lambda message: message.id,
     "rc": lambda message: message.rc,
@@ -46,23 +46,23 @@ class Filter:
     """A condition on a message."""
 
     def __init__(self, tree: ast.expr) -> None:
-        #: Why messages were rejected, by their ids; to be filled in first if they are needed.
+        #: Reasons of rejection by message id; the caller fills it in if the filter uses them.
         self.reasons: dict[str, str | None] = {}
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         self.needs_reasons = _REASON in names
         self._value = _build(tree, {**NAMES, _REASON: lambda m: self.reasons.get(m.id)})
 
     def __call__(self, message: aiorsmq_ng.Message) -> bool:
-        """Return True if it holds."""
+        """Return True if the message matches."""
         return bool(self._value(message))
 
 
 def compile_filter(text: str) -> Filter:
-    """Return the condition *text* as a function of a message."""
+    """Compile the condition *text* to a predicate on a message."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise click.BadParameter(f"{text!r} cannot be read; {_HINT}") from None
+        raise click.BadParameter(f"{text!r} is not a valid filter; {_HINT}") from None
     return Filter(tree.body)
 
 
@@ -82,7 +82,7 @@ def _build(node: ast.expr, names: Mapping[str, Value]) -> Value:
             return names[name]
         case ast.Name(id=name):
             known = ", ".join(names)
-            raise click.BadParameter(f"a filter cannot speak of {name!r}; it knows {known}")
+            raise click.BadParameter(f"unknown name {name!r} in a filter; use one of {known}")
         case ast.Attribute(value=inner, attr=key):
             return _get(build(inner), lambda _: key)
         case ast.Subscript(value=inner, slice=key):
@@ -112,7 +112,7 @@ def _build_logic(node: ast.expr, build: Callable[[ast.expr], Value]) -> Value:
         ):
             sides = [build(side) for side in (left, *rights)]
             return _compare(sides, [_COMPARE[type(op)] for op in ops])
-    raise click.BadParameter(f"a filter cannot hold {ast.unparse(node)!r}; {_HINT}")
+    raise click.BadParameter(f"a filter cannot contain {ast.unparse(node)!r}; {_HINT}")
 
 
 def _compare(values: list[Value], tests: list[Callable[[Any, Any], bool]]) -> Value:
@@ -121,15 +121,15 @@ def _compare(values: list[Value], tests: list[Callable[[Any, Any], bool]]) -> Va
         try:
             return all(test(a, b) for test, a, b in zip(tests, found, found[1:], strict=False))
         except TypeError:
-            return False  # a text is neither more nor less than a number
+            return False  # text and numbers cannot be ordered
         except RecursionError:
-            return False  # nested deeper than Python compares
+            return False  # nested too deeply to compare
 
     return holds
 
 
 def _get(value: Value, key: Value) -> Value:
-    """Return the value under a key or a number; null if there is none."""
+    """Return the value at a key or an index; None if there is none."""
 
     def get(message: aiorsmq_ng.Message) -> Any:
         try:
@@ -144,4 +144,4 @@ def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        return None  # not JSON, or nested deeper than Python reads
+        return None  # not JSON, or nested too deeply to parse

@@ -1,8 +1,8 @@
-"""The library's sentences in the words of the command line."""
+"""Translates arguments in the library's error texts to flags of the command line."""
 
 from __future__ import annotations
 
-#: What a sentence of the library says to a program, and what it says here.
+#: Phrases in error texts of the library, and their form for the command line.
 _WORDS = {
     "Options(plain_password=True)": "--plain-password",
     "Options(insecure_tls=True)": "--insecure-tls",
@@ -12,7 +12,7 @@ _WORDS = {
     "unsubscribe it with discard=True": "unsubscribe it with --discard",
     "create it with create_queue()": "create it with: rsmqctl queue create",
     "at least one of vt, delay, maxsize": "at least one of --vt, --delay, --maxsize",
-    # There is no flag for these.
+    # Without a flag: left out.
     " (Options(nested_ns=True) allows a colon)": "",
     "Options(allow_eviction=True)": "another server",
     "; pass exist_ok=True to accept it": "",
@@ -20,7 +20,7 @@ _WORDS = {
 
 
 def in_flags(sentence: str) -> str:
-    """Return *sentence* with flags where the library speaks of arguments in Python."""
+    """Return *sentence* with flags instead of Python arguments."""
     for python, flag in _WORDS.items():
         sentence = sentence.replace(python, flag)
     return sentence

@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are asked for."""
+"""Command groups whose commands are imported on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 class LazyGroup(click.Group):
     """A group whose *table* names its commands as ``module:function`` in this package.
 
-    Commands that were added to it in the usual way come after those.
+    Commands that were added with ``add_command`` come after those.
     """
 
     def __init__(self, *, table: Mapping[str, str], **settings: Any) -> None:
@@ -20,7 +20,7 @@ class LazyGroup(click.Group):
         self._table = table
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Show the help if no command follows; that is wrong usage, in every version of click."""
+        """Print the help without a command and exit with 2, in every version of click."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)
@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
         return [*self._table, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command *cmd_name*, if there is one."""
+        """Return the command *cmd_name*, or None; imports its module."""
         if cmd_name not in self._table:
             return super().get_command(ctx, cmd_name)
         module, _, function = self._table[cmd_name].partition(":")

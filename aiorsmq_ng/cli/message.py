@@ -43,7 +43,7 @@ from .peek import given_back
 )
 @global_options()
 def message() -> None:
-    """Send, receive, look at, move and delete messages."""
+    """Send, receive, inspect, move and delete messages."""
 
 
 @click.command(
@@ -53,19 +53,19 @@ def message() -> None:
     )
 )  # fmt: skip
 @name_option
-@click.option("-m", "--message", "body", metavar="TEXT", help="What to send.")
+@click.option("-m", "--message", "body", metavar="TEXT", help="The body.")
 @click.option(
     "-f",
     "--file",
     metavar="FILE",
-    help="Send every line of FILE (- for stdin) as a message of its own, as it is.",
+    help="Send every line of FILE (- for stdin) as one message, unchanged.",
 )
 @skip_option
 @click.option(
     "-d",
     "--delay",
     type=seconds,
-    help="How long it waits before it can be received; not given: the queue's own delay.",
+    help="Delay until it can be received; not given: the queue's own delay.",
 )
 @dedup_key_option
 @global_options()
@@ -79,10 +79,10 @@ def send(
 ) -> None:
     """Send a message and print its id.
 
-    With --file one for every line that is not empty, in order, with an id per line on stdout and,
-    if only stderr is a terminal, a progress bar there. The body is the line without its end: one
-    JSON document per line (NDJSON) becomes one JSON message each. A failure says after how many
-    lines, to go on with --skip.
+    With --file one message for every line that is not empty, in order, with an id per line on
+    stdout and, if only stderr is a terminal, a progress bar there. The body is the line without
+    its line break: a file of JSON documents (NDJSON) becomes one JSON message per line. After a
+    failure a note says how many lines are done, to resume with --skip.
 
     With --dedup-key a second message within five minutes is not stored: the id is that of the
     first, and a note on stderr says so.
@@ -98,7 +98,7 @@ def send(
         return
     if skip:
         raise click.UsageError("'--skip' is for '-f' / '--file'")
-    # Arguments that are not text reach Python as surrogates; this gives their bytes back.
+    # Arguments that are not UTF-8 reach Python as surrogates; this restores their bytes.
     raw = str(body).encode(errors="surrogateescape")
     show_sent(run(lambda rsmq: rsmq.queue(name).send(raw, delay=delay, dedup_key=dedup_key)))
 
@@ -127,7 +127,12 @@ def send(
     help="How long it stays hidden from others; not given: the queue's own visibility timeout.",
 )
 @click.option(
-    "-w", "--wait", type=seconds, default=0, show_default=True, help="Wait so long for a message."
+    "-w",
+    "--wait",
+    type=seconds,
+    default=0,
+    show_default=True,
+    help="Wait up to this time for a message.",
 )
 @fail_empty_option
 @compat_option
@@ -141,10 +146,9 @@ def receive(
     back after the visibility timeout, with a higher rc.
 
     rc counts how often it was received; ts is the time of the first receive in epoch
-    milliseconds. Bytes that are not UTF-8 text are shown as \xff. From an empty queue nothing is
-    printed but a note on stderr; with --compat, the sentence of the first rsmqctl on stdout. A
-    message that was taken and cannot be printed, because of Ctrl-C or a closed pipe, is given back
-    at once.
+    milliseconds. Bytes that are not UTF-8 text are shown as \xff. For an empty queue only a note is
+    printed on stderr; with --compat, the sentence of the first rsmqctl on stdout. A message that
+    was received and cannot be printed, because of Ctrl-C or a closed pipe, is released at once.
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> bool:
@@ -175,8 +179,8 @@ def pop(name: str, fail_empty: bool, compat: bool) -> None:
     r"""Take the next message and delete it; print it as JSON.
 
     The message is deleted at once: if its work fails, it is lost. Bytes that are not UTF-8 text
-    are shown as \xff. From an empty queue nothing is printed but a note on stderr;
-    with --compat the first rsmqctl's sentence on stdout.
+    are shown as \xff. For an empty queue only a note is printed on stderr; with --compat, the
+    sentence of the first rsmqctl on stdout.
     """
     found = run(lambda rsmq: rsmq.queue(name).pop())
     if found is None:
@@ -198,7 +202,7 @@ def pop(name: str, fail_empty: bool, compat: bool) -> None:
 def delete(name: str, ids: tuple[str, ...]) -> None:
     """Delete messages, leased ones too. Prints nothing.
 
-    Exit status 1 if one of them is not there; the others are deleted all the same.
+    Exit status 1 if one of them does not exist; the others are deleted all the same.
     """
     gone = set(run(lambda rsmq: rsmq.queue(name).delete_many(ids)))
     if missing := [id for id in dict.fromkeys(ids) if id not in gone]:
@@ -216,7 +220,7 @@ def delete(name: str, ids: tuple[str, ...]) -> None:
 @click.option("-t", "--vt", type=seconds, required=True, help="How long it is hidden from now on.")
 @global_options()
 def visibility(name: str, id: str, vt: float) -> None:
-    """Change how long a message is hidden, also a leased one.
+    """Change how long a message is hidden, even a leased one.
 
     0 makes it ready at once.
     """
@@ -238,13 +242,13 @@ def visibility(name: str, id: str, vt: float) -> None:
 def move(name: str, ids: tuple[str, ...], target: str) -> None:
     """Move ready messages to another queue, by id.
 
-    They start there with no receives. Leased and delayed ones are not moved: exit status 1
-    if any was not found ready. It looks for them from the head of the queue on.
+    They start there with rc 0. Leased and delayed messages are not moved: exit status 1 if any
+    was not found ready. The search starts at the head of the queue.
     """
     wanted = set(ids)
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
-        for queue in (name, target):  # a missing one is reported, also if nothing is moved
+        for queue in (name, target):  # report a missing queue even if nothing is moved
             await rsmq.queue(queue).attributes()
         return await rsmq.queue(target).redrive(
             name, count=len(wanted), where=lambda message: message.id in wanted
@@ -256,7 +260,7 @@ def move(name: str, ids: tuple[str, ...], target: str) -> None:
         look = f"{program(current_settings().namespace)} message pending -n {name}"
         raise click.ClickException(
             f"{len(wanted) - moved} of {len(wanted)} messages are not ready in queue {name!r}; "
-            f"look for leased ones with: {look}"
+            f"list leased ones with: {look}"
         )
 
 
@@ -274,5 +278,5 @@ def _absent(name: str, *ids: str) -> click.ClickException:
     what = f"message {ids[0]} is" if len(ids) == 1 else f"messages {', '.join(ids)} are"
     which = "it was" if len(ids) == 1 else "they were"
     return click.ClickException(
-        f"{what} not in queue {name!r}, {which} perhaps deleted; look with: {look}"
+        f"{what} not in queue {name!r}, {which} perhaps deleted; inspect it with: {look}"
     )

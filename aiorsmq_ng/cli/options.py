@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that several commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
 def complete_queue(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Complete the name of a queue by asking the server; without an answer there is none."""
+    """Complete the name of a queue from the server; offer nothing if it does not answer."""
     return complete(context, incomplete, lambda rsmq: rsmq.list_queues())
 
 
@@ -30,10 +30,10 @@ def complete(
     incomplete: str,
     ask: Callable[[aiorsmq_ng.RSMQ], Awaitable[Sequence[str]]],
 ) -> list[str]:
-    """Return the names that begin with *incomplete*, as far as a shell can take them as they are.
+    """Return the names that begin with *incomplete* and are safe to use unquoted in a shell.
 
-    A shell puts a name unquoted into the line that it then runs, and every client of the
-    server may choose names: only those in RSMQ's own letters are offered.
+    A shell inserts a completed name unquoted into the line that it then runs, and every client of
+    the server may choose names. So only names in RSMQ's own alphabet are offered.
     """
     from .context import run
 
@@ -44,20 +44,20 @@ def complete(
         with context.scope():
             names = run(work)
     except Exception:
-        return []  # the shell shows what a completion prints, so it prints nothing
+        return []  # the shell would show an error message, so none is printed
     return [name for name in names if name.startswith(incomplete)]
 
 
 def _is_plain(rsmq: aiorsmq_ng.RSMQ, name: str) -> bool:
     try:
-        rsmq.queue(name)  # checks the name, and does nothing else
+        rsmq.queue(name)  # validates the name; no I/O
     except aiorsmq_ng.InvalidValue:
         return False
     return True
 
 
 def rate(value: str | float) -> float:
-    """Read messages per second: ``100``, ``100/s``, ``6000/m`` or ``1/h``."""
+    """Parse a rate as messages per second: ``100``, ``100/s``, ``6000/m`` or ``1/h``."""
     number, slash, unit = str(value).partition("/")
     try:
         found = float(number) / _PER[unit if slash else "s"]
@@ -69,7 +69,7 @@ def rate(value: str | float) -> float:
 
 
 def positive(value: str | float) -> int | float:
-    """Read a number of seconds that is more than 0."""
+    """Parse a number of seconds greater than 0."""
     from .context import seconds
 
     found = seconds(value)
@@ -95,14 +95,14 @@ count_option = click.option(
     metavar="N",
     default=10,
     show_default=True,
-    help="How many at most.",
+    help="Maximum number.",
 )
 most_option = click.option(
     "-c",
     "--count",
     type=click.IntRange(1, 100_000),
     metavar="N",
-    help="How many at most, up to 100000; not given: all.",
+    help="Maximum number, up to 100000; not given: all.",
 )
 start_option = click.option(
     "-s",
@@ -111,21 +111,17 @@ start_option = click.option(
     metavar="N",
     default=0,
     show_default=True,
-    help="Where to begin; a negative number counts from the end.",
+    help="Index to start at; a negative number counts from the end.",
 )
 skip_option = click.option(
-    "--skip",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Leave out the first N lines.",
+    "--skip", type=click.IntRange(min=0), default=0, metavar="N", help="Skip the first N lines."
 )
 dedup_key_option = click.option(
     "--dedup-key", metavar="KEY", help="Store no second message with this key within 5 minutes."
 )
-rate_option = click.option("--rate", type=rate, help="At most this many per second, as in 100/s.")
+rate_option = click.option("--rate", type=rate, help="Limit per second, as in 100/s.")
 yes_option = click.option(
-    "-y", "--yes", is_flag=True, help="Do not ask. Needed without a terminal."
+    "-y", "--yes", is_flag=True, help="Do not ask. Required without a terminal."
 )
 fail_empty_option = click.option(
     "--fail-empty", is_flag=True, help=f"Exit with {NOTHING_THERE} if there is nothing."
@@ -133,13 +129,13 @@ fail_empty_option = click.option(
 compat_option = click.option(
     "--compat",
     is_flag=True,
-    help="Say of an empty queue on stdout what the first rsmqctl did: No messages on queue: NAME.",
+    help="Report an empty queue on stdout as the first rsmqctl did: No messages on queue: NAME.",
 )
 
 
 @contextmanager
 def removing() -> Iterator[None]:
-    """Mark the error about a missing queue: a user who wants to remove does not want to create."""
+    """Mark the error about a missing queue, so that it does not advise to create the queue."""
     try:
         yield
     except aiorsmq_ng.QueueNotFound as error:
@@ -148,27 +144,25 @@ def removing() -> Iterator[None]:
 
 
 def asks(*, yes: bool) -> bool:
-    """Return True if the user must be asked; without a terminal ``--yes`` is needed."""
+    """Return True if the user must confirm; without a terminal ``--yes`` is required."""
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError(
-            "there is no terminal to ask on; give --yes to do it without a question"
-        )
+        raise click.UsageError("there is no terminal to ask on; give --yes to go on unasked")
     return not yes
 
 
 def confirm(question: str) -> None:
-    """Go on only with the user's consent."""
+    """Ask the user; raise ``ClickException`` unless the answer is yes."""
     if not click.confirm(printable(question), err=True):
         raise click.ClickException("nothing was changed")
 
 
 def messages(count: int, kind: str = "") -> str:
-    """Return a number of messages in words."""
+    """Return a number of messages as text, with the right plural."""
     return f"{count} {kind}{' ' * bool(kind)}message{'s' * (count != 1)}"
 
 
 def nothing(sentence: str, *, fail: bool) -> None:
-    """Say on stderr that there is nothing; exit with 3 if the caller wanted that."""
+    """Print *sentence* about an empty result on stderr; with *fail* exit with 3."""
     complain(sentence)
     if fail:
         click.get_current_context().exit(NOTHING_THERE)

@@ -1,4 +1,4 @@
-"""What users see: records on stdout, sentences on stderr, never a raw control character."""
+"""Output: records on stdout, messages on stderr, never a raw control character on a terminal."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .context import current_settings
 from .flag_names import in_flags
 
 Record = dict[str, Any]
-#: What is printed of a message.
+#: Columns of a message.
 MESSAGE_COLUMNS = ("id", "message", "rc", "ts")
 
-#: A cell that begins so may be taken for a formula by a spreadsheet.
+#: First characters of a cell that a spreadsheet may parse as a formula.
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are full-width signs
 _CSV_END = "\r\n"
-#: Columns that hold a time since the epoch, and how many units of it make a second.
+#: Columns that hold an epoch time, and its units per second.
 _TIMES = {"ts": 1000, "fr": 1000, "sent": 1000, "delivered": 1000, "created": 1, "modified": 1}
-#: Columns that a cell of a table may have; the whole value is in the other formats.
+#: Maximum width of a table cell; the other formats have the whole value.
 _CELL = 60
 
 
@@ -39,18 +39,18 @@ def emit(value: object) -> None:
 
 
 def write(text: str) -> None:
-    """Print *text*, which holds nothing that could steer a terminal, as it is."""
-    # With colour, because click would else take what steers a terminal out of the bodies of a CSV.
+    """Print *text* unchanged; the caller has escaped control characters for a terminal."""
+    # With colour: click would otherwise strip escape sequences from bodies in a CSV.
     click.echo(text, nl=False, color=True)
 
 
 def complain(sentence: str) -> None:
-    """Print a sentence on stderr."""
+    """Print *sentence* on stderr, with the prefix and escapes of all messages."""
     click.echo(printable(f"rsmqctl: {in_flags(sentence)}"), err=True)
 
 
 def show_record(record: Record) -> None:
-    """Print one record in the format that was asked for; by default as a JSON object."""
+    """Print one record in the format of ``-o``; by default as a JSON object."""
     match current_settings().output:
         case "table":
             width = max(map(len, record))
@@ -63,13 +63,13 @@ def show_record(record: Record) -> None:
 
 
 def show_rows(rows: Iterable[Record], columns: Sequence[str]) -> None:
-    """Print records in the format that was asked for; by default as a JSON list."""
+    """Print records in the format of ``-o``; by default as a JSON list."""
     text = as_text(rows, columns)
     write("".join((text.head, *text.rows, text.tail)))
 
 
 class Text(NamedTuple):
-    """Records as they are printed: what stands before them, each of them, what stands after."""
+    """Formatted records: the text before them, each of them, the text after."""
 
     head: str
     rows: list[str]
@@ -77,7 +77,7 @@ class Text(NamedTuple):
 
 
 def as_text(rows: Iterable[Record], columns: Sequence[str]) -> Text:
-    """Return records in the format that was asked for; by default as a JSON list."""
+    """Format records as ``-o`` says; by default as a JSON list."""
     shown = Rows(columns)
     match current_settings().output:
         case "table":
@@ -94,13 +94,13 @@ def as_text(rows: Iterable[Record], columns: Sequence[str]) -> Text:
 
 
 class Rows:
-    """Makes lines, each with its end, of records by columns."""
+    """Formats records as lines of columns, each with its line break."""
 
     def __init__(self, columns: Iterable[str]) -> None:
         self.columns = list(columns)
 
     def table(self, rows: Sequence[Record], *, header: bool = True) -> list[str]:
-        """Return aligned columns; numbers stand on the right."""
+        """Return aligned columns; numbers are right-aligned."""
         cells = [
             [printable(_readable(c, row.get(c)))[:_CELL] for c in self.columns] for row in rows
         ]
@@ -130,7 +130,7 @@ class Rows:
 
 def _csv_line(cells: Sequence[Any]) -> str:
     line = io.StringIO()
-    # Python 3.11 puts quotes around a line break only if that stands in the line's own end.
+    # Python 3.11 quotes a line break only if it is part of the line terminator.
     csv.writer(line, lineterminator=_CSV_END).writerow(cells)
     text = line.getvalue().removesuffix(_CSV_END)
     return f"{printable(text) if sys.stdout.isatty() else text}\n"
@@ -144,12 +144,12 @@ def _csv_cell(value: object) -> object:
 
 
 def _readable(column: str, value: object) -> str:
-    """Return the text of a value for people: times as such, in UTC."""
+    """Format a value for a table: epoch times as dates in UTC."""
     per_second = _TIMES.get(column)
     if per_second is None or not isinstance(value, int | float):
         return _text(value)
     if not value:
-        return ""  # it has not happened yet
+        return ""  # 0: the event has not happened yet
     try:
         found = datetime.fromtimestamp(value / per_second, UTC)
     except (ValueError, OverflowError, OSError):
@@ -169,15 +169,15 @@ def _width(text: str) -> int:
 
 
 def as_json(value: object) -> str:
-    """Return *value* as one line of JSON, in letters that stdout can show."""
+    """Return *value* as one line of JSON, in characters that stdout can encode."""
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     return printable(json.dumps(value, ensure_ascii=not unicode))
 
 
 def printable(text: str) -> str:
-    """Return *text* with every character that could steer a terminal as a JSON escape.
+    """Return *text* with control characters as JSON escapes.
 
-    Inside a JSON document such characters stand in strings only, so it stays the same document.
+    In a JSON document such characters occur in strings only, so its value does not change.
     """
     if text.isprintable():
         return text
@@ -185,27 +185,27 @@ def printable(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return text of several lines as ``printable``; only its lines and tabs stay what they are."""
+    """As ``printable``, but line breaks and tabs are kept."""
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
 
 
 class HarmlessFormatter(logging.Formatter):
-    """Writes a log in which no character steers the terminal: errors may quote messages."""
+    """Log formatter that escapes control characters: errors may quote messages."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text."""
+        """Return the record as text without control characters."""
         return harmless(super().format(record))
 
 
 def show_sent(id: str) -> None:
-    """Print the id of a message that was sent, and say so if another one has it."""
+    """Print the id of a sent message; report on stderr if it is a duplicate."""
     click.echo(id)
     if getattr(id, "duplicate", False):
-        complain(f"nothing was stored: it is a duplicate of {id}, sent before with this key")
+        complain(f"nothing was stored: duplicate of {id}, which was sent with this key")
 
 
 def message_record(message: aiorsmq_ng.Message) -> Record:
-    r"""Return a message as it is printed; bytes that are not UTF-8 appear as ``\xff``."""
+    r"""Return a message as a record; bytes that are not UTF-8 appear as ``\xff``."""
     return {
         "id": message.id,
         "message": message.body.decode(errors="backslashreplace"),
@@ -215,7 +215,7 @@ def message_record(message: aiorsmq_ng.Message) -> Record:
 
 
 def attributes_record(attributes: aiorsmq_ng.QueueAttributes) -> Record:
-    """Return a queue as it is printed: RSMQ's nine attributes, then the three states."""
+    """Return a queue as a record: RSMQ's nine attributes, then the three states."""
     names = (
         "vt", "delay", "maxsize", "totalrecv", "totalsent", "created", "modified",
         "msgs", "hiddenmsgs", "ready", "delayed", "leased", "oldest_age",

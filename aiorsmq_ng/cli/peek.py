@@ -1,4 +1,4 @@
-"""``rsmqctl message peek``, ``pending`` and ``tail``: messages that are only looked at."""
+"""``rsmqctl message peek``, ``pending`` and ``tail``: print messages without receiving them."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ PENDING_COLUMNS = (*PEEK_COLUMNS, "delivered", "idle")
 
 
 def peek_record(message: aiorsmq_ng.Message) -> Record:
-    """Return a message that was looked at as it is printed."""
+    """Return a message that was not received as a record."""
     sent = message.sent
     return {**message_record(message), "sent": None if sent is None else int(sent)}
 
 
 @asynccontextmanager
 async def given_back(found: Iterable[aiorsmq_ng.Delivery]) -> AsyncIterator[None]:
-    """Give messages back that were taken and cannot be printed."""
+    """Release messages that were received and cannot be printed."""
     try:
         yield
     except BaseException:
         import asyncio
 
         for message in found:
-            # A release that has begun goes on, whatever happens to this task.
+            # A release in flight completes even if this task is cancelled.
             with suppress(aiorsmq_ng.RSMQError, asyncio.CancelledError):
                 await message.release(unseen=True)
         raise
@@ -74,8 +74,8 @@ async def given_back(found: Iterable[aiorsmq_ng.Delivery]) -> AsyncIterator[None
 def peek(name: str, start: int, count: int, fail_empty: bool) -> None:
     """Print ready messages without receiving them.
 
-    The next one comes first. sent is when it was sent, in epoch milliseconds; rc and ts are 0 for
-    one that was never received.
+    The next message comes first. sent is its send time in epoch milliseconds; rc and ts are 0 for
+    a message that was never received.
     """
     found = run(lambda rsmq: rsmq.queue(name).peek(start, count))
     show_rows(map(peek_record, found), PEEK_COLUMNS)
@@ -92,8 +92,8 @@ def peek(name: str, start: int, count: int, fail_empty: bool) -> None:
 def pending(name: str, start: int, count: int, fail_empty: bool) -> None:
     """Print leased messages: received, not deleted, still hidden.
 
-    delivered is the time of the last delivery in epoch milliseconds, idle how many seconds ago
-    that was. The one whose lease ends first comes first.
+    delivered is the time of the last delivery in epoch milliseconds, idle the seconds since then.
+    The message whose lease ends first comes first.
     """
     found = run(lambda rsmq: rsmq.queue(name).pending(start, count))
     rows = [
@@ -118,29 +118,30 @@ def pending(name: str, start: int, count: int, fail_empty: bool) -> None:
     default=10,
     show_default=True,
     metavar="N",
-    help="Begin with the last N that are there already.",
+    help="Start with the last N messages that are ready already.",
 )
 @click.option(
-    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after N messages."
+    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )
 @click.option(
-    "--interval", type=positive, default=0.2, show_default=True, help="Seconds between two looks."
+    "--interval", type=positive, default=0.2, show_default=True, help="Seconds between two polls."
 )
-@click.option("--consume", is_flag=True, help="Take them: receive, print, delete.")
+@click.option("--consume", is_flag=True, help="Receive, print and delete them.")
 @global_options()
 def tail(name: str, last: int, count: int | None, interval: float, consume: bool) -> None:
     """Print messages as they become ready, until Ctrl-C.
 
-    They are only looked at, and stay for the consumers; one that a consumer takes between two
-    looks is not seen. With --consume every message in the queue is received, printed and then
-    deleted, and Ctrl-C gives back what was received and not printed.
+    They are not received, and stay for the consumers. A message that a consumer receives between
+    two polls is not printed. With --consume every message in the queue is received, printed and
+    then deleted, and Ctrl-C releases what was received and not printed.
     """
     printer = Printer(count)
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> None:
         queue = rsmq.queue(name)
         if consume:
-            # A consumer waits for a queue to come; a person wants to be told. Its role may ask so.
+            # A consumer would wait for the queue to be created; a user wants an error. The role of
+            # a consumer allows this call.
             if not await queue.exists():
                 raise aiorsmq_ng.QueueNotFound(name, rsmq.ns)
             with printer.counted("deleted"):
@@ -152,7 +153,7 @@ def tail(name: str, last: int, count: int | None, interval: float, consume: bool
 
 
 class Printer:
-    """Prints messages one by one, up to a limit."""
+    """Prints messages one by one, at most *count* of them."""
 
     def __init__(self, count: int | None) -> None:
         self._left = count
@@ -162,12 +163,12 @@ class Printer:
 
     @property
     def done(self) -> bool:
-        """Whether enough were printed."""
+        """True if *count* messages were printed."""
         return self._left is not None and self._left <= 0
 
     @contextmanager
     def counted(self, what: str) -> Iterator[None]:
-        """Say how many were printed, and what became of them, if it does not come to its end."""
+        """If the block is interrupted, report how many messages were printed and their state."""
         try:
             yield
         except BaseException:
@@ -186,7 +187,7 @@ class Printer:
             self.show(f"{as_json(record)}\n")
 
     def show(self, text: str) -> None:
-        """Print the text of one."""
+        """Print the text of one message and count it."""
         write(text)
         self._printed += 1
         if self._left is not None:
@@ -196,8 +197,8 @@ class Printer:
 async def take(found: Sequence[aiorsmq_ng.Delivery], printer: Printer) -> None:
     """Print messages as one document, and delete each once it is printed.
 
-    If it does not come to its end, those that were not printed are given back. Ctrl-C ends the
-    document properly.
+    If interrupted, messages that were not printed are released. After Ctrl-C the document is
+    still well-formed.
     """
     import asyncio
 
@@ -240,7 +241,7 @@ async def _arrivals(
 ) -> AsyncIterator[aiorsmq_ng.Message]:
     import anyio
 
-    # With nothing to begin with, one that is there already is read all the same, for its place.
+    # Even with last=0 one message is read, because its position is needed.
     start, shown = -max(last, 1), last > 0
     seen: aiorsmq_ng.ScannedMessage | None = None
     while True:

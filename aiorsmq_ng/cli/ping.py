@@ -1,4 +1,4 @@
-"""``rsmqctl ping``: how fast the server answers."""
+"""``rsmqctl ping``: measures connect and round-trip time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .output import show_record, without_secrets
 )
 @global_options()
 def ping() -> None:
-    """Ask the server for an answer and print how long it took."""
+    """Ping the server and print the connect and round-trip times."""
     settings = current_settings()
 
     async def measure() -> tuple[float, float]:
-        client = settings.client()  # imports the driver, which is no time of the server
+        client = settings.client()  # imports the driver before the time is taken
         started = time.perf_counter()
         async with client as rsmq:
             connected = time.perf_counter()

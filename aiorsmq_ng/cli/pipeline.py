@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Callback = TypeVar("Callback", bound=Callable[..., Any])
 
-#: What Spark says when Python took longer to start than it waits.
+#: Spark's error if a Python process did not start within its timeout.
 _LATE = "Python worker failed to connect back"
 _SPARK = ("pyspark", "pyarrow", "numpy", "matplotlib")
 _MISSING = 'pipelines need the extra "spark": pip install "aiorsmq-ng[cli,spark]"'
@@ -48,14 +48,14 @@ def _common(function: Callback) -> Callback:
             "--conf",
             multiple=True,
             metavar="NAME=VALUE",
-            help="A setting of Spark; may be repeated.",
+            help="A setting of Spark; repeatable.",
         ),
         click.option(
             "--option",
             "options",
             multiple=True,
             metavar="NAME=VALUE",
-            help="An option of the queue as source or sink; may be repeated.",
+            help="An option of the queue as source or sink; repeatable.",
         ),
         global_options(),
     ):
@@ -70,16 +70,20 @@ def _common(function: Callback) -> Callback:
     )
 )
 @click.option("-n", "--name", "names", multiple=True, required=True, help="A queue; repeatable.")
-@click.option("--to", "target", required=True, metavar="PATH", help="Where the files go.")
-@click.option("--checkpoint", metavar="PATH", help="[default: _checkpoints in that place]")
-@click.option("--every", metavar="TIME", help="Go on for ever, e.g. every '1 minute'.")
+@click.option("--to", "target", required=True, metavar="PATH", help="Folder of the files.")
+@click.option(
+    "--checkpoint",
+    metavar="PATH",
+    help="Checkpoint folder.  [default: _checkpoints in the folder of the files]",
+)
+@click.option("--every", metavar="TIME", help="Keep running, e.g. every '1 minute'.")
 @_common
 def archive(
     names: tuple[str, ...], target: str, checkpoint: str, every: str, **common: Any
 ) -> None:
     """Drain queues into Parquet, each message once, by queue and day.
 
-    Run it again from the same place, also after a crash, and it goes on where it was.
+    Run it again with the same checkpoint, also after a crash, and it resumes.
     """
     with _running("readStream", names, **common) as (jobs, spark, options):
         emit(
@@ -104,7 +108,7 @@ def archive(
 )
 @click.option("--from", "source", required=True, metavar="PATH", help="An archive, or a table.")
 @click.option("-n", "--name", help="Send to this queue.  [default: where each came from]")
-@click.option("--where", metavar="SQL", help="Only rows for which this holds.")
+@click.option("--where", metavar="SQL", help="Only rows that match.")
 @click.option("--rate", type=float, default=0.0, help="Messages per second become visible.")
 @click.option("--spread", type=int, default=0, help="Spread them over this many seconds.")
 @click.option("--keep-ids", is_flag=True, help="Keep the ids; skip what the queue still has.")
@@ -130,8 +134,10 @@ def replay(
 @pipeline.command(epilog=examples("$ rsmqctl pipeline load --from orders.csv --format csv -n jobs"))
 @click.option("--from", "source", required=True, metavar="PATH", help="Files, or a table.")
 @click.option("-n", "--name", required=True, help="The queue.")
-@click.option("--format", "kind", default="parquet", show_default=True, help="As Spark calls it.")
-@click.option("--body", metavar="SQL", help="What is sent.  [default: the row as JSON]")
+@click.option(
+    "--format", "kind", default="parquet", show_default=True, help="Spark's name of the format."
+)
+@click.option("--body", metavar="SQL", help="Expression for the body.  [default: the row as JSON]")
 @click.option("--rate", type=float, default=0.0, help="Messages per second become visible.")
 @click.option("--read", multiple=True, metavar="NAME=VALUE", help="An option for reading.")
 @_common
@@ -158,7 +164,7 @@ def load(
 @click.option("--page", metavar="FILE", help="Write an HTML page with plots.")
 @_common
 def report(source: str, page: str, **common: Any) -> None:
-    """Tell about traffic: arrivals, waiting times, retries, poison."""
+    """Report on traffic: arrivals, waiting times, retries, poison."""
     with _running(None, [], **common) as (jobs, spark, _):
         emit(jobs.report(spark, source, page))
 
@@ -171,7 +177,7 @@ def report(source: str, page: str, **common: Any) -> None:
     )
 )
 @click.option("-n", "--name", required=True, help="The dead-letter queue.")
-@click.option("--where", metavar="SQL", help="Only messages for which this holds.")
+@click.option("--where", metavar="SQL", help="Only messages that match.")
 @click.option("--redrive-to", metavar="QUEUE", help="Move these messages to that queue.")
 @click.option("--type", "kind", default="$.type", show_default=True, help="JSON path of the type.")
 @_common
@@ -193,15 +199,15 @@ def _running(
     conf: tuple[str, ...],
     options: tuple[str, ...],
 ) -> Iterator[tuple[Any, SparkSession, dict[str, str]]]:
-    """Yield the jobs, a session and the options; say what is wrong with them in one sentence.
+    """Yield the jobs, a session and the options; report errors in one sentence.
 
-    A job that uses queues names the *use*. Server and *queues* are asked for before Spark starts.
+    A job that uses queues names the *use*. Server and *queues* are checked before Spark starts.
     """
     settings = current_settings()
     try:
         from aiorsmq_ng.spark import jobs
     except ImportError as error:
-        # The package's own sentence is about its extra, and has no name of a module.
+        # The package's own error about its extra has no module name.
         if (error.name or _SPARK[0]).split(".")[0] not in _SPARK:
             raise
         raise click.ClickException(_MISSING) from None
@@ -225,29 +231,29 @@ def _explained() -> Iterator[None]:
     except (aiorsmq_ng.RSMQError, click.ClickException):
         raise
     except Exception as error:
-        raise _told(error) from error
+        raise _unwrapped(error) from error
 
 
 def _start(jobs: Any, master: str | None, conf: dict[str, str], settings: Settings) -> SparkSession:
-    # What goes wrong is raised as well, and told in one sentence.
+    # Errors are also raised, and reported in one sentence.
     level = "WARN" if settings.verbose else "OFF"
     quiet = {"spark.ui.enabled": "false", "spark.log.level": level}
     spark: SparkSession = jobs.session(master, {**quiet, **conf})
     logging.getLogger("py4j").setLevel(logging.WARNING)
     if not settings.verbose:
-        # PySpark writes errors about a query down in full before it raises them.
+        # PySpark logs errors of a query in full before it raises them.
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
     return spark
 
 
 def with_settings(given: dict[str, str], settings: Settings) -> dict[str, str]:
-    """Return the options of a queue with what the global options say; the former go first."""
+    """Return the options of a queue, completed from the global options."""
     more = {}
     if settings.namespace is not None:
         more["namespace"] = settings.namespace
     if settings.has_address and not {"url", "urlEnv"} & set(given):
-        # Spark's plans do not show the values of options whose names hold "url".
+        # Spark redacts the values of options whose names contain "url".
         more["url"] = settings.full_url()
     if settings.plain_password:
         more["plainPassword"] = "true"
@@ -256,8 +262,8 @@ def with_settings(given: dict[str, str], settings: Settings) -> dict[str, str]:
     return more | given
 
 
-def _told(error: Exception) -> Exception:
-    """Return what this library said, out of what Spark made of it."""
+def _unwrapped(error: Exception) -> Exception:
+    """Return the error of this library that Spark has wrapped."""
     lines = [line.strip() for line in str(error).splitlines()]
     ours = [
         line.split(": ", 1) for line in lines if line.startswith("aiorsmq_ng.") and ": " in line
@@ -267,7 +273,7 @@ def _told(error: Exception) -> Exception:
         if kind.endswith((".Unavailable", ".SendUnknown")):
             return aiorsmq_ng.Unavailable(said, executed=None, transient=True)
         return click.ClickException(said)
-    # Java's errors come with a line about Python's bridge to it, then class and message.
+    # Java errors start with a line about the Py4J bridge, then class and message.
     rest = [line.rpartition("Exception: ")[2] for line in lines if line.startswith(": ")]
     said = rest[0] if rest else lines[0] if lines else type(error).__name__
     late = "; the machine was too busy, run it again" if _LATE in said else ""

@@ -8,15 +8,15 @@ from contextlib import ExitStack, contextmanager
 Advance = Callable[[int], None]
 
 
-#: Work of up to this many messages is short, on every machine: a clock is not asked.
+#: Up to this number of messages the work is short on every machine: no bar is shown.
 SHORT = 1000
 
 
 @contextmanager
 def progress(label: str, total: int | None, shown: bool, short: int = SHORT) -> Iterator[Advance]:
-    """Show on stderr how much is done, if it is to be *shown* and is more than *short*.
+    """Show progress on stderr, if it is to be *shown* and the work is more than *short*.
 
-    Yields a function that takes how much more is done. Without *total* there is only a count.
+    Yields a callback that is given each increment. Without *total* there is only a count.
     """
     if not shown:
         yield lambda _: None
@@ -39,7 +39,7 @@ def progress(label: str, total: int | None, shown: bool, short: int = SHORT) -> 
 
 @contextmanager
 def _bar(label: str, total: int | None) -> Iterator[Advance]:
-    """Draw a bar."""
+    """Show a rich progress bar."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -53,7 +53,7 @@ def _bar(label: str, total: int | None) -> Iterator[Advance]:
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     if total is not None:
         columns += [TaskProgressColumn(show_speed=True), TimeRemainingColumn()]
-    # Ten times a second, as is usual, would take a tenth of the time that an import has.
+    # The usual ten refreshes per second would cost a tenth of the time of an import.
     with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as bar:
         task = bar.add_task(label, total=total)
         yield lambda count: bar.advance(task, count)

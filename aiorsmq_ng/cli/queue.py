@@ -1,4 +1,4 @@
-"""``rsmqctl queue``: commands on queues as such."""
+"""``rsmqctl queue``: commands on whole queues."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def list_queues() -> None:
     type=seconds,
     default=0,
     show_default=True,
-    help="How long a new message waits before it can be received; whole seconds.",
+    help="Delay until a new message can be received; whole seconds.",
 )
 @click.option(
     "-m",
@@ -113,7 +113,7 @@ def describe(name: str) -> None:
     """Print a queue's attributes and counters as a JSON object.
 
     The first nine are RSMQ's own. Every message is ready, delayed (not due yet) or leased
-    (received and hidden); oldest_age is for how many seconds the first one has been ready, or
+    (received and hidden). oldest_age is how long the first one has been ready, in seconds, or
     null.
     """
     _show_attributes(run(lambda rsmq: rsmq.queue(name).attributes()))
@@ -139,7 +139,7 @@ def delete(name: str) -> None:
 def set_attributes(name: str, vt: float | None, delay: float | None, maxsize: int | None) -> None:
     """Change a queue's attributes and print it as describe does.
 
-    What is not given stays. Messages that are in the queue keep their times.
+    Attributes that are not given stay unchanged. Messages in the queue keep their times.
     """
     _show_attributes(
         run(lambda rsmq: rsmq.queue(name).set_attributes(vt=vt, delay=delay, maxsize=maxsize))
@@ -152,14 +152,14 @@ def set_attributes(name: str, vt: float | None, delay: float | None, maxsize: in
     )
 )
 @name_option
-@click.option("--leased", is_flag=True, help="Remove also what consumers work on right now.")
+@click.option("--leased", is_flag=True, help="Also remove messages that consumers hold.")
 @yes_option
 @global_options()
 @removing()
 def purge(name: str, leased: bool, yes: bool) -> None:
-    """Remove ready and delayed messages, after a question.
+    """Remove ready and delayed messages; asks first.
 
-    The queue itself and its attributes stay. Messages cannot be brought back; see message export.
+    The queue itself and its attributes stay. Messages cannot be restored; see message export.
     """
     if asks(yes=yes):
         found = run(lambda rsmq: rsmq.queue(name).attributes())
@@ -188,10 +188,10 @@ def purge(name: str, leased: bool, yes: bool) -> None:
 @click.option("-n", "--name", help="The queue; not given: all.", shell_complete=complete_queue)
 @global_options()
 def stats(name: str | None) -> None:
-    """Print what is in one queue or in all.
+    """Print the statistics of one queue or of all.
 
     dead counts the messages in <queue>-dead, consumers the clients of this library that were
-    heard of in the last half minute. For a live view see top.
+    active in the last 30 seconds. For a live view see top.
     """
     damaged: list[str] = []
 
@@ -206,7 +206,7 @@ def stats(name: str | None) -> None:
         show_rows(rows, STATS_COLUMNS)
         if damaged:
             look = f"{program(current_settings().namespace)} doctor"
-            complain(f"left out, being no sound queues: {', '.join(damaged)}; look with: {look}")
+            complain(f"left out, damaged: {', '.join(damaged)}; examine them with: {look}")
     else:
         show_record(rows[0])
 
@@ -225,15 +225,15 @@ def stats(name: str | None) -> None:
 def move(name: str, target: str, count: int | None, rate: float | None) -> None:
     """Move the ready messages of a queue to another one.
 
-    They start again there, with no receives. Delayed and leased ones stay, and so do those that
-    arrive while it runs. Interrupted at any point, every message is in exactly one of the queues,
-    and a note says how many were moved.
+    They start there with rc 0. Delayed and leased messages stay, and so do those that arrive
+    while it runs. Interrupted at any point, every message is in exactly one of the queues, and a
+    note on stderr says how many were moved.
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
         from .bulk_moves import move
 
-        for queue in (name, target):  # a missing one is reported, also if nothing is moved
+        for queue in (name, target):  # report a missing queue even if nothing is moved
             await rsmq.queue(queue).attributes()
         return await move(rsmq.queue(target), rsmq.queue(name), count=count, rate=rate)
 
@@ -241,7 +241,7 @@ def move(name: str, target: str, count: int | None, rate: float | None) -> None:
 
 
 def stats_record(name: str, stats: aiorsmq_ng.QueueStats) -> Record:
-    """Return the stats of a queue as they are printed."""
+    """Return the stats of a queue as a record."""
     found = stats.attributes
     return {
         "queue": name,
@@ -259,4 +259,4 @@ def stats_record(name: str, stats: aiorsmq_ng.QueueStats) -> Record:
 def _show_attributes(attributes: aiorsmq_ng.QueueAttributes) -> None:
     show_record(attributes_record(attributes))
     if not attributes.exact:
-        complain("so many messages are hidden that 'leased' is an upper bound, 'delayed' a lower")
+        complain("too many hidden messages to count: 'leased' is an upper bound, 'delayed' a lower")

@@ -1,4 +1,4 @@
-"""Statistics of many queues at once."""
+"""Statistics of many queues, fetched concurrently."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import aiorsmq_ng
 
-#: Queues that are asked at the same time.
+#: Number of concurrent requests.
 _AT_ONCE = 64
 
 
@@ -16,9 +16,9 @@ async def all_stats(
     names: Sequence[str] | None = None,
     damaged: Callable[[str], None] = lambda _: None,
 ) -> dict[str, aiorsmq_ng.QueueStats]:
-    """Return the stats of *names*, by default of all queues; those deleted meanwhile are left out.
+    """Return the stats of *names*, by default of all queues; deleted queues are left out.
 
-    A queue that was named must exist. Of the others, *damaged* is told those that are none.
+    A queue that was named must exist. The callback *damaged* is given the names of damaged queues.
     """
     wanted = await rsmq.list_queues() if names is None else names
     limit = asyncio.Semaphore(_AT_ONCE)
@@ -36,7 +36,7 @@ async def all_stats(
                     raise
                 if not isinstance(error, aiorsmq_ng.QueueNotFound):
                     damaged(name)
-                return None  # deleted since, or not one of ours: the others matter more
+                return None  # deleted since, or damaged: report the others
 
     looks = await asyncio.gather(*map(look, wanted))
     return {name: stats for name, stats in zip(wanted, looks, strict=True) if stats is not None}

@@ -1,4 +1,4 @@
-"""``rsmqctl topic``: publish to topics, subscribe to them, read subscriptions."""
+"""``rsmqctl topic``: publishes to topics, subscribes to them, reads subscriptions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _SUBSCRIPTION_COLUMNS = ("consumer", "mode", "state", "queue", "peers", "msgs", 
 def complete_topic(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Complete the name of a topic by asking the server; without an answer there is none."""
+    """Complete the name of a topic from the server; offer nothing if it does not answer."""
     return complete(context, incomplete, lambda rsmq: rsmq.list_topics())
 
 
 def _length(value: str | int) -> int | str:
-    """Read a number of messages, or ``none``."""
+    """Parse a number of messages, or ``none``."""
     if value == _NO_LIMIT:
         return _NO_LIMIT
     try:
@@ -52,7 +52,7 @@ def _length(value: str | int) -> int | str:
 
 
 def _age(value: str | float) -> float | str:
-    """Read a number of seconds, or ``none``."""
+    """Parse a number of seconds, or ``none``."""
     return _NO_LIMIT if value == _NO_LIMIT else seconds(value)
 
 
@@ -61,14 +61,14 @@ topic_option = click.option(
 )
 consumer_option = click.option("-c", "--consumer", required=True, help="Who subscribes.")
 peer_option = click.option(
-    "-p", "--peer", help="Which of several with this name; needed with --mode each."
+    "-p", "--peer", help="Name of this peer of the consumer; required with --mode each."
 )
 mode_option = click.option(
     "--mode",
     type=click.Choice(MODES),
     default="shared",
     show_default=True,
-    help="Whether all that use the name share the messages, or each peer gets its own copy.",
+    help="shared: all peers share the messages; each: every peer gets its own copy.",
 )
 
 
@@ -90,7 +90,7 @@ mode_option = click.option(
 )  # fmt: skip
 @global_options()
 def topic() -> None:
-    """Publish, subscribe, and read what was published."""
+    """Publish, subscribe, and read subscriptions."""
 
 
 @click.command("list", epilog=examples("$ rsmqctl topic list", '["news", "orders"]'))
@@ -115,18 +115,18 @@ def list_topics() -> None:
     )
 )  # fmt: skip
 @topic_option
-@click.option("-m", "--message", "body", metavar="TEXT", help="What to publish.")
+@click.option("-m", "--message", "body", metavar="TEXT", help="The body.")
 @click.option(
     "-f",
     "--file",
     metavar="FILE",
-    help="Publish every line of FILE (- for stdin) as a message of its own, as it is.",
+    help="Publish every line of FILE (- for stdin) as one message, unchanged.",
 )
 @click.option(
     "-d",
     "--delay",
     type=seconds,
-    help="How long it waits before it can be received; not given: each queue's own delay.",
+    help="Delay until it can be received; not given: each queue's own delay.",
 )
 @skip_option
 @dedup_key_option
@@ -141,10 +141,10 @@ def publish(
 ) -> None:
     """Put a message into every subscription; print its id.
 
-    Without a subscription it waits for the first one. With --file one for every line that is not
-    empty, in order, with an id per line on stdout; a failure says after how many lines, to go on
-    with --skip. With --dedup-key a second message within five minutes is not stored: the id is
-    that of the first, and a note on stderr says so.
+    Without a subscription it waits for the first one. With --file one message for every line that
+    is not empty, in order, with an id per line on stdout; after a failure a note says how many
+    lines are done, to resume with --skip. With --dedup-key a second message within five minutes is
+    not stored: the id is that of the first, and a note on stderr says so.
     """
     if (body is None) == (file is None):
         raise click.UsageError("give either '-m' / '--message' or '-f' / '--file'")
@@ -157,7 +157,7 @@ def publish(
         return
     if skip:
         raise click.UsageError("'--skip' is for '-f' / '--file'")
-    # Arguments that are not text reach Python as surrogates; this gives their bytes back.
+    # Arguments that are not UTF-8 reach Python as surrogates; this restores their bytes.
     raw = str(body).encode(errors="surrogateescape")
     show_sent(run(lambda rsmq: rsmq.topic(name).publish(raw, delay=delay, dedup_key=dedup_key)))
 
@@ -186,7 +186,7 @@ def publish(
     type=seconds,
     default=30,
     show_default=True,
-    help="After how many seconds without a sign of life a peer is taken off.",
+    help="Seconds without a sign of life after which a peer expires.",
 )
 @global_options()
 def subscribe(
@@ -197,10 +197,10 @@ def subscribe(
     vt: float,
     silence: float,
 ) -> None:
-    """Subscribe to a topic; print which queue it fills.
+    """Subscribe to a topic; print the queue of the subscription.
 
     It is an ordinary queue: message receive, worker run and every RSMQ client can read it. The
-    first subscription also gets what has waited for one. Subscribing again changes nothing.
+    first subscription also gets the topic's backlog. Subscribing again changes nothing.
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> aiorsmq_ng.Subscription:
@@ -223,14 +223,16 @@ def subscribe(
 @click.command(epilog=examples("$ rsmqctl topic unsubscribe -n news -c billing", '{"kept": 3}'))
 @topic_option
 @consumer_option
-@click.option("-p", "--peer", help="Only this one of several with the same name.")
-@click.option("--discard", is_flag=True, help="Delete what was not received yet, after a question.")
+@click.option("-p", "--peer", help="Only this peer of the consumer.")
+@click.option(
+    "--discard", is_flag=True, help="Delete messages that were not received yet; asks first."
+)
 @yes_option
 @global_options()
 def unsubscribe(name: str, consumer: str, peer: str | None, discard: bool, yes: bool) -> None:
     """End a subscription; print how many messages are kept.
 
-    What was not received yet stays in its queue, and is there again after subscribing again.
+    Messages that were not received yet stay in its queue, and can be read after subscribing again.
     """
 
     async def look(rsmq: aiorsmq_ng.RSMQ) -> int:
@@ -264,14 +266,19 @@ def unsubscribe(name: str, consumer: str, peer: str | None, discard: bool, yes: 
     "--count",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many at most.  [default: 50, with --follow any number]",
+    help="Maximum number.  [default: 50, with --follow no limit]",
 )
 @click.option(
-    "-w", "--wait", type=seconds, default=0, show_default=True, help="Wait so long for the first."
+    "-w",
+    "--wait",
+    type=seconds,
+    default=0,
+    show_default=True,
+    help="Wait up to this time for the first.",
 )
 @click.option("-t", "--vt", type=seconds, help="How long they stay hidden from others.")
 @click.option("--ack", is_flag=True, help="Delete each message once it is printed.")
-@click.option("--follow", is_flag=True, help="Go on until Ctrl-C; implies --ack.")
+@click.option("--follow", is_flag=True, help="Run until Ctrl-C; implies --ack.")
 @fail_empty_option
 @global_options()
 def observe(  # noqa: PLR0913 - one per option
@@ -286,10 +293,10 @@ def observe(  # noqa: PLR0913 - one per option
     follow: bool,
     fail_empty: bool,
 ) -> None:
-    """Receive what was published and print it.
+    """Receive the messages of a subscription and print them.
 
     Without --ack the messages come back after the visibility timeout. With --follow they are
-    printed one by one as they come. With either, Ctrl-C gives back what was not printed. Observing
+    printed one by one as they arrive. With either, Ctrl-C releases what was not printed. Observing
     keeps a peer alive.
     """
     printer = Printer(count)
@@ -298,7 +305,7 @@ def observe(  # noqa: PLR0913 - one per option
         subscription = rsmq.topic(name).subscription(consumer, mode=mode, peer=peer)
         try:
             if follow:
-                await subscription.attributes()  # a missing subscription is reported to a person
+                await subscription.attributes()  # a user wants an error for a missing subscription
                 with printer.counted("deleted"):
                     await _follow(subscription, vt, printer)
                 return True
@@ -320,7 +327,7 @@ def observe(  # noqa: PLR0913 - one per option
 async def _not_subscribed(
     topic: aiorsmq_ng.Topic, consumer: str, mode: aiorsmq_ng.SubscriptionMode, peer: str | None
 ) -> click.ClickException:
-    """Return an error that says what is there instead, or how to subscribe."""
+    """Return an error that names the existing subscriptions, or how to subscribe."""
     own = [s for s in (await topic.describe()).subscriptions if s.consumer == consumer]
     peers = ", ".join(sorted(p.name for s in own for p in s.peers))
     if own and mode == "shared":
@@ -373,9 +380,10 @@ async def _until(
 def describe(name: str) -> None:
     """Print a topic and its subscriptions as a JSON object.
 
-    waiting is what waits for the first subscription, trimmed what its limits have removed, lost
-    how many subscriptions ended because their queue was deleted. A peer that was silent for too
-    long is off, what was unsubscribed and still holds messages is left; they wait for its return.
+    waiting counts the messages that wait for the first subscription, trimmed those that its limits
+    have removed, lost the subscriptions that ended because their queue was deleted. State off: the
+    peer has expired. State left: it was unsubscribed and still has messages, which are kept for
+    its return.
     """
     found = run(lambda rsmq: _described(rsmq, name))
     subscriptions = [
@@ -414,14 +422,14 @@ def describe(name: str) -> None:
     )
 )
 @topic_option
-@click.option("--max-length", type=_length, metavar="N", help="Messages at most, or none.")
-@click.option("--max-age", type=_age, metavar="SECONDS", help="Age at most, or none.")
+@click.option("--max-length", type=_length, metavar="N", help="Maximum number, or none.")
+@click.option("--max-age", type=_age, metavar="SECONDS", help="Maximum age, or none.")
 @global_options()
 def limit(name: str, max_length: int | str | None, max_age: float | str | None) -> None:
-    """Limit what waits for the first subscription. Prints nothing.
+    """Limit the messages that wait for the first subscription. Prints nothing.
 
-    What is not given stays; none lifts a limit. The oldest messages go first. The topic need not
-    be there yet.
+    Limits that are not given stay; none removes a limit. The oldest messages are removed first.
+    The topic need not exist yet.
     """
     if max_length is None and max_age is None:
         raise click.UsageError("give '--max-length', '--max-age' or both")
@@ -439,7 +447,7 @@ def limit(name: str, max_length: int | str | None, max_age: float | str | None) 
 @yes_option
 @global_options()
 def delete(name: str, yes: bool) -> None:
-    """Delete a topic with all subscriptions, after a question."""
+    """Delete a topic with all subscriptions; asks first."""
     if asks(yes=yes):
         found = run(lambda rsmq: _described(rsmq, name))
         held = sum(s.attributes.msgs for s in found.subscriptions if s.attributes)
@@ -454,7 +462,7 @@ def delete(name: str, yes: bool) -> None:
 
 
 async def _described(rsmq: aiorsmq_ng.RSMQ, name: str) -> aiorsmq_ng.TopicInfo:
-    """Describe a topic that is there."""
+    """Describe a topic; an error if it does not exist."""
     found = await rsmq.topic(name).describe()
     known = (found.subscriptions, found.waiting, found.max_length, found.max_age, found.trimmed)
     if not any(known) and name not in await rsmq.list_topics():
@@ -465,19 +473,19 @@ async def _described(rsmq: aiorsmq_ng.RSMQ, name: str) -> aiorsmq_ng.TopicInfo:
 def _subscriptions(
     found: aiorsmq_ng.TopicInfo, name: str, consumer: str, peer: str | None
 ) -> list[aiorsmq_ng.SubscriptionInfo]:
-    """Return those of a consumer, or of one peer that has a copy of its own."""
+    """Return the subscriptions of a consumer, or of one peer in mode each."""
     own = [s for s in found.subscriptions if s.consumer == consumer]
-    # Peers that share a copy are not listed any more after a time of silence.
+    # Peers in mode shared are no longer listed after a time of silence.
     of_peer = [s for s in own if s.mode == "shared" or peer in (None, *(p.name for p in s.peers))]
     if of_peer:
         return of_peer
     who = f"peer {peer!r} of {consumer!r}" if own else repr(consumer)
     look = f"{program(current_settings().namespace)} topic describe -n {shlex.quote(name)}"
     raise click.ClickException(
-        f"{who} has not subscribed to topic {name!r}; see who has with: {look}"
+        f"{who} has not subscribed to topic {name!r}; list the subscriptions with: {look}"
     )
 
 
 def _absent(name: str) -> click.ClickException:
     look = f"{program(current_settings().namespace)} topic list"
-    return click.ClickException(f"topic {name!r} does not exist; see those there are with: {look}")
+    return click.ClickException(f"topic {name!r} does not exist; list topics with: {look}")

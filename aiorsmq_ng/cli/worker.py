@@ -1,4 +1,4 @@
-"""``rsmqctl worker``: run the workers of a program."""
+"""``rsmqctl worker``: runs the workers of a program."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def worker() -> None:
 def run(target: str, wait_for_server: float | None) -> None:
     """Run the Worker called NAME in the Python module MODULE.
 
-    A server that is away at the start is waited for, as the program says or --wait-for-server does.
-    SIGTERM or Ctrl-C: takes no more messages, lets handlers end within the worker's grace period,
-    gives the rest back and exits with 0. A second one does not wait for handlers. -r and RSMQ_URL
-    count for a Worker that was made without a URL; the namespace is the program's. The program
-    gets what it needs to connect, also the password, by its environment (RSMQ_URL), which the
-    processes that it starts inherit.
+    If the server is unreachable at the start, the worker waits for it, as the program or
+    --wait-for-server says. On SIGTERM or Ctrl-C it receives no more messages, lets handlers end
+    within the worker's grace period, releases the other messages and exits with 0. A second signal
+    does not wait for handlers. -r and RSMQ_URL apply to a Worker that was created without a URL;
+    the namespace is the program's. The program gets the URL, also with the password, in its
+    environment (RSMQ_URL), which its child processes inherit.
     """
     import anyio
 
@@ -55,7 +55,7 @@ def run(target: str, wait_for_server: float | None) -> None:
     os.environ["RSMQ_URL"] = settings.full_url()
     if (token := settings.token()) is not None:
         os.environ["RSMQ_TOKEN"] = token
-    # A program that says nothing about these is asked for nothing more: the operator has decided.
+    # The operator's flags apply unless the program sets these itself.
     for variable, given in (
         ("RSMQ_PLAIN_PASSWORD", settings.plain_password),
         ("RSMQ_INSECURE_TLS", settings.insecure_tls),
@@ -86,7 +86,7 @@ async def _run(worker: aiorsmq_ng.Worker) -> None:
             *(health.done, health.failed, health.rejected, health.stuck),
         )
         if health.stuck:
-            # A handler that ignores its cancellation would keep the event loop, and us, for ever.
+            # A handler that ignores its cancellation would block the exit for ever.
             sys.stderr.flush()
             os._exit(int(failed))
 
@@ -96,7 +96,7 @@ def load(target: str) -> aiorsmq_ng.Worker:
     module, colon, name = target.partition(":")
     if not (module and colon and name) or module.startswith("."):
         raise click.UsageError(f"{target!r} is not of the form MODULE:NAME")
-    # As with python -m, modules of the folder one works in can be named.
+    # As with python -m, modules of the current directory can be imported.
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

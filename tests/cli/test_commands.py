@@ -503,7 +503,7 @@ def test_a_full_disk_is_one_sentence(jobs: Ctl, server_url: str, ns: str, where:
 
     assert failed.status == 1
     assert failed.sentence == (
-        "rsmqctl: the output cannot be written: No space left on device; make room, or write "
+        "rsmqctl: the output cannot be written: No space left on device; free space, or write "
         "elsewhere"
     )
 

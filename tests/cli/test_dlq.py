@@ -217,7 +217,7 @@ def test_redrive_with_a_bad_filter_exits_with_2(jobs: Ctl) -> None:
     refused = jobs("dlq", "redrive", "-n", "jobs", "--filter", "open(3)")
 
     assert (refused.status, refused.out) == (2, "")
-    assert "a filter cannot hold 'open(3)'; write it like: " in refused.sentence
+    assert "a filter cannot contain 'open(3)'; write it like: " in refused.sentence
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])

@@ -127,7 +127,7 @@ def test_fix_in_a_pipe_needs_yes(damaged: Ctl, redis: Redis, ns: str) -> None:
     status, out, err = damaged("doctor", "--fix")
 
     assert (status, out) == (2, "")
-    assert "--fix needs --yes without a terminal" in err
+    assert "--fix needs --yes without a terminal to ask on" in err
     assert redis.zcard(f"{ns}:jobs") == 0
 
 
@@ -208,7 +208,7 @@ def test_table_is_the_default_on_a_terminal(ctl: Ctl, url: str, ns: str) -> None
     status, shown = terminal("-r", url, "--ns", ns, "doctor")
 
     assert status == 0
-    assert "1 queue looked at\n" in shown
+    assert "1 queue examined\n" in shown
     assert shown.rstrip().endswith("nothing is left to do")
 
 

@@ -253,7 +253,7 @@ def test_deep_nesting_stops_neither_filter_nor_import(
     file.write_text('{"body": "one"}\n{"x": ' + body + "\n")
     refused = jobs("message", "import", "-n", "jobs", "-f", str(file))
     assert refused.status == 1
-    assert "line 2 cannot be read" in refused.err
+    assert "line 2 is invalid" in refused.err
 
 
 def test_a_filter_compares_what_is_nested_as_deep_as_python_reads() -> None:

@@ -158,7 +158,7 @@ def test_ids_of_all_lines_that_are_done_are_printed(
     assert 0 < stored < 20_000
     assert [len(id) for id in done.out.split("\n")] == [32] * stored + [0]
     assert done.err.splitlines()[0] == (
-        f"rsmqctl: the first {stored} lines are done; to go on: --skip {stored}"
+        f"rsmqctl: the first {stored} lines are done; to resume: --skip {stored}"
     )
 
 
@@ -172,8 +172,8 @@ def test_ids_that_were_not_printed_are_counted(
     stored = counts(jobs, "jobs")["msgs"]
     assert done.status == 130
     said = re.match(
-        r"rsmqctl: the first (\d+) lines are done; to go on: --skip (\d+)\n"
-        r"rsmqctl: only the first (\d+) ids are sure to be printed\n",
+        r"rsmqctl: the first (\d+) lines are done; to resume: --skip (\d+)\n"
+        r"rsmqctl: only the first (\d+) ids are certainly printed\n",
         done.err,
     )
     assert said is not None
@@ -205,7 +205,8 @@ def test_export_ended_while_it_prints_says_what_is_whole(
     done = interrupted("message", "export", "-n", "jobs", twice=True)
 
     said = re.match(
-        r"rsmqctl: (\d+) of 20000 messages exported; what follows them may be cut off\n", done.err
+        r"rsmqctl: (\d+) of 20000 messages exported; a line after them may be incomplete\n",
+        done.err,
     )
     assert done.status == 130
     assert said is not None

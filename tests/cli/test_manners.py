@@ -381,7 +381,7 @@ async def test_server_stop_in_use_leaves_it_to_the_users(call: Ctl, tmp_path: Pa
         done = shell("server", "stop", "--folder", str(folder))
 
         assert (done.status, json.loads(done.out)["running"]) == (0, True)
-        assert "it stops with the last of them" in done.sentence
+        assert "it stops with the last program that uses it" in done.sentence
         assert await rsmq.list_queues() == []
     assert not status(folder).running
 
@@ -425,7 +425,7 @@ def test_server_refuses_a_url_of_another_kind(call: Ctl, verb: str, tmp_path: Pa
     for line in (("-r", "redis://:secret@h", "server", verb), ("server", verb, "-r", "redis://h")):
         refused = call(*line)
         assert (refused.status, refused.out) == (2, "")
-        assert "redis://h is no embedded server; leave -r out" in refused.sentence
+        assert "redis://h is not an embedded server; leave -r out" in refused.sentence
     assert not (tmp_path / "data").exists()
 
 

@@ -73,7 +73,7 @@ async def test_it_runs_on_uvloop_where_that_is_installed(start, tmp_path):
 
 async def test_it_says_where_it_listens_serves_and_stops_in_good_order(start, queue):
     served = await start("--gomq", "share")
-    assert re.search(r"by gRPC on 127.0.0.1:\d+ \(no TLS, no tokens, gomq: share\)", served.line)
+    assert re.search(r"over gRPC on 127.0.0.1:\d+ \(no TLS, no tokens, gomq: share\)", served.line)
     async with grpc.aio.insecure_channel(served.address) as channel:
         queues = QueuesStub(channel)
         await queues.Send(pb.SendRequest(queue="jobs", bodies=[b"a", b"b"]))
@@ -196,9 +196,9 @@ async def test_it_waits_for_its_server_and_goes_on_through_an_outage(ns):
         server.kill()
         process = await serve(server.url, ns)
         log = await read_until(process, "the server does not answer, waiting for it")
-        assert "by gRPC on" not in log
+        assert "over gRPC on" not in log
         await server.start()
-        log += await read_until(process, "by gRPC on")
+        log += await read_until(process, "over gRPC on")
         server.kill()
         log += await read_until(process, "the server does not answer, waiting for it")
         await server.start()

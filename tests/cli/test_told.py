@@ -84,14 +84,14 @@ def test_removing_what_is_not_there_does_not_advise_to_create_it(
 
     assert failed.sentence == (
         f"rsmqctl: queue 'none' does not exist in namespace '{ns}'; "
-        f"see those there are with: rsmqctl --ns {ns} queue list"
+        f"list the existing ones with: rsmqctl --ns {ns} queue list"
     )
 
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (("unsubscribe", "-c", "nobody"), "'nobody' has not subscribed to topic 'news'; see who"),
+        (("unsubscribe", "-c", "nobody"), "'nobody' has not subscribed to topic 'news'; list"),
         (("unsubscribe", "-c", "each", "-p", "no"), "peer 'no' of 'each' has not subscribed"),
         (("observe", "-c", "nobody"), "topic subscribe -n news -c nobody"),
         (("observe", "-c", "each"), "give --mode each and -p with one of: left, right"),
@@ -181,8 +181,8 @@ def test_dedup_key_shows_a_duplicate(jobs: Ctl) -> None:
         assert (first.status, first.err) == (0, "")
         assert (second.status, second.out) == (0, first.out)
         assert second.sentence == (
-            f"rsmqctl: nothing was stored: it is a duplicate of {first.out.strip()}, "
-            "sent before with this key"
+            f"rsmqctl: nothing was stored: duplicate of {first.out.strip()}, "
+            "which was sent with this key"
         )
     assert json.loads(jobs("queue", "describe", "-n", "jobs").out)["msgs"] == 1
 
@@ -285,7 +285,7 @@ def test_interrupted_move_tells_how_many_were_moved(
     assert moved + redis.zcard(f"{ns}:jobs-dead") == 50
     noun = "message" if moved == 1 else "messages"
     assert told.split("\n")[0] == (
-        f"rsmqctl: {moved} {noun} moved to queue 'jobs'; the others are where they were"
+        f"rsmqctl: {moved} {noun} moved to queue 'jobs'; the others are unchanged"
     )
 
 
@@ -317,7 +317,10 @@ sys.exit(main(sys.argv[1:]))
     ("args", "told"),
     [
         (("queue", "purge", "-n", "jobs", "--yes"), "{gone} messages removed from queue 'jobs'"),
-        (("message", "export", "-n", "jobs", "-f", "out"), "nothing was exported; out is as it"),
+        (
+            ("message", "export", "-n", "jobs", "-f", "out"),
+            "nothing was exported; out is unchanged",
+        ),
     ],
     ids=["purge", "export"],
 )

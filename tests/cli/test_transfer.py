@@ -166,9 +166,9 @@ def test_import_of_a_line_that_cannot_be_read_says_which(
     assert (failed.status, failed.out) == (1, "")
     where, why = failed.err.splitlines()
     assert where == (
-        "rsmqctl: the first 3 lines are done; to go on with line 4: --skip 3, without it: --skip 4"
+        "rsmqctl: the first 3 lines are done; to resume with line 4: --skip 3, without it: --skip 4"
     )
-    assert why.startswith("rsmqctl: line 4 cannot be read: ")
+    assert why.startswith("rsmqctl: line 4 is invalid: ")
     assert words.lower() in why.lower()
     assert bodies(redis, ns) == [b"1", b"3"]
     again = jobs("message", "import", "-n", "jobs", "-f", str(file), "--skip", "4")
@@ -186,7 +186,7 @@ def test_import_of_too_large_a_body_says_how_far_it_came(
 
     assert failed.status == 1
     where, why = failed.err.splitlines()
-    assert "the first 1200 lines are done; to go on with line 1201: --skip 1200" in where
+    assert "the first 1200 lines are done; to resume with line 1201: --skip 1200" in where
     assert "line 1201 has a body of 70000 bytes, and the queue's maxsize is 65536" in why
     assert bodies(redis, ns) == [str(n).encode() for n in range(1200)]
     again = ("message", "import", "-n", "jobs", "-f", str(tmp_path / "in"), "--skip", "1201")
@@ -202,7 +202,7 @@ def test_import_of_a_bad_first_line_says_how_to_leave_it_out(jobs: Ctl, tmp_path
         failed = jobs(*line, "--skip", str(skip))
         number = skip + 1
         assert failed.err.splitlines()[0] == (
-            f"rsmqctl: to go on with line {number}: --skip {skip}, without it: --skip {number}"
+            f"rsmqctl: to resume with line {number}: --skip {skip}, without it: --skip {number}"
         )
     assert jobs(*line, "--skip", "2").out == '{"imported": 1}\n'
 
@@ -243,7 +243,7 @@ def test_import_interrupted_says_how_far_it_came(
 
     assert status == 130
     assert bodies(redis, ns) == [b"a", b"b"]
-    assert b"the first 2 lines are done; to go on: --skip 2" in err
+    assert b"the first 2 lines are done; to resume: --skip 2" in err
 
 
 # send --file
@@ -284,7 +284,7 @@ def test_send_file_goes_on_where_it_was_told_to(
     file = str(tmp_path / "in")
     Path(file).write_text("\n".join(lines))
     failed = jobs("message", "send", "-n", "jobs", "-f", file)
-    assert "to go on with line 1501: --skip 1500, without it: --skip 1501" in failed.err
+    assert "to resume with line 1501: --skip 1500, without it: --skip 1501" in failed.err
     jobs("queue", "set", "-n", "jobs", "-m", "-1")
     went_on = jobs("message", "send", "-n", "jobs", "-f", file, "--skip", "1500")
 
@@ -446,7 +446,7 @@ def test_export_and_import_say_that_they_wait_for_the_server(jobs: Ctl, tmp_path
     """Silence for a minute would look like work."""
     jobs("message", "send", "-n", "jobs", "-m", "x")
     file = str(tmp_path / "out")
-    waited = "rsmqctl: the server has not answered for 0.05 s; waiting for it, up to 60 s;"
+    waited = "rsmqctl: the server has not answered for 0.05 s; waiting for it up to 60 s;"
     for verb in ("export", "import"):
         done = jobs("message", verb, "-n", "jobs", "-f", file)
         assert done.status == 0

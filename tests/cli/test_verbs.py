@@ -173,7 +173,7 @@ def test_stats_of_all_passes_over_what_is_not_a_queue(jobs: Ctl, redis: Redis, n
     shown = jobs("queue", "stats")
 
     assert [row["queue"] for row in json.loads(shown.out)] == ["jobs"]
-    assert "left out, being no sound queues: a b; look with: rsmqctl --ns " in shown.sentence
+    assert "left out, damaged: a b; examine them with: rsmqctl --ns " in shown.sentence
 
 
 def test_move_takes_ready_messages_to_another_queue(jobs: Ctl) -> None:

@@ -1,1 +1,1 @@
-"""``rsmqctl top``: all queues, live."""
+"""``rsmqctl top``: a live view of all queues."""

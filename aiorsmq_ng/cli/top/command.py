@@ -1,4 +1,4 @@
-"""``rsmqctl top``: all queues, live."""
+"""``rsmqctl top``: the command, its loop and its output without a terminal."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ COLUMNS = (
         "$ rsmqctl top --interval 10 -o ndjson >>queues.ndjson",
     )
 )
-@click.option("--once", is_flag=True, help="Print one table of records and end.")
+@click.option("--once", is_flag=True, help="Print one table of records and exit.")
 @click.option(
     "-i",
     "--interval",
     type=positive,
     default=1.0,
     show_default=True,
-    help="Seconds between two looks; rates are those of this time.",
+    help="Seconds between two samples; rates are averages over this time.",
 )
 @click.option(
     "--sort",
     type=click.Choice([column for column in COLUMNS if column != "consumers"]),
     default="queue",
     show_default=True,
-    help="Order of the queues: by name, or the highest number first.",
+    help="Order of the queues: by name, or by a number, highest first.",
 )
 @global_options()
 def top(once: bool, interval: float, sort: str) -> None:
     """Watch all queues, live.
 
-    ready, leased and delayed count messages; oldest_age is for how many seconds the first one has
-    been ready; in_s, out_s and retries_s are messages per second that were sent, that left the
+    ready, leased and delayed count messages; oldest_age is how long the first one has been ready,
+    in seconds; in_s, out_s and retries_s are messages per second that were sent, that left the
     queue, and that came back after a delivery; dead counts <queue>-dead.
 
-    On a terminal: keys n r l d o i u t x sort by the columns, the same key again turns the order
-    round, q ends. Elsewhere, or with --once or -o, records are printed; --once takes one interval,
-    because a rate needs two looks.
+    On a terminal: keys n r l d o i u t x sort by the columns, the same key again reverses the
+    order, q quits. Elsewhere, or with --once or -o, records are printed; --once takes one interval,
+    because a rate needs two samples.
     """
     settings = current_settings()
     live = sys.stdout.isatty() and not once and settings.output is None
@@ -122,7 +122,7 @@ async def _watch(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View, interval_s
     unicode = (console.encoding or "").lower().startswith("utf")
     loop = asyncio.get_running_loop()
     due = loop.time() + interval_s
-    # A look may take seconds while the server is away; keys are heard meanwhile.
+    # A sample may take seconds while the server is unreachable; keys are handled meanwhile.
     looking: asyncio.Task[None] | None = None
     async with Keyboard() as keyboard:
         with Live(console=console, screen=True, auto_refresh=False) as live:
@@ -144,7 +144,7 @@ async def _watch(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View, interval_s
 
 
 async def _look(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View) -> None:
-    """Look again; an outage is shown and waited out."""
+    """Take a sample; during an outage show the error and try again later."""
     try:
         await sampler.look(rsmq)
         view.trouble = ""

@@ -1,4 +1,4 @@
-"""Keys as they are pressed, for a command that shows something meanwhile."""
+"""Reads single key presses without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Self
 
 
 class Keyboard:
-    """Collects the keys that are pressed inside ``async with``; without a terminal there are none.
+    """Collects the keys that are pressed inside ``async with``; none without a terminal.
 
-    Ctrl-C stays what it is, and the terminal is left as it was found.
+    Ctrl-C works as usual, and the terminal's settings are restored at the end.
     """
 
     def __init__(self) -> None:
@@ -22,11 +22,11 @@ class Keyboard:
         self._before: list[Any] | None = None
 
     def wake(self) -> None:
-        """End a wait for keys: there is something else to do."""
+        """Wake up ``until`` without a key press."""
         self._pressed.set()
 
     async def until(self, when: float) -> list[str]:
-        """Return the keys pressed; at once if there are some, else at *when* or when woken."""
+        """Return the pressed keys: at once if there are any, else at *when* or when woken."""
         try:
             async with asyncio.timeout_at(when):
                 await self._pressed.wait()
@@ -39,7 +39,7 @@ class Keyboard:
     def _read(self) -> None:
         text = os.read(self._fd, 64).decode(errors="ignore")
         if not text:
-            asyncio.get_running_loop().remove_reader(self._fd)  # the terminal is gone
+            asyncio.get_running_loop().remove_reader(self._fd)  # the terminal was closed
         self._keys += text
         self._pressed.set()
 

@@ -1,4 +1,4 @@
-"""Looking at all queues at once, and what two looks tell about the time between them."""
+"""Samples of all queues, and the rates between two samples."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import aiorsmq_ng
 from ..output import Record
 from ..stats import all_stats
 
-#: How many looks the curve of a queue remembers.
+#: Number of samples in the sparkline of a queue.
 HISTORY = 60
 
 
 @dataclass(slots=True)
 class Trace:
-    """What was seen of one queue: the last two looks, and how deep it was before."""
+    """History of one queue: the last two samples, and earlier depths."""
 
     stats: aiorsmq_ng.QueueStats
     at: float
@@ -25,7 +25,7 @@ class Trace:
     depths: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
     def row(self, name: str) -> Record:
-        """Return the queue as ``top`` shows it; rates are null until there are two looks."""
+        """Return the queue as a record; rates are null until there are two samples."""
         found = self.stats.attributes
         return {
             "queue": name,
@@ -39,10 +39,10 @@ class Trace:
         }
 
     def _rates(self) -> Record:
-        """Count what came, what left, and what was delivered and neither left nor stayed out.
+        """Return rates of sends, of messages that left the queue, and of retries.
 
-        Every delivery between two looks ends in one of three ways: its message left the queue, is
-        leased still, or came back. So what is left over is the number of messages that came back.
+        Every delivery between two samples ends in one of three ways: its message left the queue,
+        is still leased, or came back. So the remainder is the number of messages that came back.
         """
         if self.before is None or self.at <= self.before.at:
             return {"in_s": None, "out_s": None, "retries_s": None}
@@ -59,18 +59,18 @@ class Trace:
 
 
 class Sampler:
-    """Looks at all queues again and again."""
+    """Takes samples of all queues."""
 
     def __init__(self) -> None:
         self.traces: dict[str, Trace] = {}
 
     async def look(self, rsmq: aiorsmq_ng.RSMQ) -> None:
-        """Look once; queues that are gone are forgotten."""
+        """Take one sample; deleted queues are dropped."""
         found = await all_stats(rsmq)
         self.take(found, time.monotonic())
 
     def take(self, found: dict[str, aiorsmq_ng.QueueStats], at: float) -> None:
-        """Take note of what a look at the time *at* has found."""
+        """Store the sample *found*, taken at the time *at*."""
         traces = {}
         for name, stats in found.items():
             before = self.traces.get(name)
@@ -83,5 +83,5 @@ class Sampler:
         self.traces = traces
 
     def rows(self) -> list[Record]:
-        """Return the queues as ``top`` shows them."""
+        """Return a record of each queue."""
         return [trace.row(name) for name, trace in self.traces.items()]

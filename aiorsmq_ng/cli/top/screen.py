@@ -1,4 +1,4 @@
-"""The picture that ``rsmqctl top`` shows, and the keys that change it."""
+"""The screen of ``rsmqctl top``, and the keys that change its order."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ _TITLES = {
     "dead": "DEAD",
 }  # fmt: skip
 _BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-#: Columns of the screen: the curve at most and at least (narrower, it is left out), a name that
+#: Widths in characters: the sparkline at most and at least (narrower, it is left out), a name that
 #: must fit beside it, and all numbers.
 _CURVE, _SHORT_CURVE, _NAME, _NUMBERS = 24, 8, 14, 68
-#: Where the screen is too narrow for a name and all numbers: what one takes, and which go first.
+#: If the screen is too narrow for a name and all numbers: width of a number, and the columns that
+#: are left out first.
 _SHORT_NAME, _NUMBER = 12, 8.5
 _LEAST = ("retries_s", "delayed", "in_s", "out_s", "leased", "oldest_age", "dead")
-#: Lines of the screen that are not queues: title, a line for trouble, header, keys.
+#: Lines of the screen that are not queues: title, error, header, keys.
 _FRAME = 4
 
 
 @dataclass(slots=True)
 class View:
-    """What the screen shows besides the numbers."""
+    """State of the screen: order, place and the last error."""
 
     place: str
     sort: str = "queue"
@@ -43,16 +44,16 @@ class View:
     trouble: str = ""
 
     def press(self, key: str) -> bool:
-        """Change the order by a key; tell whether to go on."""
+        """Handle a key press; return False to quit."""
         if key in SORT_KEYS:
             column = SORT_KEYS[key]
-            # Most comes first, except for names; the same key again turns it round.
+            # Highest first, except for names; the same key again reverses the order.
             self.backwards = not self.backwards if column == self.sort else column != "queue"
             self.sort = column
         return key not in ("q", "Q", "\x03")
 
     def ordered(self, rows: Iterable[Record]) -> list[Record]:
-        """Return rows in the order that was chosen; equal ones by name."""
+        """Return rows in the chosen order; equal ones by name."""
         named = sorted(rows, key=lambda row: str(row["queue"]))
         if self.sort == "queue":
             return named[::-1] if self.backwards else named
@@ -103,7 +104,7 @@ def picture(
 
 
 def _columns(width: int, sort: str) -> list[str]:
-    """Return the columns that a screen has room for, beside names that can be told apart."""
+    """Return the columns that fit on a screen beside names of a useful width."""
     kept = list(_TITLES)
     for column in _LEAST:
         if _SHORT_NAME + (len(kept) - 1) * _NUMBER <= width:
@@ -114,7 +115,7 @@ def _columns(width: int, sort: str) -> list[str]:
 
 
 def _line(text: Text) -> Text:
-    """Return *text* as exactly one line, cut where the screen ends."""
+    """Return *text* as exactly one line, cropped to the screen."""
     text.no_wrap, text.overflow = True, "ellipsis"
     return text
 
@@ -151,13 +152,13 @@ def _keys() -> Text:
 
 
 def sparkline(values: Iterable[int], bars: str = _BARS) -> str:
-    """Return values as a curve, scaled to the highest of them."""
+    """Return values as a sparkline, scaled to the highest of them."""
     last = list(values)
     highest = max(last, default=0)
     if not highest:
         return bars[0] * len(last)
     top = len(bars) - 1
-    # Rounded up: what is not nothing is seen.
+    # Rounded up, so that every value above 0 is visible.
     return "".join(bars[-(-value * top // highest)] for value in last)
 
 

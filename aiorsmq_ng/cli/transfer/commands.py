@@ -1,4 +1,4 @@
-"""``rsmqctl message export`` and ``import``, and ``send --file``: messages by the line."""
+"""``rsmqctl message export`` and ``import``, and ``send --file``: one message per line."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ..context import examples, global_options, patiently, run
 from ..options import messages, name_option, skip_option
 from ..output import complain, printable, show_record
 
-#: What becomes of a line: a body, and a delay if it has one of its own.
+#: A parsed line: its body, and its own delay, if any.
 Entry = tuple[bytes, float | None]
 Reader = Callable[[bytes, int], Entry]
 Show = Callable[[Sequence[str]], None]
-#: Takes bodies and a delay and stores them, all or none; the ids.
+#: Sends bodies with a delay, all or none; returns the ids.
 Send = Callable[[list[bytes], float | None], Awaitable[list[str]]]
-#: Returns how to send, and the largest body (-1: any).
+#: Returns the function that sends, and the largest body (-1: no limit).
 Aim = Callable[[aiorsmq_ng.RSMQ], Awaitable[tuple[Send, int]]]
 
-#: Messages and bytes of bodies that one call sends at most.
+#: Maximum messages and bytes of bodies in one call.
 _PAGE, _PAGE_BYTES = 1000, 1 << 20
-#: Lines that are read, or messages that are written, before the event loop has its turn.
+#: Lines that are parsed, or messages that are written, before yielding to the event loop.
 _SLICE = 100
 
 
@@ -41,40 +41,45 @@ _SLICE = 100
 )
 @name_option
 @click.option(
-    "-f", "--file", metavar="FILE", default="-", show_default=True, help="Where to; - for stdout."
+    "-f",
+    "--file",
+    metavar="FILE",
+    default="-",
+    show_default=True,
+    help="File to write; - for stdout.",
 )
 @global_options()
 def export_messages(name: str, file: str) -> None:
     """Write all messages of a queue to a file.
 
     One JSON object per line: ready, delayed and leased messages, in the order in which they become
-    visible. They are only looked at. A body that is not
-    UTF-8 text is in body_base64 instead of body. sent, fr (first receive) and visible_at are epoch
-    milliseconds. A FILE is whole or as it was before, and only you can read it.
+    visible. They are not received. A body that is not UTF-8 text is in body_base64 instead of
+    body. sent, fr (first receive) and visible_at are epoch milliseconds. FILE is replaced
+    atomically at the end, and only you can read it.
 
-    The queue may be in use. A message that is received, given back or hidden again meanwhile may be
-    written twice, or left out if it was given back; one that stays as it is, is written once.
+    The queue may be in use. A message that is received, released or hidden again during the export
+    may be written twice, or left out if it was released; an unchanged message is written once.
     """
     try:
         done = run(lambda rsmq: _export(rsmq, name, file), patient=True)
     except aiorsmq_ng.Unavailable as error:
         if error.executed is not None:
             raise
-        # Nothing is in doubt about a look.
-        kept = "" if file == "-" else f", and {file} is as it was"
+        # An export only reads, so no outcome is in doubt.
+        kept = "" if file == "-" else f", and {file} is unchanged"
         raise aiorsmq_ng.Unavailable(
             f"the server did not answer in time; nothing was changed{kept}", transient=True
         ) from error
     except BaseException as error:
         if file != "-" and not isinstance(error, Exception):
-            complain(f"nothing was exported; {file} is as it was")
+            complain(f"nothing was exported; {file} is unchanged")
         raise
     if file != "-":
         show_record({"exported": done})
 
 
 async def _export(rsmq: aiorsmq_ng.RSMQ, name: str, file: str) -> int:
-    """Write messages; say how many if stdout does not get all of them."""
+    """Write messages; if stdout does not get all of them, report how many it got."""
     from ..progress import progress
     from .files import sink
     from .ndjson import encode
@@ -90,14 +95,14 @@ async def _export(rsmq: aiorsmq_ng.RSMQ, name: str, file: str) -> int:
             while page := await patiently(rsmq, anext(pages, None)):
                 lines = encode(page)
                 out.write(_harmless(lines) if seen else lines)
-                out.flush()  # so that what is counted is written
+                out.flush()  # count only what is written
                 done += len(page)
                 advance(len(page))
     except OSError:
-        raise  # its reader has gone, or it is full
+        raise  # the reader has closed the pipe, or the disk is full
     except BaseException as error:
         if file == "-":
-            cut = "; what follows them may be cut off" * isinstance(error, KeyboardInterrupt)
+            cut = "; a line after them may be incomplete" * isinstance(error, KeyboardInterrupt)
             complain(f"{done} of {messages(max(done, total))} exported{cut}")
         raise
     return done
@@ -112,18 +117,23 @@ async def _export(rsmq: aiorsmq_ng.RSMQ, name: str, file: str) -> int:
 )  # fmt: skip
 @name_option
 @click.option(
-    "-f", "--file", metavar="FILE", default="-", show_default=True, help="Where from; - for stdin."
+    "-f",
+    "--file",
+    metavar="FILE",
+    default="-",
+    show_default=True,
+    help="File to read; - for stdin.",
 )
 @skip_option
-@click.option("--now", is_flag=True, help="Make all ready at once, whatever visible_at says.")
+@click.option("--now", is_flag=True, help="Ignore visible_at: all messages are ready at once.")
 @global_options()
 def import_messages(name: str, file: str, skip: int, now: bool) -> None:
     """Send the messages of an export to a queue, in order.
 
-    Each line is a JSON object with body (text) or body_base64; of the rest only visible_at counts:
-    if that lies in the future, the message is delayed until then. Messages get new ids and
-    have no receives. A line that cannot be read ends the import; a failure says after how
-    many lines, to go on with --skip.
+    Each line is a JSON object with body (text) or body_base64. Of the other fields only visible_at
+    is used: if it is in the future, the message is delayed until then. Messages get new ids and
+    rc 0. An invalid line ends the import; after a failure a note says how many lines are done, to
+    resume with --skip.
     """
     from ..._common.queue_defaults import MAX_SECONDS
     from .ndjson import decode
@@ -168,10 +178,10 @@ def _to_queue(name: str) -> Aim:
     async def aim(rsmq: aiorsmq_ng.RSMQ) -> tuple[Send, int]:
         queue = rsmq.queue(name)
         try:
-            # A missing queue is reported before anything is read.
+            # Report a missing queue before any line is read.
             maxsize = (await queue.attributes()).maxsize
         except aiorsmq_ng.AccessDenied:
-            maxsize = -1  # a producer may not look; the server checks sizes, page by page
+            maxsize = -1  # a producer may not read it; the server checks sizes, page by page
         return lambda bodies, delay: queue.send_many(bodies, delay=delay), maxsize
 
     return aim
@@ -186,14 +196,14 @@ def _pump(
     skip: int = 0,
     show: Show | None = None,
 ) -> int:
-    """Send what *read* makes of the lines of *file*; return how many messages were sent."""
+    """Send the lines of *file*, parsed by *read*; return how many messages were sent."""
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> int:
         from ..progress import progress
         from .files import Source
 
         send, maxsize = await aim(rsmq)
-        # Ids on the terminal are progress enough, and a bar would stand between them.
+        # Ids on the terminal show the progress, and a bar would mix with them.
         bar = sys.stderr.isatty() and not (show is not None and sys.stdout.isatty())
         pump = _Pump(
             lambda bodies, delay: patiently(rsmq, send(bodies, delay)),
@@ -214,7 +224,7 @@ def _pump(
 
 
 def _limited(read: Reader, maxsize: int) -> Reader:
-    """Return *read* with a look at sizes: a page is stored whole, so a failure names no line."""
+    """Return *read* with a check of sizes: the server's error about a page names no line."""
     if maxsize < 0:
         return read
 
@@ -240,26 +250,26 @@ class _Pump:
         self._show = show
         self._number = 0
         self._sending: asyncio.Future[None] | None = None
-        #: A line that cannot be sent, if there was one.
+        #: Number of the line that cannot be sent, if any.
         self._bad: int | None = None
-        #: Lines that need no second try, messages sent, and ids printed.
+        #: Numbers of lines done, messages sent, and ids printed.
         self.done = self.sent = self._shown = 0
 
     def tell(self) -> None:
-        """Say how many lines are done, and how to go on."""
+        """Report how many lines are done, and how to resume."""
         done = f"the first {self.done} lines are done; " if self.done > self._skip else ""
         if self._bad is not None and self.done == self._bad - 1:
             complain(
-                f"{done}to go on with line {self._bad}: --skip {self.done}, "
+                f"{done}to resume with line {self._bad}: --skip {self.done}, "
                 f"without it: --skip {self._bad}"
             )
         elif done:
-            complain(f"{done}to go on: --skip {self.done}")
+            complain(f"{done}to resume: --skip {self.done}")
         if self._show is not None and self._shown < self.sent:
-            complain(f"only the first {self._shown} ids are sure to be printed")
+            complain(f"only the first {self._shown} ids are certainly printed")
 
     async def feed(self, lines: list[bytes]) -> None:
-        """Send *lines*; those before one that cannot be read are sent, too."""
+        """Send *lines*; lines before an invalid one are sent, too."""
         failure: click.ClickException | None = None
         try:
             for start in range(0, len(lines), _PAGE):
@@ -272,18 +282,18 @@ class _Pump:
         finally:
             await self._sent()
         if failure is not None:
-            self.done = self._number - 1  # also lines before it that are empty or left out
+            self.done = self._number - 1  # includes empty and skipped lines before it
             raise failure
         self.done = self._number
 
     async def _entries(
         self, lines: list[bytes]
     ) -> tuple[list[tuple[int, Entry]], click.ClickException | None]:
-        """Return what is to be sent of *lines*, with their numbers, up to one that is none."""
+        """Return the parsed *lines* with their numbers, up to an invalid one."""
         entries: list[tuple[int, Entry]] = []
         for at, line in enumerate(lines):
             if not at % _SLICE:
-                await asyncio.sleep(0)  # so that the page before goes onto the wire meanwhile
+                await asyncio.sleep(0)  # lets the previous page be sent meanwhile
             self._number += 1
             if self._number > self._skip and line.strip():
                 try:
@@ -294,14 +304,14 @@ class _Pump:
         return entries, None
 
     async def _sent(self) -> None:
-        """Wait until what goes on the wire has arrived."""
+        """Wait until the page in flight is stored."""
         sending, self._sending = self._sending, None
         if sending is None:
             return
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait([sending])  # so as to tell truly how far it came
+            await asyncio.wait([sending])  # to report exactly how many lines are done
             raise
 
     async def _send(self, page: Sequence[tuple[int, Entry]]) -> None:
@@ -318,7 +328,7 @@ class _Pump:
 
 
 def _cut(entries: Sequence[tuple[int, Entry]]) -> Iterator[Sequence[tuple[int, Entry]]]:
-    """Cut entries into pages that one call can carry."""
+    """Split entries into pages that fit into one call."""
     start = size = 0
     for at, (_, (body, _)) in enumerate(entries):
         if at - start == _PAGE or (size and size + len(body) > _PAGE_BYTES):
@@ -330,7 +340,7 @@ def _cut(entries: Sequence[tuple[int, Entry]]) -> Iterator[Sequence[tuple[int, E
 
 
 def _harmless(lines: bytes) -> bytes:
-    """Return lines for a terminal, which JSON alone does not keep from being steered."""
+    """Escape control characters that JSON allows, for a terminal."""
     return "".join(f"{printable(line)}\n" for line in lines.decode().split("\n")[:-1]).encode()
 
 

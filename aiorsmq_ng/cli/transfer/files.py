@@ -1,4 +1,4 @@
-"""Lines in, lines out: files and pipes of any length, a piece at a time."""
+"""Reads and writes lines of files and pipes of any length, block by block."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Source:
             raise click.UsageError(f"{self.name} cannot be read: {error.strerror}") from None
 
     async def blocks(self) -> AsyncIterator[list[bytes]]:
-        """Yield the lines that can be read at once, without their ends, block by block.
+        """Yield the lines that can be read now, without line breaks, block by block.
 
-        A pipe is waited on by the event loop, so Ctrl-C ends a wait at once, and what came is
-        yielded as soon as it is there.
+        The event loop waits for a pipe, so Ctrl-C ends a wait at once, and lines are yielded as
+        soon as they arrive.
         """
         ready = stat.S_ISREG(os.fstat(self.fd).st_mode)
         rest = b""
@@ -40,13 +40,13 @@ class Source:
                 try:
                     await anyio.wait_readable(self.fd)
                 except PermissionError:
-                    ready = True  # /dev/null and the like are always ready
+                    ready = True  # devices such as /dev/null are always ready
             try:
                 block = os.read(self.fd, _BLOCK)
             except OSError as error:
                 raise click.UsageError(f"{self.name} cannot be read: {error.strerror}") from None
             if not block:
-                if rest:  # a last line without an end
+                if rest:  # the last line has no line break
                     yield [rest.removesuffix(b"\r")]
                 return
             *lines, rest = (rest + block).split(b"\n")
@@ -54,7 +54,7 @@ class Source:
                 yield [line.removesuffix(b"\r") for line in lines]
 
     def count(self) -> int | None:
-        """Return the number of lines of a file, or None for what can be read only once."""
+        """Return the number of lines of a file, or None for a pipe."""
         if not stat.S_ISREG(os.fstat(self.fd).st_mode):
             return None
         lines, at, last = 0, os.lseek(self.fd, 0, os.SEEK_CUR), b"\n"
@@ -79,9 +79,9 @@ class Source:
 def sink(name: str) -> Iterator[BinaryIO]:
     """Open a file or stdout (``-``) to write to.
 
-    A file is written under another name and renamed at the end, so that it is whole or as before.
-    That name is new and cannot be guessed, so nothing that lies there already is followed or
-    overwritten; only the user can read the file, for it holds bodies.
+    A file is written under a temporary name and renamed at the end, so it is replaced atomically.
+    The temporary name is new and cannot be guessed, so no existing file or link is followed or
+    overwritten. Only the user can read the file, because it contains bodies.
     """
     if name == "-":
         yield sys.stdout.buffer

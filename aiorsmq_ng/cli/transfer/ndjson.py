@@ -38,7 +38,7 @@ class Binary(msgspec.Struct):
 
 
 class Line(msgspec.Struct):
-    """What an import reads; everything else in a line is passed over."""
+    """The fields that an import reads; other fields of a line are ignored."""
 
     body: str | None = None
     body_base64: str | None = None
@@ -50,7 +50,7 @@ _decoder = msgspec.json.Decoder(Line)
 
 
 def encode(messages: Sequence[aiorsmq_ng.ScannedMessage]) -> bytes:
-    """Return messages as lines, each with its end."""
+    """Return messages as lines, each with its line break."""
     return _encoder.encode_lines(list(map(_record, messages)))
 
 
@@ -71,7 +71,7 @@ def _record(message: aiorsmq_ng.ScannedMessage) -> Text | Binary:
 def decode(
     line: bytes, number: int, *, ready: bool, late: Callable[[int], None]
 ) -> tuple[bytes, float | None]:
-    """Return body and delay of a line; *ready* leaves the delay out.
+    """Return body and delay of a line; with *ready* there is no delay.
 
     *late* is called with the number of a line whose delay is longer than RSMQ allows.
     """
@@ -80,7 +80,7 @@ def decode(
         text, visible_at = found.body, found.visible_at
         body = _body(found) if text is None or found.body_base64 is not None else text.encode()
     except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError) as error:
-        raise click.ClickException(f"line {number} cannot be read: {error}") from None
+        raise click.ClickException(f"line {number} is invalid: {error}") from None
     if ready or visible_at is None or (left_ms := visible_at - time.time() * 1000) <= 0:
         return body, 0
     if left_ms > MAX_SECONDS * 1000:
