@@ -1,4 +1,4 @@
-"""gRPC and forks: its core does not survive one, so the child of a process that used it may not."""
+"""gRPC and forks: its core does not survive a fork, so children of a user may not use it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 
 from ..errors import WrongContext
 
-#: The process that used gRPC first, if any did; its children inherit the note.
+#: Id of the first process that used gRPC, if any; forked children inherit it.
 _users: list[int] = []
 
 
 def use_grpc() -> None:
-    """Take note that this process uses gRPC; to be called before anything of gRPC is made.
+    """Record that this process uses gRPC; call it before any gRPC object is created.
 
     ``WrongContext`` if it is the forked child of a process that did: threads and locks of gRPC's
-    core stayed behind, and the next call would hang or crash.
+    core were not copied, and the next call would hang or crash.
     """
     if not _users:
         _users.append(os.getpid())

@@ -161,7 +161,7 @@ class QueuesServicer(object):
     """
 
     def GetInfo(self, request, context):
-        """Tell what this broker is and what it allows. (any)
+        """Return version, identity and limits of this broker. (any)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -203,28 +203,28 @@ class QueuesServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetStats(self, request, context):
-        """Describe a queue with its dead letters and living consumers. (any)
+        """Describe a queue with its dead letters and active consumers. (any)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Announce(self, request, context):
-        """Say that a client consumes from a queue; for people who look, nothing depends on it. (C)
+        """Report that a client consumes from a queue. For monitoring only: nothing depends on it. (C)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Purge(self, request, context):
-        """Remove the messages that nobody holds, or all. (A)
+        """Remove the messages that are not leased, or all. (A)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Redrive(self, request, context):
-        """Move messages from one queue to another, where they start anew. (A)
+        """Move messages from one queue to another, where they start with rc 0. (A)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -239,7 +239,7 @@ class QueuesServicer(object):
 
     def Receive(self, request, context):
         """Lease ready messages; with `wait_ms` wait for the first. The call's deadline ends the wait, and
-        nothing is taken for a caller who is gone. (C)
+        nothing is leased for a client that has disconnected. (C)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -260,7 +260,7 @@ class QueuesServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Ack(self, request, context):
-        """Delete messages that are done with. Every receipt has an outcome of its own. (C)
+        """Acknowledge: delete messages whose work is done. Every receipt has an outcome of its own. (C)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -288,21 +288,21 @@ class QueuesServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Forward(self, request, context):
-        """Move messages to another queue, where they start anew. (C on the source, P on the target)
+        """Move messages to another queue, where they start with rc 0. (C on the source, P on the target)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteMessages(self, request, context):
-        """Delete messages by id, whoever holds them (RSMQ's own, without a receipt). (A)
+        """Delete messages by id, also leased ones (RSMQ's own, without a receipt). (A)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ChangeVisibility(self, request, context):
-        """Make a message visible in `vt_ms` from now, whoever holds it (RSMQ's own). (A)
+        """Make a message visible in `vt_ms` from now, also a leased one (RSMQ's own). (A)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -330,7 +330,7 @@ class QueuesServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetReason(self, request, context):
-        """Tell why a message was rejected into this queue. (C)
+        """Return the reason why a message was rejected into this queue. (C)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1065,7 +1065,7 @@ class TopicsServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def KeepAlive(self, request, context):
-        """Say that a peer is alive, though it receives nothing at the moment. (C)
+        """Report that a peer is alive, though it receives nothing at the moment. (C)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
