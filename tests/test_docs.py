@@ -342,3 +342,19 @@ def test_signature_on_the_page_of_topics_is_that_of_the_code(owner, name, argume
     named = [re.split(r"[=:]", part)[0].strip() for part in arguments.split(",")]
 
     assert [part for part in named if part not in ("", "*")] == list(given)[1:]
+
+
+WORST = re.compile(r"\b(anew|nobody|somebody|whoever|tells? whether|takes? note)\b", re.IGNORECASE)
+
+
+def test_the_package_is_in_plain_english():
+    """Docstrings, comments and messages name the actor; names of constants are not prose."""
+    files = [*(ROOT / "aiorsmq_ng").rglob("*.py"), *(ROOT / "aiorsmq_ng").rglob("*.proto")]
+    found = [
+        f"{file.relative_to(ROOT)}: {match[0]}"
+        for file in files
+        for match in WORST.finditer(file.read_text())
+        if not match[0].isupper()
+    ]
+
+    assert found == []

@@ -1,4 +1,4 @@
-"""What a call's error means: it did not run, nobody can tell, or this is the answer."""
+"""What a call's error means: it did not run, its outcome is unknown, or this is the answer."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ class DeleteRequest(QueueRequest, frozen=True):
     """Delete messages by id, whether they are leased or not. The result is those that existed.
 
     After an attempt whose reply was lost, the result is all: one that is gone by now was deleted
-    by that attempt, or by somebody else.
+    by that attempt, or by another client.
     """
 
     ids: Sequence[str]
@@ -404,7 +404,7 @@ def visibility(
 ) -> Operation[bool]:
     """Make a message visible in *vt_ms* from now; fenced if a receipt is given.
 
-    Without a receipt the result tells whether the message was there; with one, ``LeaseLost``.
+    Without a receipt the result is True if the message was there; with one, ``LeaseLost``.
     """
     return Operation(VISIBILITY, VisibilityRequest(keys, id, vt_ms, channel, receipt, how))
 

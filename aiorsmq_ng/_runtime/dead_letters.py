@@ -1,6 +1,6 @@
 """Dead letters: every move to a dead-letter queue is reported to listeners, wherever it happens.
 
-A message that its holder puts aside has somebody who knows of it. One that a receive puts aside,
+A message that its holder rejects is known to that holder. One that a receive puts aside,
 because it was delivered too often and never settled, has not, so that is also logged.
 """
 

@@ -46,7 +46,7 @@ class _Waiter:
 
 
 class Receiver:
-    """The loop that all waiters of one queue share; it runs only while somebody waits."""
+    """The loop that all waiters of one queue share; it runs only while there are waiters."""
 
     def __init__(
         self,
@@ -255,7 +255,7 @@ class Receiver:
         now = asyncio.get_running_loop().time()
         empty = [hint for hint in hints if hint is not None]
         if len(empty) < len(hints) and not called:
-            # Somebody sends without a word; more may come that way.
+            # A client sends without a wake-up; more messages may come that way.
             self._backoff.reset()
         self._at_once = _FEWEST if empty else min(2 * self._at_once, _MOST)
         if empty:

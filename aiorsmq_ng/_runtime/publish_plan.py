@@ -45,7 +45,7 @@ class Plans:
         return plan if plan is not stale else self.put(Plan(keys, state))
 
     def get(self, keys: TopicKeys) -> Plan:
-        """Return what is known of a topic; of a new one, that nobody has subscribed."""
+        """Return the cached plan of a topic, or an empty one for an unknown topic."""
         plan = self._plans.get(keys)
         if plan is None:
             return self.put(Plan(keys, TopicState()))

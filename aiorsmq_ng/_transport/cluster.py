@@ -157,7 +157,7 @@ class ClusterDriver(RedisDriver):
             owner = nodes.get_node_from_slot(self._client.keyslot(command.key or ""))
         except Exception as error:
             if command.follow_up is not None:
-                return  # the caller learns anyway that nobody has confirmed it
+                return  # the caller learns anyway that it is not confirmed
             raise ReplyLost("neither a replica nor another node vouches for the node") from error
         if owner.name != node.name:
             raise ReplyLost("another node has the keys now")

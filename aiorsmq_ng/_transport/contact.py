@@ -32,7 +32,7 @@ class Contact:
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     def answered(self, now: float) -> None:
-        """Take note of an answer, be it an error; *now* is on the event loop's clock."""
+        """Record a reply, also an error; *now* is on the event loop's clock."""
         self._answered_at = time.time()
         if self.error is not None:
             if self.away:

@@ -87,7 +87,7 @@ def raise_mapped(error: Exception) -> NoReturn:
 
 
 def has_stepped_down(error: Exception) -> bool:
-    """Tell whether the server became a replica, or takes no writes for want of one or of a disk."""
+    """Return True if the server became a replica, or refuses writes for lack of one or of disk."""
     text = str(error)
     return isinstance(error, driver_errors.ReadOnlyError) or any(w in text for w in _STEPPED_DOWN)
 

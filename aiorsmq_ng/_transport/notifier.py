@@ -1,7 +1,7 @@
 """Wake-ups: one subscribed connection per client, whatever the number of waiters.
 
 A wake-up is a hint that looking again is worth while. Losing the connection loses hints, never
-messages: whoever waits also looks from time to time.
+messages: waiters also poll from time to time.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Notifier:
     ) -> AsyncGenerator[set[str], None]:
         """Yield the names whose channels were woken, all of them at first, for ever.
 
-        What is woken while nobody asks gathers in the next set.
+        Wake-ups between two calls are collected in the next set.
         """
         woken = set(watched)
         some = anyio.Event()
@@ -115,7 +115,7 @@ class Notifier:
             self._running = False
 
     async def _listen(self) -> None:
-        """Listen until the connection is lost or nobody is left to wake."""
+        """Listen until the connection is lost or no callback is left."""
         listener = (await self._transport.driver()).listener()
         try:
             async with anyio.create_task_group() as tasks:

@@ -65,7 +65,7 @@ class ConnectionInUse:
 class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
     """Asks on a connection; commands of the same moment go together, and are answered in turn.
 
-    While a command is under way, what arrives goes to the parser and the reply to whoever waits,
+    While a command is under way, what arrives goes to the parser and the reply to its waiter,
     past the stream and the coroutines that redis-py has in between. Before and after, the
     connection is redis-py's: it makes the handshake, and what comes unasked, or the end, is seen
     where it always is.
@@ -95,8 +95,8 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
         """Send a command; the future is the reply, or an error in its place.
 
         The first is written at once; what follows while it is under way is written together, when
-        everybody in this tick of the event loop has asked. Whoever cancels the future must close
-        the connection.
+        every caller in this tick of the event loop has asked. A caller that cancels the future
+        must close the connection.
         """
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Reply] = loop.create_future()
@@ -115,7 +115,7 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
         return reply
 
     def data_received(self, data: bytes) -> None:
-        """Answer whoever's reply is complete."""
+        """Resolve the futures whose replies are complete."""
         replies, parser = self._replies, self._parser
         try:
             parser.feed(data)
@@ -133,12 +133,12 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
             self._stream.data_received(data[-1:])
 
     def eof_received(self) -> bool | None:
-        """Take note that the server says no more."""
+        """Handle the end of the server's stream."""
         self._fail(driver_errors.ConnectionError("Connection closed by server."))
         return self._stream.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take note that the connection is gone."""
+        """Handle a lost connection."""
         self._fail(exc or driver_errors.ConnectionError("Connection closed."))
         self._stream.connection_lost(exc)
 

@@ -95,12 +95,12 @@ class PoolDriver(RedisDriver):
                 await self._discard_idle()
         except ANSWERS as error:
             if has_stepped_down(error):
-                # Whoever answers to its address next, or is named by sentinels, may be the primary.
+                # The next server at its address, or one named by sentinels, may be the primary.
                 used.broken = True
                 await self._discard_idle()
             raise_mapped(error)
         except BaseException as error:
-            # Whoever else waits for replies on it learns of the end at once.
+            # Other callers that wait for replies on it fail at once.
             used.broken = True
             await _cut(used.connection)
             if not isinstance(error, Exception):
@@ -217,7 +217,7 @@ class PoolDriver(RedisDriver):
             await self._pool.release(connection)
 
     def _leads_to_master(self, connection: AbstractConnection) -> bool:
-        """Tell whether it still does, if sentinels were asked meanwhile for another connection.
+        """Return True if it still does, if sentinels were asked meanwhile for another connection.
 
         The former master may be alive, and take itself for the master for a while.
         """
@@ -230,7 +230,7 @@ class PoolDriver(RedisDriver):
     async def _is_replaced(
         self, used: ConnectionInUse, command: Command, reply: Reply, began_at: float
     ) -> bool:
-        """Tell whether sentinels name another master; they are asked if it is doubtful.
+        """Return True if sentinels name another master; they are asked if it is doubtful.
 
         A master that was silent for a while may have a successor without knowing it. What it does
         then is forgotten soon. ``ReplyLost`` if the reply matters and they do not vouch for it.
@@ -246,7 +246,7 @@ class PoolDriver(RedisDriver):
         named = await masters_named(self._pool)
         if named == {(getattr(connection, "host", None), getattr(connection, "port", None))}:
             return False
-        # Whoever sends learns anyway that nobody has confirmed it.
+        # A sender learns anyway that its message is not confirmed.
         if late or (command.follow_up is not None and not named):
             return bool(named)
         await self._discard_idle()

@@ -51,8 +51,8 @@ class RetryBudget:
     def reserve(self, pause_s: float, within_s: float = math.inf) -> float | None:
         """Take a turn after *pause_s* at the earliest; return in how many seconds it comes.
 
-        ``None``, and no turn is taken, if that is not *within_s*: whoever gives up must not keep
-        others waiting.
+        ``None``, and no turn is taken, if that is not *within_s*: a caller that gives up must not
+        keep others waiting.
         """
         now = time.monotonic()
         with self._lock:

@@ -1,4 +1,4 @@
-"""What is refused unless somebody allows it: by an option, or by the environment of a deployment.
+"""What is refused unless it is allowed: by an option, or by the environment of a deployment.
 
 One image runs in places with TLS and in places without it, and only the environment differs there.
 """

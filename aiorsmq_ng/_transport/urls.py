@@ -64,7 +64,7 @@ class Address:
     sentinel_tls: Settings | None = field(default=None, repr=False)
 
     def exposes_password_to(self, host: str) -> bool:
-        """Tell whether the password would cross a network in clear text on its way to *host*."""
+        """Return True if the password would cross a network in clear text on its way to *host*."""
         return "password" in self.login and self.tls is None and not is_loopback(host)
 
 

@@ -15,7 +15,7 @@ DEFAULT_LISTEN = "127.0.0.1:10001"
 class Limits:
     """What a broker takes at most. Durations are seconds."""
 
-    #: One request, in bytes. gRPC clients take replies of 4 MiB by default, so more helps nobody
+    #: One request, in bytes. gRPC clients take replies of 4 MiB by default, so more is useless
     #: who has not changed that.
     message_bytes: int = 4 * 1024 * 1024
     #: Messages, ids or receipts in one request.
@@ -101,7 +101,7 @@ class BrokerOptions:
 
 
 def is_local(address: str) -> bool:
-    """Tell whether only this machine can reach *address*."""
+    """Return True if only this machine can reach *address*."""
     if address.startswith("unix:") and address != "unix:":
         return True
     host, colon, port = address.rpartition(":")

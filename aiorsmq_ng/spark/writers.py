@@ -82,7 +82,7 @@ class BatchSink(DataSourceArrowWriter):
         """Turn what was set aside into messages; what was sent directly is there already."""
         _tell_of_dropped(messages)
         if self._staged:
-            # Nobody commits a batch twice, unless it has a name of its own.
+            # A batch is committed only once, unless it has a name of its own.
             ttl_ms = self._options.commit_ttl_ms if self._options.job_id else 3_600_000
             _commit(self._options, self._job, 0, messages, ttl_ms)
 

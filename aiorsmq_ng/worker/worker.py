@@ -116,7 +116,7 @@ class Worker:
         self._postponed: dict[str, int] = {}
         self._counters = Counters()
         self._running: set[Execution] = set()
-        # Fair: whoever waits longest is next.
+        # Fair: the longest waiting task is next.
         self._slots = asyncio.Semaphore(concurrency)
         self._intake: asyncio.Task[Any] | None = None
         self._left_behind = 0
@@ -462,7 +462,7 @@ class Worker:
         suspect.release_nowait(delay, unseen=True)
         self._postponed[suspect.id] = times
         if len(self._postponed) > _POSTPONED_IDS:
-            # Somebody else has handled it, most likely.
+            # Most likely another consumer has handled it.
             del self._postponed[next(iter(self._postponed))]
         return True
 
@@ -533,7 +533,7 @@ class Worker:
         self._slots.release()
 
     def _heard(self, letter: DeadLetter) -> None:
-        """Take note of a dead letter, if it is from one of our queues."""
+        """Count a dead letter, if it is from one of our queues."""
         if letter.queue not in self._queues:
             return
         if letter.by_receive:

@@ -108,7 +108,7 @@ DELETE: Codec[DeleteRequest, list[str]] = Codec(
     keys=lambda r: r.keys.with_deliveries,
     args=_unfenced,
     decode=lambda r, reply: [id for id, done in zip(r.ids, reply, strict=True) if done == DONE],
-    # Gone by now means that the first attempt, or somebody else, has deleted it.
+    # Gone by now means that the first attempt, or another client, has deleted it.
     decode_repeated=lambda r, _: list(r.ids),
 )
 ACK: Codec[AckRequest, None] = Codec(
@@ -134,7 +134,7 @@ DELETE_LEASED: Codec[DeleteLeasedRequest, list[str]] = Codec(
     keys=lambda r: r.keys.with_deliveries,
     args=lambda r: r.ids,
     decode=lambda r, reply: [id for id, done in zip(r.ids, reply, strict=True) if done == DONE],
-    # Gone by now means that the first attempt, or somebody else, has deleted it.
+    # Gone by now means that the first attempt, or another client, has deleted it.
     decode_repeated=lambda r, reply: [
         id for id, outcome in zip(r.ids, reply, strict=True) if outcome >= GONE
     ],

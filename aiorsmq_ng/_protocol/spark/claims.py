@@ -71,7 +71,7 @@ class Terms(NamedTuple):
     limit: int
     chunk: int
     lease_ms: int
-    #: How long the ledger is kept when nobody uses it.
+    #: How long the ledger is kept while it is unused.
     ttl_s: int
     #: Only messages that were visible at this time; ``None``: that are visible now.
     latest_ms: int | None = None

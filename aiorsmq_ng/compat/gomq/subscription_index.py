@@ -40,7 +40,7 @@ class SubscriptionIndex:
         return self._keys.get(consumer, set())
 
     def change(self, consumer: str, key: str, *, subscribed: bool) -> None:
-        """Take note of a change that was made here."""
+        """Record a change that this broker made."""
         keys = self._keys.setdefault(consumer, set())
         (keys.add if subscribed else keys.discard)(key)
         if not keys:
@@ -98,7 +98,7 @@ class SubscriptionIndex:
             self.change(consumer, key, subscribed=subscribed)
 
     async def _read(self, name: str) -> list[str]:
-        """Return who is subscribed to a topic. One that is damaged concerns nobody else."""
+        """Return the subscribers of a topic. A damaged topic does not affect the others."""
         try:
             described = await self._rsmq.topic(name).describe()
         except (Unavailable, AccessDenied, ClientClosed):

@@ -33,7 +33,7 @@ def triage(
 
     *kind* is the path of the type in bodies that are JSON. *where* chooses by a condition in SQL
     over the columns of a queue and ``reason``, ``type``, ``age_hours``; with *redrive_to* the
-    chosen ones that nobody holds are moved to that queue, where they start anew.
+    chosen ones that are not leased are moved to that queue, with rc 0.
     """
     given = {**(options or {}), "queue": queue}
     letters = dead_letters(spark, queue, kind=kind, options=options)
