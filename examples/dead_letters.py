@@ -63,7 +63,7 @@ async def main() -> None:
         queue = rsmq.queue(name, retry=RETRY)
         dead = rsmq.queue(queue.dead_letter)
         try:
-            await queue.send("kills whoever takes it")
+            await queue.send("kills its consumer")
             for _ in range(RETRY.max_receives):
                 await queue.receive(vt=0)  # received, and never heard of again
             await queue.send_many([Payment(100, "EUR"), Payment(250, "NOK"), Payment(50, "PEN")])

@@ -39,7 +39,7 @@ async def main() -> None:
             changed = await queue.set_attributes(vt=60)
             print(f"the queue's vt is {changed.vt} s now")
 
-            print(f"purge removes {await queue.purge()}: what nobody holds")
+            print(f"purge removes {await queue.purge()}: what is not leased")
             await describe(queue)
             print(f"purge(leased=True) removes the other {await queue.purge(leased=True)}")
             await describe(queue)

@@ -1,7 +1,7 @@
 """A job that runs four times as long as its lease, and what happens without renewal.
 
 The lease is short, so that the message of a crashed process is back soon; it is renewed while the
-handler runs, so that nobody else gets the message. Work that blocks goes into a thread: a blocked
+handler runs, so no other consumer receives it. Work that blocks goes into a thread: a blocked
 event loop cannot renew anything.
 
 Run it with ``python examples/long_job.py``. It talks to the server in ``RSMQ_URL``, or starts an
@@ -58,7 +58,7 @@ async def without_renewal(queue: Queue) -> None:
     other = await queue.receive(wait=5)
     if slow is None or other is None:
         raise SystemExit("the message did not come back")
-    print(f"after the lease somebody else has it, at delivery {other.rc}")
+    print(f"after the lease another consumer has it, at delivery {other.rc}")
     try:
         await slow.ack()
     except LeaseLost as error:

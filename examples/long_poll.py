@@ -1,6 +1,6 @@
 """Wait for messages without asking over and over, and see how long the waits take.
 
-A waiting receive ends when somebody sends, when a delayed message becomes visible, when a lease
+A waiting receive ends when a message is sent, when a delayed message becomes visible, when a lease
 runs out, or when its time is up.
 
 Run it with ``python examples/long_poll.py``. It talks to the server in ``RSMQ_URL``, or starts an
@@ -37,7 +37,7 @@ async def main() -> None:
             print("an empty queue, waiting 0.3 s at most:")
             await wait(queue, 0.3)
 
-            print("somebody sends while we wait up to 10 s:")
+            print("a producer sends while we wait up to 10 s:")
             waiting = asyncio.create_task(wait(queue, 10))
             await asyncio.sleep(0.5)
             sent = time.perf_counter()
@@ -49,7 +49,7 @@ async def main() -> None:
             await queue.send("later", delay=0.4)
             await wait(queue, 10)
 
-            print("a message that somebody holds for 0.3 s and forgets:")
+            print("a message that a consumer holds for 0.3 s and forgets:")
             await queue.send("forgotten")
             await queue.receive(vt=0.3)
             await wait(queue, 10)

@@ -39,7 +39,7 @@ async def main() -> None:
             id = await send_surely(queue, "charge order 7")
             print(f"stored, once: {id[:10]}...")
 
-            # After a restart nobody remembers a token. A key that belongs to the work itself keeps
+            # After a restart a token is forgotten. A key that belongs to the work itself keeps
             # the second copy away, even if the first was consumed already.
             first = await queue.send("ship order 7", dedup_key="ship-7")
             async for message in queue:

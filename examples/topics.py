@@ -36,7 +36,7 @@ async def main() -> None:
     async with RSMQ(URL) as rsmq:
         topic = rsmq.topic(orders)
         try:
-            await topic.publish({"order": 0})  # nobody has subscribed: it waits
+            await topic.publish({"order": 0})  # no subscription yet: it waits
             billing = await topic.subscribe("billing")
             mail = await topic.subscribe("mail")
             async with anyio.create_task_group() as tasks:
