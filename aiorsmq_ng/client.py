@@ -347,7 +347,7 @@ class RSMQ(RSMQVerbs):
         """Lease what is ready, as ``receive_many`` does, and return when there may be more.
 
         The second value is in how many seconds a message becomes visible, if nothing was ready
-        and one is waiting for its time. For fronts whose clients do the waiting themselves.
+        and one is waiting for its time. For brokers, whose clients do the waiting.
 
         Args:
             names: queues in the order of their priority, by name or handle.
@@ -364,7 +364,7 @@ class RSMQ(RSMQVerbs):
         Nothing is taken. The first set names all queues at once; a queue is named again when the
         subscription to its wake-ups stands, also after an outage, so a caller that looks whenever
         it is named misses no arrival that is announced. Arrivals gather until the next set is asked
-        for. A message whose delay or lease ends is no arrival.
+        for. A message whose delay or lease ends is no arrival. For brokers and wake-up services.
 
         Args:
             names: queues, by name or handle.

@@ -199,9 +199,10 @@ class Queue:
             self._context.presence.leave(self._keys)
 
     async def announce(self, name: str, consumers: int, holding: Iterable[str] = ()) -> None:
-        """Say that the client *name* consumes here, and what it holds; 0 consumers: no more.
+        """Report that the client *name* consumes here, and what it holds; 0 consumers: no more.
 
-        For people who look (``stats``); nothing depends on it. It counts for 35 s.
+        ``stats`` shows it for 35 s; no other call depends on it. For brokers, which report on
+        behalf of their clients; a consumer in this process uses ``present``.
 
         Args:
             name: name of the client.

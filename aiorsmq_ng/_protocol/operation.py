@@ -94,7 +94,7 @@ class Request(Struct, frozen=True):
 class QueueRequest(Request, frozen=True):
     """A request about one queue."""
 
-    keys: QueueKeys
+    keys: QueueKeys  # pyright: ignore[reportIncompatibleMethodOverride]  # frozen, so as a property
 
 
 class Operation(Struct, Generic[R], frozen=True):

@@ -1,7 +1,7 @@
 """Dead letters: every move to a dead-letter queue is reported to listeners, wherever it happens.
 
-A message that its holder rejects is known to that holder. One that a receive puts aside,
-because it was delivered too often and never settled, has not, so that is also logged.
+The holder of a message that is rejected knows of it. A message that a receive moves, because it was
+delivered too often and never settled, has no such holder, so that is also logged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ Listener = Callable[[DeadLetter], object]
 
 
 class DeadLetters:
-    """Reports messages that this client moved to the dead letters to all listeners."""
+    """Reports messages that this client moved to the dead letters to all listeners.
+
+    Programs call ``listen`` and ``forget``; the client calls ``found`` and ``tell``.
+    """
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []

@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 
 logger = logging.getLogger("aiorsmq_ng.contact")
 
-#: A server counts as away when nothing was answered for so long although something was asked.
+#: A server counts as away when it has not answered a call for this long.
 AWAY_S = 1.0
 
 
 class Contact:
-    """What a client knows about its server, by the calls that were made anyway."""
+    """What a client knows about its server, by the calls that were made anyway.
+
+    Programs read it; only the client writes to it.
+    """
 
     __slots__ = ("_answered_at", "_since", "away", "error")
 
@@ -32,7 +35,7 @@ class Contact:
         return None if at is None else datetime.fromtimestamp(at, UTC)
 
     def answered(self, now: float) -> None:
-        """Record a reply, also an error; *now* is on the event loop's clock."""
+        """Record an answer, also an error, at *now* on the event loop's clock. For the client."""
         self._answered_at = time.time()
         if self.error is not None:
             if self.away:
@@ -40,7 +43,10 @@ class Contact:
             self.error, self.away = None, False
 
     def failed(self, error: Exception, began_at: float, now: float) -> None:
-        """Record *error* of an attempt that began at *began_at* and had no answer at *now*."""
+        """Record *error* of an attempt that began at *began_at* and had no answer at *now*.
+
+        For the client.
+        """
         if self.error is None:
             self._since = began_at
         self.error = str(error)

@@ -72,6 +72,7 @@ class Driver(Protocol):
         The driver sets ``call.written`` as soon as anything may have left the process, and
         ``call.reached`` if ``call.durability`` asks for more than memory.
         """
+        ...
 
     async def ping(self) -> None:
         """Return if the server answers."""
@@ -81,6 +82,7 @@ class Driver(Protocol):
 
         Called once, before the first call.
         """
+        ...
 
     async def setting(self, name: str) -> str | None:
         """Return a setting of the server; ``None`` if the server does not tell."""

@@ -11,6 +11,7 @@ from aiorsmq_ng import (
     Consumer,
     Delivery,
     DoctorReport,
+    FindingKind,
     Message,
     Options,
     PendingMessage,
@@ -50,6 +51,28 @@ async def surface(client: Redis) -> None:
         assert_type(await queue.pending(), list[PendingMessage])
         assert_type(queue.scan(0, 10), AsyncIterator[ScannedMessage])
         assert_type(await queue.purge(), int)
+        assert_type(await queue.exists(), bool)
+        assert_type(await queue.pop_many(2), list[Message])
+        assert_type(await queue.change_visibility("x", timedelta(seconds=1)), bool)
+        assert_type(await queue.set_attributes(vt=5), QueueAttributes)
+        assert_type(await queue.reason("x"), str | None)
+        assert_type(await rsmq.send_message("jobs", "a"), str)
+        assert_type(await rsmq.receive_message("jobs", vt=5), Delivery | None)
+        assert_type(await rsmq.pop_message("jobs"), Message | None)
+        assert_type(await rsmq.delete_message("jobs", "x"), bool)
+        assert_type(await rsmq.change_message_visibility("jobs", "x", 5), bool)
+        assert_type(await rsmq.get_queue_attributes("jobs"), QueueAttributes)
+        assert_type(await rsmq.set_queue_attributes("jobs", vt=5), QueueAttributes)
+        assert_type((await rsmq.doctor()).findings[0].kind, FindingKind)
+        assert_type(await rsmq.receive_now([queue], 1), tuple[list[Delivery], float | None])
+        reliable = ReliableQueue(rsmq, "jobs", create=True)
+        assert_type(await reliable.pop(3, block=1), list[tuple[str, bytes]])
+        assert_type(await reliable.ack("x"), list[str])
+        assert_type(await reliable.recover(3, 1000), list[tuple[str, bytes]])
+        assert_type(await reliable.inspect(0, 3), list[tuple[str, bytes]])
+        assert_type(
+            await reliable.inspect(0, 3, pending=True), list[tuple[str, bytes, int, int, int]]
+        )
         assert_type(await rsmq.doctor(queue, fix=True, horizon=60), DoctorReport)
         assert_type(await queue.stats(), QueueStats)
         assert_type(await queue.recover(3, idle=60), list[Delivery])
@@ -68,6 +91,9 @@ async def surface(client: Redis) -> None:
         assert_type(await subscription.observe(wait=1), list[Delivery])
         assert_type(await topic.unsubscribe("a", discard=True), int)
         assert_type(await topic.describe(), TopicInfo)
+        await topic.set_backlog(max_length=None, max_age=timedelta(hours=1))
+        assert_type(await topic.delete(), bool)
+        assert_type(await subscription.keep_alive(), bool)
         assert_type(await rsmq.list_topics(), list[str])
         async for message in queue:
             assert_type(message, Delivery)

@@ -263,6 +263,10 @@ class _BadNetwork:
         except ReplyLost as error:
             raise NotExecuted(str(error)) from error
 
+    async def setting(self, name: str) -> str | None:
+        """Ask for a setting of the server; no fault concerns that."""
+        return await self._driver.setting(name)
+
     async def forget(self, records: Sequence[str]) -> None:
         """Remove records of calls, unless something goes wrong."""
         await self._pass("forget", lambda: self._driver.forget(records))

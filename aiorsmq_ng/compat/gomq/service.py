@@ -54,7 +54,7 @@ class Gomq:
     }
 
     def __init__(self, mode: GomqMode = "copy") -> None:
-        self.mode = mode
+        self.mode: GomqMode = mode
         self._service: RouteGuideService | None = None
 
     def register(self, server: Any, broker: BrokerContext, receiver: BoundedReceiver) -> None:
