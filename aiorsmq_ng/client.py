@@ -25,7 +25,7 @@ from ._runtime.context import QueueContext, context_of
 from ._runtime.dead_letters import DeadLetters
 from ._runtime.leases import LeaseKeeper
 from ._runtime.listing import list_names
-from ._runtime.long_poll import Receiver
+from ._runtime.long_poll import LongPoll
 from ._runtime.outages import retry_through_outages
 from ._runtime.presence import Presence
 from ._runtime.publish_plan import Plans
@@ -47,7 +47,7 @@ from .retry import Retry
 from .topic import Topic
 
 #: How long closing waits for looks that are under way.
-_CLOSE_RECEIVERS_S = 2.0
+_CLOSE_LONG_POLLS_S = 2.0
 #: How long it waits for workers; longer than a handler that is cancelled may take.
 _CLOSE_WORKERS_S = 5.0
 
@@ -105,7 +105,7 @@ class RSMQ(RSMQVerbs):
         self._transport.hears = self._letters.found
         self._plans = Plans()
         self._closing: asyncio.Task[None] | None = None
-        self._receivers: WeakValueDictionary[tuple[ReceiveSpec, ...], Receiver] = (
+        self._long_polls: WeakValueDictionary[tuple[ReceiveSpec, ...], LongPoll] = (
             WeakValueDictionary()
         )
 
@@ -220,10 +220,11 @@ class RSMQ(RSMQVerbs):
     ) -> Queue:
         """Return a handle on the queue *name*; no I/O.
 
-        *dead_letter* names the queue for rejected messages, by default ``<name>-dead``. With
-        *retry*, a message that was received too often is moved there by the next receive, and a
-        block ``async with message`` that raises gives it back with a growing delay. *vt* is the
-        lease for receives through this handle that name none.
+        Without *retry*, as in RSMQ, a message whose block ``async with message`` raises is visible
+        again at once, without a limit: one that always fails comes back for ever. With *retry* it
+        is released with a growing delay, and a message that was received too often is moved to the
+        dead-letter queue by the next receive. (A ``Worker`` has ``Retry()`` by default.) The policy
+        belongs to this handle: it is not stored on the queue.
 
         Args:
             name: name of the queue.
@@ -416,7 +417,7 @@ class RSMQ(RSMQVerbs):
         # Workers first: they give back what they have while all goes on.
         for enders, limit_s in (
             (self._transport.leavers, _CLOSE_WORKERS_S),
-            ([receiver.aclose for receiver in self._receivers.values()], _CLOSE_RECEIVERS_S),
+            ([long_poll.aclose for long_poll in self._long_polls.values()], _CLOSE_LONG_POLLS_S),
         ):
             with anyio.move_on_after(limit_s):
                 async with anyio.create_task_group() as tasks:
@@ -435,7 +436,7 @@ class RSMQ(RSMQVerbs):
             raise InvalidValue("no queue name given", code="missingParameter")
         contexts = [context_of(n if isinstance(n, Queue) else self.queue(n)) for n in names]
         check_together(*(context.keys for context in contexts))
-        received = await self._receiver(*(context.receive_spec for context in contexts)).receive(
+        received = await self._long_poll(*(context.receive_spec for context in contexts)).receive(
             limits.check_count(count), limits.optional_ms("vt", vt), wait_s
         )
         found = from_reply(received, {context.keys.queue: context for context in contexts})
@@ -455,7 +456,7 @@ class RSMQ(RSMQVerbs):
         dead_letter: str | None = None,
         retry: Retry | None = None,
         vt: Seconds | None = None,
-    ) -> tuple[QueueContext, Receiver]:
+    ) -> tuple[QueueContext, LongPoll]:
         """Return what a handle on a queue is made of."""
         if dead_letter == name:
             raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue")
@@ -478,7 +479,7 @@ class RSMQ(RSMQVerbs):
                 1, limits.seconds_to_ms("dedup_window", self._options.dedup_window)
             ),
         )
-        return context, self._receiver(context.receive_spec)
+        return context, self._long_poll(context.receive_spec)
 
     def _keys(self, name: str) -> QueueKeys:
         return self._shards.queue(limits.check_name(name, foreign=self._options.foreign_names))
@@ -492,14 +493,14 @@ class RSMQ(RSMQVerbs):
     def _channel(self, keys: QueueKeys) -> str:
         return keys.realtime if self._realtime else keys.wake
 
-    def _receiver(self, *specs: ReceiveSpec) -> Receiver:
-        receiver = self._receivers.get(specs)
-        if receiver is None:
-            receiver = Receiver(
+    def _long_poll(self, *specs: ReceiveSpec) -> LongPoll:
+        long_poll = self._long_polls.get(specs)
+        if long_poll is None:
+            long_poll = LongPoll(
                 self._transport,
                 self._notifier,
                 partial(messages.source, specs),
                 self._options,
             )
-            self._receivers[specs] = receiver
-        return receiver
+            self._long_polls[specs] = long_poll
+        return long_poll

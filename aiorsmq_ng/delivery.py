@@ -46,7 +46,7 @@ class Delivery(Message):
 
     Every verb is fenced inside its script: if any RSMQ client has received the message since,
     nothing changes and ``LeaseLost`` is raised. ``async with delivery`` renews the lease while
-    inside, acks at the end, and releases if the block raises.
+    inside and acks at the end; if the block raises, the retry policy of the queue handle decides.
     """
 
     __slots__ = ("_context", "_excused", "_strikes", "lease", "outcome")
@@ -271,6 +271,13 @@ class Delivery(Message):
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
+        """Settle the message by the outcome of the block, unless the block has settled it.
+
+        Without an error it is acked. After an error the retry policy of its queue handle decides:
+        a delay, or the dead-letter queue after the last delivery. A handle without a policy
+        (``rsmq.queue(name)`` without ``retry``) makes the message visible again at once, without a
+        limit. After a cancellation it is visible again at once, too. The error is raised on.
+        """
         if self.settled:
             return
         if isinstance(error, GeneratorExit):

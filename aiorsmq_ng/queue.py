@@ -15,7 +15,7 @@ from ._protocol.operation import Operation
 from ._protocol.recovery import Recovered
 from ._protocol.values import Dedup, Receipt, Received
 from ._runtime.context import QueueContext
-from ._runtime.long_poll import Receiver
+from ._runtime.long_poll import LongPoll
 from ._runtime.redrive import counted, redrive
 from .codec import to_body
 from .consumer import Consumer
@@ -45,9 +45,9 @@ _SCAN_PAGE = 1000
 class Queue:
     """A handle on one queue. Making one costs nothing and checks nothing but the name."""
 
-    def __init__(self, context: QueueContext, receiver: Receiver) -> None:
+    def __init__(self, context: QueueContext, long_poll: LongPoll) -> None:
         self._context = context
-        self._receiver = receiver
+        self._long_poll = long_poll
         self._channel = context.channel(context.keys)
 
     @property
@@ -147,7 +147,7 @@ class Queue:
         """
         vt_ms = limits.optional_ms("vt", vt)
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
-        received = await self._receiver.receive(1, vt_ms, wait_s)
+        received = await self._long_poll.receive(1, vt_ms, wait_s)
         for leased in received.messages:
             return Delivery(leased, self._context, received.asked_at + leased.vt_ms / 1000)
         return None
@@ -576,7 +576,7 @@ class Queue:
         )
 
     async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
-        received = await self._receiver.receive(count, vt_ms, wait_s)
+        received = await self._long_poll.receive(count, vt_ms, wait_s)
         return from_reply(received, {self.name: self._context})
 
     async def _pending_pages(self, skip: int, count: int) -> list[PendingMessage]:

@@ -14,7 +14,7 @@ from ._protocol.operation import Operation
 from ._protocol.topic_state import EACH, Member, TopicState
 from ._protocol.topics import Joining, TopicChanged, TopicKeys
 from ._runtime.context import QueueContext
-from ._runtime.long_poll import Receiver
+from ._runtime.long_poll import LongPoll
 from .delivery import Delivery
 from .errors import InvalidValue, QueueNotFound
 from .models import Message, RecoverPlace, SubscriptionMode
@@ -47,7 +47,7 @@ class Subscription(Queue):
     """
 
     def __init__(
-        self, parts: tuple[QueueContext, Receiver], keys: TopicKeys, joining: Joining
+        self, parts: tuple[QueueContext, LongPoll], keys: TopicKeys, joining: Joining
     ) -> None:
         super().__init__(*parts)
         self._topic = keys

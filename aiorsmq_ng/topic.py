@@ -17,7 +17,7 @@ from ._protocol.topic_state import EACH, SHARED, Member, TopicState
 from ._protocol.topics import Joining, TopicChanged, TopicKeys
 from ._protocol.values import Dedup
 from ._runtime.context import QueueContext
-from ._runtime.long_poll import Receiver
+from ._runtime.long_poll import LongPoll
 from ._runtime.publish_plan import Plans, Publication, PublishToken
 from .codec import to_body
 from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
@@ -59,7 +59,7 @@ class Parts(Protocol):
         dead_letter: str | None = None,
         retry: Retry | None = None,
         vt: Seconds | None = None,
-    ) -> tuple[QueueContext, Receiver]:
+    ) -> tuple[QueueContext, LongPoll]:
         """Return the queue's context, and what waits for its messages."""
         ...
 

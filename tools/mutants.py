@@ -494,7 +494,7 @@ MUTANTS = (
     ),
     Mutant(
         "suspects: handled while the worker holds nothing else",
-        "aiorsmq_ng/worker/worker.py",
+        "aiorsmq_ng/worker/intake.py",
         "if batch[0].suspect:",
         "if False:",
         ("tests/contract/test_suspects.py",),
@@ -543,8 +543,8 @@ MUTANTS = (
     ),
     Mutant(
         "suspects: put back a few times only because of others that take long",
-        "aiorsmq_ng/worker/worker.py",
-        "if times > _POSTPONED:",
+        "aiorsmq_ng/worker/intake.py",
+        "if times > _MAX_POSTPONED:",
         "if False:",
         ("tests/contract/test_suspects.py",),
     ),

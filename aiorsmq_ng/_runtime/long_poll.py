@@ -1,4 +1,4 @@
-"""Long poll: wait for messages on behalf of everybody who waits on a queue in this client.
+"""Long poll: wait for messages on behalf of all waiters on a queue in this client.
 
 All waiters of a queue share one loop. A look that finds nothing leaves the loop's name with the
 queue, and learns when to look again: that is agreed on with the loops of other clients, so that
@@ -45,7 +45,7 @@ class _Waiter:
     future: asyncio.Future[Received]
 
 
-class Receiver:
+class LongPoll:
     """The loop that all waiters of one queue share; it runs only while there are waiters."""
 
     def __init__(

@@ -1,9 +1,8 @@
 """A Redis Cluster behind the Driver seam: each command goes to the node that has its keys.
 
-redis-py's cluster client is asked which node that is. Its way to execute a command is not taken:
-it sends ASKING and the command after it on different connections, drops the connections of
-everybody when slots have moved, and does not tell a command that was never written from a reply
-that was lost.
+redis-py's cluster client finds the node. It does not execute the commands, for three reasons: it
+may send ASKING and the command after it on different connections, it drops all connections when
+slots have moved, and it does not distinguish a command that was never written from a lost reply.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ class ClusterDriver(RedisDriver):
     ) -> None:
         self._client = client
         self._own = own
-        # Refuses a node that must not be spoken to; a redirection can name any.
+        # Raises for a node that must not be used; a redirection can name any.
         self._guard = guard
-        # Whether a node failed, so that others may have its slots now.
+        # True after a node failed: other nodes may have its slots now.
         self._outdated = False
 
     async def execute(self, command: Command) -> Reply:
@@ -64,7 +63,7 @@ class ClusterDriver(RedisDriver):
                 command.written = False
                 node, asking = self._node_at(ask), True
             except ANSWERS as error:
-                # Slots without a master, or a master that became a replica.
+                # Slots without a primary, or a primary that became a replica.
                 self._outdated |= isinstance(error, ClusterDownError) or has_stepped_down(error)
                 raise_mapped(error)
         raise NotExecuted("the keys are being moved between nodes")
@@ -79,12 +78,12 @@ class ClusterDriver(RedisDriver):
         return ConnectionListener(connection)
 
     async def aclose(self) -> None:
-        """Close the client if it is ours."""
+        """Close the redis-py client, unless it belongs to the caller."""
         if self._own:
             await self._client.aclose()
 
     async def _find(self, command: Command) -> ClusterNode:
-        """Return the node that is thought to serve *command*."""
+        """Return the node that serves *command*, by the slots known so far."""
         nodes = self._client.nodes_manager
         try:
             await self._client.initialize()
@@ -94,7 +93,7 @@ class ClusterDriver(RedisDriver):
             if command.key is None:
                 return self._client.get_random_node()
             return nodes.get_node_from_slot(self._client.keyslot(command.key))
-        except Exception as error:  # its own exceptions are no RedisErrors
+        except Exception as error:  # some of redis-py's are no RedisErrors
             self._outdated = True
             refused_at_connect(error)
             raise NotExecuted(describe(error)) from error
@@ -112,13 +111,13 @@ class ClusterDriver(RedisDriver):
         return node
 
     async def _run(self, node: ClusterNode, command: Command, asking: bool) -> Reply:
-        """Run *command* on *node*; raises what the server answers as it is."""
+        """Run *command* on *node*; errors that the server answers are raised as they are."""
         connection = await self._connection(node)
         try:
             command.written = True
             packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
             if asking:
-                # It is good for the next command on its connection.
+                # ASKING holds for the next command on its connection.
                 packed = _ASKING + packed
             await connection.send_packed_command(packed, check_health=False)
             if asking:
@@ -128,7 +127,7 @@ class ClusterDriver(RedisDriver):
             if command.follow_up is not None:
                 command.confirmation = await confirm(connection, command.follow_up)
             if command.min_replicas and not asking:
-                await self._see_owner(node, connection, command, reply)
+                await self._check_owner(node, connection, command, reply)
         except ANSWERS:
             raise
         except BaseException as error:
@@ -141,29 +140,30 @@ class ClusterDriver(RedisDriver):
             redis_versions.release(node, connection)
         return reply
 
-    async def _see_owner(
+    async def _check_owner(
         self, node: ClusterNode, connection: Connection, command: Command, reply: Reply
     ) -> None:
-        """Raise ``ReplyLost`` if the others say that *node* was replaced; asked if it is doubtful.
+        """Raise ``ReplyLost`` if other nodes name a new owner of the keys; asked only in doubt.
 
-        It may have been silent, and not know. What it does then is forgotten soon.
+        A node that was unreachable may have been replaced and not know it yet. Its writes from then
+        on will be lost.
         """
         if await is_confirmed(partial(confirm, connection), command, reply):
             return
         nodes = self._client.nodes_manager
         try:
-            # What the node itself says about this counts least.
+            # The node itself is asked last: it may not know its successor.
             await redis_versions.ask_for_nodes(nodes, last=node)
             owner = nodes.get_node_from_slot(self._client.keyslot(command.key or ""))
         except Exception as error:
             if command.follow_up is not None:
-                return  # the caller learns anyway that it is not confirmed
-            raise ReplyLost("neither a replica nor another node vouches for the node") from error
+                return  # the sender learns in any case that it was not confirmed
+            raise ReplyLost("neither a replica nor another node confirms the primary") from error
         if owner.name != node.name:
             raise ReplyLost("another node has the keys now")
 
     async def _connection(self, node: ClusterNode) -> Connection:
-        """Return a connection to *node* that stands and is in step."""
+        """Return a connection to *node* that is open and in step (no unread reply)."""
         if self._guard is not None:
             self._guard((node.host, int(node.port)))
         connection = node.acquire_connection()

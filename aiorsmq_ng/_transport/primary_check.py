@@ -10,18 +10,18 @@ from .._common.tasks import retrieve_exception
 from .._protocol.operation import Reply
 from .redis_calls import Command
 
-#: How long replicas may take to tell that they know of a receive, before others are asked.
+#: How long to wait for replicas to acknowledge a receive, in milliseconds; then others are asked.
 CONFIRM_MS = 100
-#: How long the other sentinels are waited for when one has answered.
+#: How long to wait for the other sentinels after the first has answered.
 STRAGGLERS_S = 0.5
 
 
 async def is_confirmed(
     ask: Callable[[tuple[str | int, ...]], Awaitable[Reply]], command: Command, reply: Reply
 ) -> bool:
-    """Return True if enough replicas know what *command* did, or if that does not matter.
+    """Return True if enough replicas have the effect of *command*, or if that does not matter.
 
-    *ask* makes a command on the connection that it ran on.
+    *ask* runs a command on the same connection.
     """
     if command.follow_up is not None:
         answer = command.confirmation
@@ -36,11 +36,11 @@ async def is_confirmed(
     return isinstance(answer, int) and answer >= command.min_replicas
 
 
-async def masters_named(pool: Any) -> set[tuple[Any, Any]]:
-    """Return every address that a sentinel names as that of the master.
+async def primaries_named(pool: Any) -> set[tuple[Any, Any]]:
+    """Return every address that a sentinel names as that of the primary.
 
-    *pool* is a pool of redis-py that finds its master by sentinels. A server that was promoted is
-    known to some of them before others; none is named while all take the master for dead.
+    *pool* is a pool of redis-py that finds its primary by sentinels. Some sentinels know of a
+    promotion before others. None is named while all consider the primary down.
     """
     named = set()
     for masters in await _answers(pool.sentinel_manager.sentinels):
@@ -52,7 +52,7 @@ async def masters_named(pool: Any) -> set[tuple[Any, Any]]:
 
 
 async def _answers(sentinels: list[Any]) -> list[Any]:
-    """Return what the sentinels know; of those that answer, and soon after the first."""
+    """Return the answers of all sentinels that answer soon after the first one does."""
     asking = {asyncio.ensure_future(node.sentinel_masters()) for node in sentinels}
     pending = asking
     answers: list[Any] = []

@@ -18,19 +18,19 @@ from . import redis_versions
 from .driver import Heard, NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
 from .pipelined import ConnectionInUse, PipelinedConnection
-from .primary_check import is_confirmed, masters_named
+from .primary_check import is_confirmed, primaries_named
 from .redis_calls import Command, RedisDriver
 
-#: A connection that has rested so many seconds is asked for a sign of life before it is used.
+#: A connection that was idle for this many seconds is checked (PING) before it is used.
 HEALTH_S = 15
-#: Seconds of silence after which a wake-up connection is pinged, and then given up.
+#: Seconds without data after which a wake-up connection is pinged, and then dropped.
 _SILENCE_S = 10.0
 
-#: A reply that takes so many seconds may be that of a master that was replaced meanwhile.
+#: After a reply slower than this many seconds, check that the primary has not changed.
 _LATE_S = 0.5
-#: Calls that it pays to make at a time, for each connection that they can share.
+#: Concurrent calls per connection, if connections are shared (pipelining).
 _JOINED = 8
-#: More than anybody's pool has.
+#: No limit: more than any pool has.
 _MANY = 1 << 30
 
 #: Called when the server cannot be reached, to bring it back if it is ours.
@@ -40,12 +40,12 @@ Revive = Callable[[], Awaitable[None]]
 class PoolDriver(RedisDriver):
     """Runs commands on connections of a redis-py pool.
 
-    redis-py repeats a command when its reply is lost, which doubles sends and strands receives.
-    Talking to the connection itself leaves that out, whatever the pool's settings, and saves most
-    of the client's time per call. ``keep`` holds connections between calls instead of handing
-    them back each time. ``direct`` leaves out redis-py's stream, too, and lets calls of the same
-    moment share a connection; it is the number of connections for calls. Both only for a pool of
-    our own.
+    redis-py repeats a command when its reply is lost, which duplicates sends and strands receives.
+    Using the connection directly avoids that, whatever the settings of the pool, and saves most of
+    the client's time per call. With ``keep`` the driver keeps connections between calls instead of
+    returning them to the pool each time. With ``direct``, the number of connections for calls, it
+    bypasses redis-py's stream, too, and pipelines calls of the same tick on one connection. Both
+    are only for a pool that belongs to this client.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class PoolDriver(RedisDriver):
             {} if direct else None
         )
         self._free = asyncio.Semaphore(direct or _MANY)
-        # Connections in use that others may join, and the one that was taken in this very tick.
+        # Connections in use that further calls may join; the one acquired in this tick.
         self._shared: set[ConnectionInUse] = set()
         self._joinable: ConnectionInUse | None = None
         self._revive = revive
         self._closing = closing
-        # Raises if nothing may be sent to this server any more.
+        # Raises if this server must not be used any more.
         self._check = check
         self._idle: list[AbstractConnection] = []
         self._has_sentinels = hasattr(pool, "sentinel_manager")
@@ -79,7 +79,7 @@ class PoolDriver(RedisDriver):
         if self._check is not None:
             self._check()
         packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
-        # What is said about the last write of a connection must be about this one.
+        # WAIT and WAITAOF are about the last write of a connection: that must be this command.
         asks = command.follow_up or (
             command.min_replicas and command.needs_confirmation and self._has_sentinels
         )
@@ -95,16 +95,16 @@ class PoolDriver(RedisDriver):
                 await self._discard_idle()
         except ANSWERS as error:
             if has_stepped_down(error):
-                # The next server at its address, or one named by sentinels, may be the primary.
+                # The next server at this address, or one that sentinels name, may be the primary.
                 used.broken = True
                 await self._discard_idle()
             raise_mapped(error)
         except BaseException as error:
-            # Other callers that wait for replies on it fail at once.
+            # Other calls that wait for replies on it fail at once.
             used.broken = True
             await _cut(used.connection)
             if not isinstance(error, Exception):
-                # Given up for its silence; the connections that wait lead to the same peer.
+                # It timed out; idle connections lead to the same server.
                 await self._discard_idle()
                 raise
             # redis-py lets AttributeError and the like escape from a connection that dies.
@@ -115,16 +115,16 @@ class PoolDriver(RedisDriver):
 
     @property
     def calls_per_connection(self) -> int:
-        """How many calls it pays to make at a time, for each connection."""
+        """Number of concurrent calls for each connection."""
         return 1 if self._pipelined is None else _JOINED
 
     def listener(self) -> ConnectionListener:
-        """Return a listener on a connection of its own; the pool's are for calls."""
+        """Return a listener on a connection of its own; those of the pool are for calls."""
         pool = self._pool
         return ConnectionListener(lambda: pool.connection_class(**pool.connection_kwargs))
 
     async def aclose(self) -> None:
-        """Hand all connections back, and close them if the pool is ours."""
+        """Return all connections to the pool, and close them if the pool belongs to this client."""
         while self._idle:
             await self._pool.release(self._idle.pop())
         if self._keep:
@@ -133,9 +133,9 @@ class PoolDriver(RedisDriver):
             await self._closing()
 
     async def _join_or_acquire(self, packed: bytes, *, alone: bool) -> ConnectionInUse:
-        """Return a connection for one call: that of others in this tick, a free one, a new one.
+        """Return a connection for one call: that of this tick, else an idle one, else a new one.
 
-        If all are in use, one with few calls.
+        If all are in use, the one with the fewest calls in flight.
         """
         used = None if alone else self._joinable
         if used is None or not used.can_join(packed):
@@ -184,7 +184,7 @@ class PoolDriver(RedisDriver):
             if used.broken:
                 await self._discard(used.connection)
             else:
-                # It has shown that it is alive.
+                # It has just answered.
                 now = asyncio.get_running_loop().time()
                 used.connection.next_health_check = now + HEALTH_S
                 await self._put_back(used.connection)
@@ -195,7 +195,7 @@ class PoolDriver(RedisDriver):
         while self._idle:
             connection = self._idle.pop()
             try:
-                if self._leads_to_master(connection) and await usable(connection):
+                if self._leads_to_primary(connection) and await usable(connection):
                     return connection
             except BaseException:
                 await self._discard(connection)
@@ -216,13 +216,13 @@ class PoolDriver(RedisDriver):
         else:
             await self._pool.release(connection)
 
-    def _leads_to_master(self, connection: AbstractConnection) -> bool:
-        """Return True if it still does, if sentinels were asked meanwhile for another connection.
+    def _leads_to_primary(self, connection: AbstractConnection) -> bool:
+        """Return False if sentinels have named another primary for a newer connection.
 
-        The former master may be alive, and take itself for the master for a while.
+        The former primary may be alive, and consider itself the primary for a while.
         """
-        master = getattr(self._pool, "master_address", None)
-        return master is None or master == (
+        primary = getattr(self._pool, "master_address", None)
+        return primary is None or primary == (
             getattr(connection, "host", None),
             getattr(connection, "port", None),
         )
@@ -230,10 +230,11 @@ class PoolDriver(RedisDriver):
     async def _is_replaced(
         self, used: ConnectionInUse, command: Command, reply: Reply, began_at: float
     ) -> bool:
-        """Return True if sentinels name another master; they are asked if it is doubtful.
+        """Return True if sentinels name another primary; they are asked only in doubt.
 
-        A master that was silent for a while may have a successor without knowing it. What it does
-        then is forgotten soon. ``ReplyLost`` if the reply matters and they do not vouch for it.
+        A primary that was unreachable for a while may have a successor and not know it yet. Its
+        writes from then on will be lost. ``ReplyLost`` if the reply holds messages and the
+        sentinels do not confirm the primary.
         """
         connection = used.connection
         late = asyncio.get_running_loop().time() - began_at > _LATE_S
@@ -243,14 +244,14 @@ class PoolDriver(RedisDriver):
             late = False
         elif not late:
             return False
-        named = await masters_named(self._pool)
+        named = await primaries_named(self._pool)
         if named == {(getattr(connection, "host", None), getattr(connection, "port", None))}:
             return False
-        # A sender learns anyway that its message is not confirmed.
+        # A sender learns in any case that its message was not confirmed.
         if late or (command.follow_up is not None and not named):
             return bool(named)
         await self._discard_idle()
-        raise ReplyLost("the sentinels do not vouch for the master")
+        raise ReplyLost("the sentinels do not confirm that the server is the primary")
 
     async def _discard_idle(self) -> None:
         while self._idle:
@@ -267,10 +268,10 @@ class PoolDriver(RedisDriver):
 
 
 class ConnectionListener:
-    """Listens on one connection. Silence is probed, because a dead peer is silent too.
+    """Listens on one connection. An idle connection is probed: a dead server is silent, too.
 
-    redis-py's own PubSub reconnects behind the scenes, and takes a second connection when two
-    tasks find the first one dead; here a lost connection is an error and the end of the listener.
+    redis-py's own PubSub reconnects by itself, and opens a second connection when two tasks find
+    the first one dead. Here a lost connection is an error and the end of the listener.
     """
 
     def __init__(self, connection: Callable[[], AbstractConnection]) -> None:
@@ -287,7 +288,7 @@ class ConnectionListener:
         await self._send("UNSUBSCRIBE", *channels)
 
     async def next_heard(self) -> Heard | None:
-        """Wait for a publication, or for a new subscription to stand.
+        """Wait for a publication, or for the confirmation of a new subscription.
 
         ``None`` for anything else; ``NotExecuted`` when the connection is lost.
         """
@@ -299,7 +300,7 @@ class ConnectionListener:
             )
         if message is None:
             if self._probed:
-                raise NotExecuted("the wake-up connection gives no answer")
+                raise NotExecuted("the wake-up connection does not answer")
             self._probed = True
             await self._send("PING")
             return None
@@ -317,7 +318,7 @@ class ConnectionListener:
                 await connection.disconnect(nowait=True)
 
     async def _send(self, *words: str) -> None:
-        # A handshake whose reply is lost would otherwise be waited for without end.
+        # Without a limit, a handshake whose reply is lost would be waited for without end.
         with mapped_errors(), anyio.fail_after(_SILENCE_S):
             if self._connection is None:
                 self._connection = self._make()
@@ -327,7 +328,7 @@ class ConnectionListener:
 
 
 class mapped_errors:  # noqa: N801 - reads as a statement
-    """Turn whatever a wake-up connection raises into ``NotExecuted`` (a final error stays)."""
+    """Turn all errors of a wake-up connection into ``NotExecuted``, except final ones."""
 
     def __enter__(self) -> None:
         return None
@@ -340,7 +341,7 @@ class mapped_errors:  # noqa: N801 - reads as a statement
 
 
 async def confirm(connection: AbstractConnection, words: Sequence[Argument]) -> Reply:
-    """Ask what WAIT and WAITAOF tell: how far the last write of this connection has got."""
+    """Run WAIT or WAITAOF: ask how far the last write of this connection was replicated."""
     packed = pack_command(tuple(words))  # type: ignore[arg-type]
     await connection.send_packed_command(packed, check_health=False)
     try:

@@ -1,7 +1,7 @@
 """Workers: handlers by decorator, run with bounded concurrency until they are stopped."""
 
+from .handlers import DeadLetterHook, FailureHook, Handler, Hook, Middleware, Next
 from .health import WorkerHealth
-from .routes import DeadLetterHook, FailureHook, Handler, Hook, Middleware, Next
 from .worker import Worker
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""One handler run: decode, call, time limit, settle."""
+"""Handlers at work: one run (decode, call, time limit, settle), and all that run at a time."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from .._runtime.prefetch import give_back, still_leased
 from ..delivery import Delivery
 from ..errors import InvalidValue, LeaseLost, RSMQError
 from ..models import DeadLetter
+from .handlers import DeadLetterHook, FailureHook, Middleware, QueueHandler
 from .health import Counters
-from .routes import DeadLetterHook, FailureHook, Middleware, Route
+from .shutdown import wait_until_done
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
 #: How long a handler that ran out of time may take to end before it counts as stuck.
 _CANCEL_S = 1.0
+#: How long a handler that is cancelled at the end of the worker may take to end.
+_ABANDON_S = 2.0
 
 
-async def tell(letter: DeadLetter, hooks: Sequence[DeadLetterHook]) -> None:
+async def call_dead_letter_hooks(letter: DeadLetter, hooks: Sequence[DeadLetterHook]) -> None:
     """Call the hooks for a dead letter."""
     for hook in hooks:
         try:
@@ -46,13 +49,13 @@ class Execution:
 
     def __init__(
         self,
-        route: Route,
+        handler: QueueHandler,
         batch: list[Delivery],
         middleware: Sequence[Middleware],
         on_failure: Sequence[FailureHook],
         counters: Counters,
     ) -> None:
-        self.route = route
+        self.handler = handler
         self.stuck = False
         self._batch = batch
         self._middleware = middleware
@@ -71,7 +74,7 @@ class Execution:
         self._on_end = on_end
         for delivery in self._batch:
             delivery.lease.on_lost = self._lost
-        self.task = asyncio.create_task(self._run(), name=f"aiorsmq-ng {self.route.name}")
+        self.task = asyncio.create_task(self._run(), name=f"aiorsmq-ng {self.handler.name}")
         self.task.add_done_callback(self._ended)
 
     def cancel(self) -> None:
@@ -97,13 +100,15 @@ class Execution:
         else:
             give_back(self._batch)
         if error is not None:
-            logger.error("messages of handler %s not settled", self.route.name, exc_info=error)
+            logger.error("messages of handler %s not settled", self.handler.name, exc_info=error)
         self._on_end(self)
 
     async def _run(self) -> None:
         self._begun = True
         try:
-            arguments = [self._batch] if self.route.size else self.route.arguments(self._batch[0])
+            arguments = (
+                [self._batch] if self.handler.size else self.handler.arguments(self._batch[0])
+            )
         except InvalidValue as misfit:
             # It will not decode the next time either.
             reason = str(misfit)[:500]
@@ -131,8 +136,8 @@ class Execution:
     async def _handle(self, arguments: list[Any]) -> BaseException | None:
         """Call the handler, and return what it raised, or why it was cancelled."""
         limit = None
-        if self.route.timeout is not None:
-            limit = asyncio.get_running_loop().call_later(self.route.timeout, self._time_over)
+        if self.handler.timeout is not None:
+            limit = asyncio.get_running_loop().call_later(self.handler.timeout, self._time_over)
         error: BaseException | None = None
         self._handling = True
         try:
@@ -169,7 +174,7 @@ class Execution:
 
     async def _call(self, depth: int, arguments: list[Any]) -> Any:
         if depth == len(self._middleware):
-            return await self.route.handler(*arguments)
+            return await self.handler.function(*arguments)
         call_next = partial(self._call, depth + 1, arguments)
         return await self._middleware[depth](self._batch[0], call_next)
 
@@ -177,7 +182,7 @@ class Execution:
         self._interrupt("the lease was lost")
 
     def _time_over(self) -> None:
-        self._interrupt(f"it took longer than {self.route.timeout:g} s")
+        self._interrupt(f"it took longer than {self.handler.timeout:g} s")
 
     def _interrupt(self, reason: str) -> None:
         self._reason = self._reason or reason
@@ -195,13 +200,12 @@ class Execution:
     def _mark_stuck(self) -> None:
         self.stuck = True
         self._let_go()
-        logger.error("handler %s ignores its cancellation", self.route.name)
+        logger.error("handler %s ignores its cancellation", self.handler.name)
 
     async def _failed(self, error: BaseException) -> None:
-        retry = self.route.retry
         settled = await self._settle_all(lambda delivery: delivery.settle(error))
         if isinstance(error, Exception):
-            gone = sum(retry.gives_up(delivery.attempt) for delivery in settled)
+            gone = sum(delivery.outcome == "rejected" for delivery in settled)
             self._counters.rejected += gone
             self._counters.failed += len(settled) - gone
             await self._note(error)
@@ -239,7 +243,7 @@ class Execution:
         self._counters.note(error)
         logger.warning(
             "handler %s failed on message %s of queue %r (delivery %d): %s",
-            self.route.name, first.id, first.queue, first.rc, type(error).__name__,
+            self.handler.name, first.id, first.queue, first.rc, type(error).__name__,
             exc_info=None if isinstance(error, InvalidValue) else error,
         )  # fmt: skip
         for hook in self._on_failure:
@@ -248,6 +252,55 @@ class Execution:
                     await hook(delivery, error)
                 except Exception:
                     logger.exception("a failure hook failed itself")
+
+
+class Executions:
+    """The handlers that run, *concurrency* at most."""
+
+    def __init__(
+        self,
+        concurrency: int,
+        middleware: Sequence[Middleware],
+        on_failure: Sequence[FailureHook],
+        counters: Counters,
+    ) -> None:
+        # Fair: the task that has waited longest is next.
+        self.slots = asyncio.Semaphore(concurrency)
+        self.running: set[Execution] = set()
+        #: Handlers that did not end when the worker did.
+        self.left_behind = 0
+        self.counters = counters
+        self._middleware = middleware
+        self._on_failure = on_failure
+
+    def start(self, handler: QueueHandler, batch: list[Delivery]) -> Execution:
+        """Run *handler* on *batch*, in a slot that the caller has acquired."""
+        execution = Execution(handler, batch, self._middleware, self._on_failure, self.counters)
+        self.running.add(execution)
+        execution.start(on_end=self._ended)
+        return execution
+
+    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
+        """Wait until all have ended, or *hurry* is set, for *within_s* at most."""
+        if self.running:
+            logger.info("stopping: %d handlers have %g s to end", len(self.running), within_s)
+            await wait_until_done([e.task for e in self.running], within_s, hurry)
+
+    async def abandon(self) -> None:
+        """Cancel what still runs; its messages are given back. Leave behind what does not end."""
+        running = list(self.running)
+        for execution in running:
+            execution.cancel()
+        if running:
+            await asyncio.wait([e.task for e in running], timeout=_ABANDON_S)
+        for execution in list(self.running):
+            logger.error("handler %s does not end and is left behind", execution.handler.name)
+            execution.leave_behind()
+            self.left_behind += 1
+
+    def _ended(self, execution: Execution) -> None:
+        self.running.discard(execution)
+        self.slots.release()
 
 
 async def _outcome_of(settling: Awaitable[None]) -> BaseException | None:

@@ -12,28 +12,27 @@ from .._runtime.outages import retry_through_outages
 from ..client import RSMQ
 from ..errors import AccessDenied, QueueNotFound, Unavailable
 from ..queue import Queue
-from .routes import Route, Served
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
 
-def handle(rsmq: RSMQ, route: Route) -> Queue:
-    """Return the queue of *route*; no I/O."""
-    return rsmq.queue(route.queue, retry=route.retry, dead_letter=route.dead_letter, vt=route.vt)
-
-
 async def find_queues(
-    rsmq: RSMQ, routes: Sequence[Route], *, create: bool, limit_s: float | None
-) -> list[Served]:
-    """Wait for the server, for *limit_s* if given, and find the queues; those may be created."""
+    rsmq: RSMQ, queues: Sequence[Queue], *, create: bool, limit_s: float | None
+) -> bool:
+    """Wait for the server, for *limit_s* seconds if given, and find or create the queues.
+
+    Returns True; ``QueueNotFound`` if one is missing and must not be created.
+    """
     await rsmq.open(wait_for_server=limit_s)
 
-    async def find() -> list[Served]:
-        return [await _find(rsmq, route, create) for route in routes]
+    async def find() -> None:
+        for queue in queues:
+            await _find(rsmq, queue, create)
 
     # A broker may answer although its server does not. A limit of 0 is one try, as long as a call.
     with anyio.move_on_after(limit_s or math.inf):
-        return await retry_through_outages(find, limit_s)
+        await retry_through_outages(find, limit_s)
+        return True
     raise Unavailable(
         f"the queues cannot be reached: {rsmq.contact.error or 'no answer'} "
         f"(gave up after {limit_s:g} s)",
@@ -41,16 +40,14 @@ async def find_queues(
     )
 
 
-async def _find(rsmq: RSMQ, route: Route, create: bool) -> Served:
-    queue = handle(rsmq, route)
+async def _find(rsmq: RSMQ, queue: Queue, create: bool) -> None:
     # Looking first: creating needs rights that a worker need not have, and memory.
     if not await queue.exists():
         if not create:
             raise _missing(queue)
-        await rsmq.create_queue(route.queue, exist_ok=True)
+        await rsmq.create_queue(queue.name, exist_ok=True)
     elif not create:
         await _find_dead_letters(rsmq.queue(queue.dead_letter))
-    return Served(route, queue)
 
 
 async def _find_dead_letters(queue: Queue) -> None:

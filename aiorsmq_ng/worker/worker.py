@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
 from typing import Any, Literal, TypeVar
 
-import anyio
-
 from .._common.durations import Seconds, at_least_0, in_seconds
-from .._common.queue_defaults import dead_letter_queue
-from .._protocol.limits import MAX_SECONDS
-from .._runtime.context import context_of
-from .._runtime.prefetch import Prefetch, give_back
 from ..client import RSMQ
-from ..delivery import Delivery
-from ..errors import ClientClosed, InvalidValue, RSMQError
+from ..errors import ClientClosed, InvalidValue
 from ..models import DeadLetter
 from ..retry import Retry
-from .execution import Execution, tell
-from .health import Counters, State, WorkerHealth, one_line
-from .routes import (
+from .execution import Executions, call_dead_letter_hooks
+from .handlers import (
     D,
     DeadLetterHook,
     F,
@@ -33,33 +23,32 @@ from .routes import (
     K,
     M,
     Middleware,
-    Route,
-    Served,
+    QueueHandler,
     readers,
 )
-from .shutdown import first_of, run_to_completion, wait_until_done
+from .health import Counters, State, WorkerHealth, one_line
+from .intake import Intake
+from .shutdown import first_of, run_to_completion
 from .signals import stopped_by_signals
-from .startup import find_queues, handle
+from .startup import find_queues
 
 R = TypeVar("R")
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
-#: How long a cancelled handler may take to end before the worker leaves it behind.
-_CANCEL_S = 2.0
-#: How often a suspect is put back because of handlers that take long; of so many that is known.
-_POSTPONED, _POSTPONED_IDS = 3, 1000
+#: How long the end of the worker waits for its intake, and for hooks that still run.
+_INTAKE_S, _HOOKS_S = 4.0, 2.0
 
 
 class Worker:
     """Runs handlers for messages of one or more queues.
 
-    A *suspect*, a message whose last delivery vanished with its holder, is handled alone: nothing
-    else is held by the worker meanwhile. It keeps others waiting for ``alone`` seconds at most,
-    before it begins and while it runs.
+    A *suspect*, a message whose last delivery vanished with its holder, is handled alone: the
+    worker holds nothing else meanwhile. It keeps other messages waiting for ``alone`` seconds at
+    most, before it begins and while it runs.
 
-    Queues that exist are only looked for, which needs no right but those of a consumer. A refusal,
-    such as of a password, ends ``run`` at once.
+    For a queue that exists, the worker needs no permission but those of a consumer. A refusal, such
+    as of a password, ends ``run`` at once.
 
     Args:
         rsmq: a client of yours, which stays open, or a URL; by default as for ``RSMQ``.
@@ -90,11 +79,11 @@ class Worker:
             raise InvalidValue(f"order must be strict or weighted, not {order!r}")
         self._own = not isinstance(rsmq, RSMQ)
         self.rsmq = rsmq if isinstance(rsmq, RSMQ) else RSMQ(rsmq)
-        self._concurrency = concurrency
         self._grace = at_least_0("grace", grace)
-        #: Seconds for which a suspect may keep others waiting, before it begins and while it runs.
+        #: Seconds for which a suspect may keep others waiting, before it begins and while it runs;
+        #: read when the worker starts.
         self.alone = 30.0
-        #: For how many seconds ``run`` waits for a server that is away; none: for ever.
+        #: For how many seconds ``run`` waits for a server that is away; ``None`` for ever.
         self.wait_for_server = (
             None if wait_for_server is None else at_least_0("wait_for_server", wait_for_server)
         )
@@ -103,28 +92,25 @@ class Worker:
         self._prefetch = prefetch or concurrency
         self._order = order
         self._create = create
-        self._routes: list[Route] = []
+        self._handlers: list[QueueHandler] = []
         self._middleware: list[Middleware] = []
         self._on_start: list[Hook] = []
         self._on_stop: list[Hook] = []
         self._on_failure: list[FailureHook] = []
         self._on_dead_letter: list[DeadLetterHook] = []
-        self._telling: set[asyncio.Task[None]] = set()
-        self._queues: dict[str, Served] = {}
-        self._suspect: Delivery | None = None
-        #: Suspects that were put back because of handlers that take long, and how often.
-        self._postponed: dict[str, int] = {}
+        self._hook_tasks: set[asyncio.Task[None]] = set()
         self._counters = Counters()
-        self._running: set[Execution] = set()
-        # Fair: the longest waiting task is next.
-        self._slots = asyncio.Semaphore(concurrency)
-        self._intake: asyncio.Task[Any] | None = None
-        self._left_behind = 0
+        self._executions = Executions(
+            concurrency, self._middleware, self._on_failure, self._counters
+        )
+        self._intake: Intake | None = None
+        #: What a pause or a stop cancels: the search for queues, then the intake.
+        self._interruptible: asyncio.Task[Any] | None = None
         self._state: State = "new"
         self._stopped_early = False
-        #: Set once the server was reached and the hooks for the start were called.
+        #: True once the server was reached and the start hooks were called.
         self._started = False
-        #: Set once the first of those hooks is called: what it made, the hooks for the stop end.
+        #: True once the first start hook is called: the stop hooks end what it made.
         self._begun = False
         self._failure: str | None = None
         self._turn = asyncio.Event()
@@ -159,7 +145,7 @@ class Worker:
         """
         return self._registrar(
             queue=queue,
-            retry=retry or Retry(),
+            retry=retry,
             dead_letter=dead_letter,
             timeout=None if timeout is None else in_seconds("timeout", timeout),
             vt=vt,
@@ -189,7 +175,7 @@ class Worker:
 
         return self._registrar(
             queue=queue,
-            retry=retry or Retry(),
+            retry=retry,
             dead_letter=dead_letter,
             timeout=None if timeout is None else in_seconds("timeout", timeout),
             vt=vt,
@@ -239,15 +225,15 @@ class Worker:
     @property
     def health(self) -> WorkerHealth:
         """What the worker is doing."""
-        stuck = sum(execution.stuck for execution in self._running)
-        counters, contact = self._counters, self.rsmq.contact
+        executions, counters, contact = self._executions, self._counters, self.rsmq.contact
+        stuck = sum(execution.stuck for execution in executions.running)
         state: State = self._state
         if state == "running" and not self._started:
             state = "starting"
         return WorkerHealth(
             state,
-            len(self._running) - stuck,
-            stuck + self._left_behind,
+            len(executions.running) - stuck,
+            stuck + executions.left_behind,
             counters.done,
             counters.failed,
             counters.rejected,
@@ -295,7 +281,7 @@ class Worker:
         if self._state != "new":
             raise InvalidValue(f"a worker runs once; this one is {self._state}")
         try:
-            self._check_routes()
+            self._check_handlers()
             with stopped_by_signals(self.stop, wanted=signals):
                 await self._run()
         except BaseException as error:
@@ -309,21 +295,27 @@ class Worker:
         self._state = "running"
         self.rsmq.add_close_hook(self._client_closes)
         try:
-            served = await self._aside(
-                find_queues(
-                    self.rsmq, self._routes, create=self._create, limit_s=self.wait_for_server
-                )
+            queues = [handler.queue for handler in self._handlers]
+            found = await self._run_interruptible(
+                find_queues(self.rsmq, queues, create=self._create, limit_s=self.wait_for_server)
             )
-            if served is not None:
-                self._queues = {s.queue.name: s for s in served}
+            if found:
                 self.rsmq.dead_letters.listen(self._heard)
                 self._begun = True
                 for hook in self._on_start:
                     await hook()
                 self._started = True
+                self._intake = Intake(
+                    self.rsmq,
+                    self._handlers,
+                    self._executions,
+                    prefetch=self._prefetch,
+                    order=self._order,
+                    alone=self.alone,
+                )
                 while self._state in ("running", "paused"):
-                    await self._serve(served)
-                await self._drain()
+                    await self._serve(self._intake)
+                await self._executions.drain(self._grace, self._hurry)
             if self._orphaned:
                 raise ClientClosed("the client was closed before its worker was stopped")
         finally:
@@ -336,232 +328,100 @@ class Worker:
                 await asyncio.shield(asyncio.create_task(self._finish()))
 
     def __repr__(self) -> str:
-        queues = ", ".join(route.queue for route in self._routes)
-        at_work = f", {len(self._running)} handlers running" if self._running else ""
+        queues = ", ".join(handler.queue.name for handler in self._handlers)
+        running = self._executions.running
+        at_work = f", {len(running)} handlers running" if running else ""
         return f"<Worker of {queues or 'no queues'}, {self._state}{at_work}>"
 
-    def _registrar(self, **rules: Any) -> Callable[[H], H]:
+    def _registrar(
+        self,
+        queue: str,
+        *,
+        retry: Retry | None,
+        dead_letter: str | None,
+        vt: Seconds | None,
+        **rules: Any,
+    ) -> Callable[[H], H]:
+        # A queue, or a dead-letter queue, that cannot exist is refused here and not by run().
+        handle = self.rsmq.queue(queue, retry=retry or Retry(), dead_letter=dead_letter, vt=vt)
+        self.rsmq.queue(handle.dead_letter)
+
         def register(function: H) -> H:
-            route = Route(handler=function, readers=readers(function, self.rsmq.codec), **rules)
-            # A queue, or a dead-letter queue, that cannot exist is refused here and not by run().
-            queue = handle(self.rsmq, route)
-            self.rsmq.queue(queue.dead_letter)
-            if any(known.queue == route.queue for known in self._routes):
-                raise InvalidValue(f"queue {route.queue!r} has a handler already")
-            self._routes.append(route)
+            handler = QueueHandler(
+                queue=handle,
+                function=function,
+                readers=readers(function, self.rsmq.codec),
+                **rules,
+            )
+            if any(known.queue.name == queue for known in self._handlers):
+                raise InvalidValue(f"queue {queue!r} has a handler already")
+            self._handlers.append(handler)
             return function
 
         return register
 
-    def _check_routes(self) -> None:
-        """Refuse a worker without handlers, and what would move messages on before any sees them.
+    def _check_handlers(self) -> None:
+        """Refuse a worker without handlers, and a handler that no message would ever reach.
 
-        A dead letter keeps its count, so a handler with a limit would put it aside once more.
+        A dead letter keeps its count of receives, so a handler of a dead-letter queue that has a
+        limit would move every message on.
         """
-        if not self._routes:
+        if not self._handlers:
             raise InvalidValue("the worker has no handlers; register one with @worker.handler()")
-        dead = {
-            route.dead_letter or dead_letter_queue(route.queue): route.queue
-            for route in self._routes
-        }
-        for route in self._routes:
-            if route.queue in dead and route.retry.max_receives:
+        dead = {handler.queue.dead_letter: handler.queue.name for handler in self._handlers}
+        for queue in (handler.queue for handler in self._handlers):
+            if queue.name in dead and queue.retry is not None and queue.retry.max_receives:
                 raise InvalidValue(
-                    f"queue {route.queue!r} holds the dead letters of {dead[route.queue]!r}; "
+                    f"queue {queue.name!r} holds the dead letters of {dead[queue.name]!r}; "
                     f"its handler needs retry=Retry(0), or none of them would ever reach it"
                 )
 
-    async def _serve(self, served: list[Served]) -> None:
+    async def _serve(self, intake: Intake) -> None:
         """Hand out messages until paused or stopped; then wait for the next turn."""
         if self._state == "paused":
             self._turn.clear()
             await self._turn.wait()
             return
-        await self._aside(self._hand_out(served))
+        await self._run_interruptible(intake.run())
 
-    async def _aside(self, work: Coroutine[Any, Any, R]) -> R | None:
+    async def _run_interruptible(self, work: Coroutine[Any, Any, R]) -> R | None:
         """Run *work* in a task of its own; return None if a pause or a stop has cancelled it."""
-        # A cancellation of ours stays ours.
-        intake: asyncio.Task[R] = asyncio.create_task(work, name="aiorsmq-ng intake")
-        self._intake = intake
-        await asyncio.wait([intake])
-        if intake.cancelled():
+        # A cancellation of the caller does not reach it this way.
+        task: asyncio.Task[R] = asyncio.create_task(work, name="aiorsmq-ng intake")
+        self._interruptible = task
+        await asyncio.wait([task])
+        if task.cancelled():
             return None
-        if (error := intake.exception()) is not None:
+        if (error := task.exception()) is not None:
             raise first_of(error)
-        return intake.result()
-
-    async def _hand_out(self, served: list[Served]) -> None:
-        # One call reaches the queues of one namespace; those of another are served beside them.
-        groups: dict[object, list[Served]] = {}
-        for s in served:
-            groups.setdefault((s.queue.ns, s.queue.name if s.route.size else ""), []).append(s)
-        with ExitStack() as present:
-            for s in served:
-                present.enter_context(s.queue.present())
-            await self._dispatch_all(groups)
-
-    async def _dispatch_all(self, groups: dict[object, list[Served]]) -> None:
-        try:
-            while True:
-                async with anyio.create_task_group() as tasks:
-                    for group in groups.values():
-                        tasks.start_soon(self._dispatch, group, tasks.cancel_scope)
-                # A suspect came: all that was leased ahead is given back.
-                await self._handle_alone()
-        finally:
-            if (suspect := self._suspect) is not None:
-                self._suspect = None
-                suspect.release_nowait(unseen=True)
+        return task.result()
 
     def _interrupt(self) -> None:
-        if self._intake is not None:
-            self._intake.cancel()
-
-    async def _handle_alone(self) -> None:
-        """Handle a suspect while nothing else is in the worker's hands, as far as that can be."""
-        suspect = self._suspect
-        if suspect is None:
-            return
-        route = self._queues[suspect.queue].route
-        logger.info(
-            "message %s of queue %r runs alone: %d deliveries in a row vanished with their holders",
-            suspect.id, suspect.queue, suspect.strikes,
-        )  # fmt: skip
-        # A handler that ignores its cancellation holds up its slot only.
-        if running := [execution for execution in self._running if not execution.stuck]:
-            await asyncio.wait([execution.task for execution in running], timeout=self.alone)
-        times = self._postponed.pop(suspect.id, 0)
-        beside = sum(execution in self._running for execution in running)
-        # With several strikes it most likely kills; what runs here must not go with it.
-        if beside and suspect.strikes > 1 and self._postpone(suspect, beside, times + 1):
-            self._suspect = None
-            return
-        # A receive that was cancelled may just be served, and what it took is on its way back.
-        await self.rsmq.wait_idle(_CANCEL_S)
-        await self._slots.acquire()
-        self._suspect = None
-        execution = self._start(route, [suspect])
-        await asyncio.wait([execution.task], timeout=self.alone)
-
-    def _postpone(self, suspect: Delivery, beside: int, times: int) -> bool:
-        """Put a suspect back because of *beside* handlers, unless that was done often enough."""
-        if times > _POSTPONED:
-            logger.warning(
-                "message %s of queue %r runs beside %d handlers that take long: it was put back %d"
-                " times, and %d deliveries in a row vanished with their holders",
-                suspect.id, suspect.queue, beside, _POSTPONED, suspect.strikes,
-            )  # fmt: skip
-            return False
-        delay = 10 * self.alone
-        logger.warning(
-            "message %s of queue %r is put back for %g s: %d deliveries in a row vanished with"
-            " their holders, and %d handlers that run here take long",
-            suspect.id, suspect.queue, delay, suspect.strikes, beside,
-        )  # fmt: skip
-        suspect.release_nowait(delay, unseen=True)
-        self._postponed[suspect.id] = times
-        if len(self._postponed) > _POSTPONED_IDS:
-            # Most likely another consumer has handled it.
-            del self._postponed[next(iter(self._postponed))]
-        return True
-
-    async def _dispatch(self, served: list[Served], intake: anyio.CancelScope) -> None:
-        """Start a handler for each message (or batch), as slots become free.
-
-        A suspect ends the whole intake, and is left to be handled alone.
-        """
-        routes = {s.queue.name: s.route for s in served}
-        size = served[0].route.size
-        prefetch = Prefetch(
-            lambda count: self._receive(served, count),
-            context_of(served[0].queue).transport,
-            max(self._prefetch, size),
-        )
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(prefetch.fill)
-            try:
-                while True:
-                    # First the messages, then the slot: who has nothing to do holds no slot.
-                    batch = await prefetch.take_many(size or 1, served[0].route.wait)
-                    if batch[0].suspect:
-                        if self._suspect is None:
-                            self._suspect = batch.pop()
-                        prefetch.put_back(batch)
-                        intake.cancel()
-                        await anyio.sleep_forever()
-                    try:
-                        await self._slots.acquire()
-                    except BaseException:
-                        prefetch.put_back(batch)
-                        raise
-                    if prefetch.holds_suspect:
-                        # It came while they waited: nothing is begun beside it.
-                        give_back(batch)
-                        self._slots.release()
-                    else:
-                        self._start(routes[batch[0].queue], batch)
-            finally:
-                if going := prefetch.close():
-                    with anyio.CancelScope(shield=True):
-                        await asyncio.wait(going, timeout=_CANCEL_S)
-
-    async def _receive(self, served: list[Served], count: int) -> list[Delivery]:
-        try:
-            return await self._look(served, count)
-        except RSMQError as error:
-            self._counters.note(error)
-            raise
-
-    async def _look(self, served: list[Served], count: int) -> list[Delivery]:
-        if self._order == "weighted" and len(served) > 1:
-            # Sorting by u ** (1 / weight) draws an order in which heavier ones tend to come first.
-            drawn = sorted(served, key=lambda s: -(random.random() ** (1 / s.route.weight)))  # noqa: S311
-            if found := await self.rsmq.receive_many([s.queue for s in drawn], count):
-                return found
-        # Nothing there: whichever comes first is right, so all wait in one order.
-        return await self.rsmq.receive_many([s.queue for s in served], count, wait=MAX_SECONDS)
-
-    def _start(self, route: Route, batch: list[Delivery]) -> Execution:
-        execution = Execution(route, batch, self._middleware, self._on_failure, self._counters)
-        self._running.add(execution)
-        execution.start(on_end=self._ended)
-        return execution
-
-    def _ended(self, execution: Execution) -> None:
-        self._running.discard(execution)
-        self._slots.release()
+        if self._interruptible is not None:
+            self._interruptible.cancel()
 
     def _heard(self, letter: DeadLetter) -> None:
-        """Count a dead letter, if it is from one of our queues."""
-        if letter.queue not in self._queues:
+        """Count a dead letter of one of the worker's queues, and call the hooks for it."""
+        if all(letter.queue != handler.queue.name for handler in self._handlers):
             return
         if letter.by_receive:
             self._counters.rejected += 1
         if self._on_dead_letter:
             task = asyncio.create_task(
-                tell(letter, self._on_dead_letter), name="aiorsmq-ng dead letter"
+                call_dead_letter_hooks(letter, self._on_dead_letter),
+                name="aiorsmq-ng dead letter",
             )
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
-
-    async def _drain(self) -> None:
-        """Give handlers the grace period to end, or less after a second stop."""
-        if not self._running:
-            return
-        logger.info("stopping: %d handlers have %g s to end", len(self._running), self._grace)
-        await wait_until_done(
-            [execution.task for execution in self._running], self._grace, self._hurry
-        )
+            self._hook_tasks.add(task)
+            task.add_done_callback(self._hook_tasks.discard)
 
     async def _let_go(self) -> None:
         """End what still runs, and give back all messages; takes some seconds at most."""
         self._interrupt()
-        if self._intake is not None:
-            await asyncio.wait([self._intake], timeout=2 * _CANCEL_S)
-        await self._abandon()
-        if self._telling:
-            await asyncio.wait(self._telling, timeout=_CANCEL_S)
+        if self._interruptible is not None:
+            await asyncio.wait([self._interruptible], timeout=_INTAKE_S)
+        await self._executions.abandon()
+        if self._hook_tasks:
+            await asyncio.wait(self._hook_tasks, timeout=_HOOKS_S)
         self.rsmq.dead_letters.forget(self._heard)
         self._has_let_go.set()
 
@@ -583,15 +443,3 @@ class Worker:
         finally:
             if self._own:
                 await self.rsmq.aclose()
-
-    async def _abandon(self) -> None:
-        """Cancel what still runs; its messages are given back. Leave behind what does not end."""
-        running = [execution.task for execution in self._running]
-        for execution in list(self._running):
-            execution.cancel()
-        if running:
-            await asyncio.wait(running, timeout=_CANCEL_S)
-        for execution in list(self._running):
-            logger.error("handler %s does not end and is left behind", execution.route.name)
-            execution.leave_behind()
-            self._left_behind += 1

@@ -404,7 +404,7 @@ async def test_suspect_that_vanished_twice_is_put_back_a_few_times_and_then_runs
     told = [record.getMessage() for record in caplog.records]
     assert ["is put back" in line for line in told] == [True, True, True, False]
     assert "runs beside" in told[-1]
-    assert not worker._postponed
+    assert not worker._intake.postponed
 
 
 async def test_suspect_of_a_worker_that_stops_is_given_back_and_stays_one(rsmq, raw, ns, work):
@@ -425,7 +425,7 @@ async def test_suspect_of_a_worker_that_stops_is_given_back_and_stays_one(rsmq, 
     assert await queue.receive(vt=0.05, wait=5)
     await asyncio.sleep(0.06)
     worker.resume()
-    await until(lambda: worker._suspect is not None)
+    await until(lambda: worker._intake.suspect is not None)
     worker.stop()
     await task
 

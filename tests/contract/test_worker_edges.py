@@ -407,7 +407,7 @@ async def test_drawn_orders_share_one_waiting_receiver(rsmq, work):  # noqa: F81
     for n in range(20):
         await queues[n % 6].send("x")
         await until(lambda n=n: worker.health.done == n + 1)
-    waiting = [key for key in rsmq._receivers if len(key) > 1]
+    waiting = [key for key in rsmq._long_polls if len(key) > 1]
     await stopped(worker, task)
 
     assert len(waiting) <= 2

@@ -161,7 +161,7 @@ async def test_handler_that_ends_the_process_gives_its_message_back(rsmq, queue)
     async def handle(body: str) -> None:
         raise SystemExit
 
-    execution = Execution(worker._routes[0], [message], (), (), worker._counters)
+    execution = Execution(worker._handlers[0], [message], (), (), worker._counters)
     step = execution._run()
     with pytest.raises(SystemExit):
         step.send(None)

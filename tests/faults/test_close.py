@@ -18,7 +18,7 @@ ID = b"g73zkl38qz" + b"x" * 22
 @pytest.fixture
 def quick_close(monkeypatch):
     """Closing does not wait long for what is never answered."""
-    monkeypatch.setattr("aiorsmq_ng.client._CLOSE_RECEIVERS_S", 0.1)
+    monkeypatch.setattr("aiorsmq_ng.client._CLOSE_LONG_POLLS_S", 0.1)
     monkeypatch.setattr("aiorsmq_ng._transport.batching.CLOSE_S", 0.1)
 
 
@@ -59,7 +59,7 @@ async def test_message_taken_for_a_waiter_who_left_is_given_back_before_the_clie
 ):
     closing_one = await RSMQ(server_url, ns=ns).open()
     waiting = asyncio.create_task(closing_one.queue("jobs").receive(vt=600, wait=100))
-    while not closing_one.queue("jobs")._receiver._waiters:
+    while not closing_one.queue("jobs")._long_poll._waiters:
         await asyncio.sleep(0.01)
     held = HeldReplies(closing_one, RECEIVE)
     await queue.send("x")
@@ -80,7 +80,7 @@ async def test_message_taken_for_a_waiter_who_left_is_given_back_before_the_clie
 async def test_waiter_whose_look_is_under_way_at_close_gets_its_message(queue, server_url, ns):
     rsmq = await RSMQ(server_url, ns=ns).open()
     waiting = asyncio.create_task(rsmq.queue("jobs").receive(wait=100))
-    while not rsmq.queue("jobs")._receiver._waiters:
+    while not rsmq.queue("jobs")._long_poll._waiters:
         await asyncio.sleep(0.01)
     held = HeldReplies(rsmq, RECEIVE)
     await queue.send("x")

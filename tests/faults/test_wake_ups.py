@@ -49,7 +49,7 @@ async def looked(queue):
     """Wait until the look that follows a subscription is over: the next one is far away."""
 
     async def far():
-        receiver, soon = queue._receiver, asyncio.get_running_loop().time() + 10
+        receiver, soon = queue._long_poll, asyncio.get_running_loop().time() + 10
         return receiver._waiters and not receiver._called and receiver._due > soon
 
     await until(far)

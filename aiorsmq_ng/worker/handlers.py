@@ -1,4 +1,4 @@
-"""Routes: which handler serves a queue, and what it wants to be called with."""
+"""Handlers: the function that serves a queue, the arguments it takes, and its rules."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_type_hints
 
-from .._common.durations import Seconds
 from ..codec import Codec, Reader, reader
 from ..delivery import Delivery
 from ..errors import InvalidValue
 from ..models import Message
 from ..queue import Queue
-from ..retry import Retry
 
 Handler = Callable[..., Awaitable[Any]]
-#: What a middleware calls to go on.
+#: Called by a middleware to continue with the next one, or the handler.
 Next = Callable[[], Awaitable[Any]]
 #: Wraps the handling of one message (or of a batch, given its first message).
 Middleware = Callable[[Delivery, Next], Awaitable[Any]]
@@ -29,7 +27,7 @@ DeadLetterHook = Callable[[Message, str], Awaitable[Any]]
 #: Called with a message and what its handling raised.
 FailureHook = Callable[[Delivery, Exception], Awaitable[Any]]
 
-#: Decorators return what they are given, with its own type.
+#: Decorators return the function they are given, with its own type.
 H = TypeVar("H", bound=Handler)
 M = TypeVar("M", bound=Middleware)
 K = TypeVar("K", bound=Hook)
@@ -38,19 +36,19 @@ D = TypeVar("D", bound=DeadLetterHook)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """One queue with its handler and the rules for its messages."""
+class QueueHandler:
+    """A handler as it was registered: the queue it serves, and the rules for its messages.
 
-    queue: str
-    handler: Handler
-    #: What reads each argument of the handler; none: it is the delivery.
+    The lease, the retry policy and the dead-letter queue are those of the queue handle.
+    """
+
+    queue: Queue
+    function: Handler
+    #: What reads each argument of the function from the body; ``None`` for the delivery itself.
     readers: tuple[Reader | None, ...]
-    retry: Retry
-    dead_letter: str | None
     timeout: float | None
-    vt: Seconds | None
     weight: int = 1
-    #: Batches: messages per call, and how long to wait for them after the first.
+    #: Batches: messages per call, and seconds to wait for them after the first.
     size: int = 0
     wait: float = 0.0
 
@@ -66,26 +64,18 @@ class Route:
 
     @property
     def name(self) -> str:
-        """Name of the handler, for logs."""
-        return _name(self.handler)
+        """Name of the function, for logs."""
+        return _name(self.function)
 
     def arguments(self, delivery: Delivery) -> list[Any]:
-        """Return what the handler is called with; ``InvalidValue`` if the body does not fit."""
+        """Return the arguments for *delivery*; ``InvalidValue`` if its body does not decode."""
         return [delivery if read is None else read(delivery.body) for read in self.readers]
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A route together with the queue handle it receives from."""
-
-    route: Route
-    queue: Queue
-
-
 def readers(handler: Handler, codec: Codec) -> tuple[Reader | None, ...]:
-    """Return what reads each argument of *handler*, none for the delivery.
+    """Return the reader of each argument of *handler*, ``None`` for the delivery.
 
-    ``InvalidValue`` for what cannot be a handler, or asks for what no body could ever be.
+    ``InvalidValue`` if it cannot be a handler, or has an annotation that no body can match.
     """
     found: list[Reader | None] = []
     for wanted in _wanted(handler):
@@ -97,7 +87,7 @@ def readers(handler: Handler, codec: Codec) -> tuple[Reader | None, ...]:
 
 
 def _wanted(handler: Handler) -> list[Any]:
-    """Return what each parameter of *handler* wants: ``Delivery``, or a type for the body."""
+    """Return the type of each parameter of *handler*: ``Delivery``, or a type for the body."""
     function: Any = handler
     while isinstance(function, functools.partial):
         function = function.func
