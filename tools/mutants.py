@@ -185,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "fence: rc and fr are compared",
-        f"{SCRIPTS}/shared/_fence.lua",
+        f"{SCRIPTS}/shared/_check_receipt.lua",
         "(stored[2 * i - 1] == rc and stored[2 * i] == fr)",
         "true",
         ("tests/contract/test_deliveries.py", "tests/lab/test_simulation.py"),

@@ -5,7 +5,7 @@
 -- Returns: per part n numbers: 1 deleted, 0 gone, -1 received by another caller since.
 -- Errors: none.
 -- Cost: O(messages * log n).
--- @include fence
+-- @include check_receipt
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local receipts, counts, n, at = {}, {}, 0, 1
 while at <= #ARGV do

@@ -7,7 +7,7 @@
 -- Cost: O(log n).
 -- @include clock
 -- @include number
--- @include fence
+-- @include check_receipt
 -- @include delivery_notes
 -- @include wake_waiters
 -- @include fill_attributes

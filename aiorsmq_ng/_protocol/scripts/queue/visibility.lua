@@ -9,7 +9,7 @@
 -- Cost: O(messages * log n).
 -- @include clock
 -- @include queue
--- @include fence
+-- @include check_receipt
 -- @include delivery_notes
 -- @include prune_notes
 -- @include wake_waiters

@@ -1,4 +1,4 @@
--- The fence: a receipt is valid until somebody receives the message again. A receipt is (id, rc, fr). Every RSMQ
+-- The fence: a receipt is valid until the message is received again. A receipt is (id, rc, fr). Every RSMQ
 -- client increments rc when it receives, so a receipt with another rc is stale. fr is compared, too, because an id
 -- can be deleted and stored again. rc = '' asks for no fence (RSMQ's own delete).
 -- check_receipts(zset, hash, receipts) -> per receipt its present score (text) if it is valid, 'gone' if the
