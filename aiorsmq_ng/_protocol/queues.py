@@ -9,9 +9,9 @@ from . import limits
 from .keys import Namespace, QueueKeys
 from .operation import Kind, Operation, QueueRequest, Request
 
-#: What a client tells of itself at most: characters of its name, ids, and characters of each.
+#: Limits of an announcement: characters of the name, number of ids, characters of each id.
 _NAME_LENGTH, _MOST_IDS, _ID_LENGTH = 250, 100, 64
-#: A client that consumes announces itself every 10 s; after three silences it counts as gone.
+#: A consuming client announces itself every 10 s; after three missed ones it counts as gone.
 ANNOUNCE_S = 10.0
 
 

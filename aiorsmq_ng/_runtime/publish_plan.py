@@ -13,9 +13,9 @@ from .._protocol.topics import Plan, TopicKeys
 from .._protocol.values import Dedup
 from ..errors import InvalidValue, SendToken
 
-#: Copies that one call may make; the server is busy with so many for about a second.
+#: Copies that one call may make; they keep the server busy for about a second.
 MAX_COPIES = 300_000
-#: Topics of which a client remembers the subscriptions.
+#: Size limit of the cache of plans.
 _PLANS = 1024
 
 

@@ -61,7 +61,7 @@ Key = tuple[Kind[Any], tuple[Any, ...]]
 MAX_WEIGHT = 256
 #: What a socket takes at once; more would be copied again and again while it is written.
 MAX_SIZE = 1 << 18
-#: From so many operations on, a lane with nothing under way makes two calls of them: while the
+#: From this many operations on, a lane with nothing under way makes two calls of them: while the
 #: server works on one, the client packs the other or hands out the replies to the one before.
 #: Fewer are not enough work for another call.
 SPLIT_FROM = 64
@@ -232,12 +232,12 @@ class Transport:
         return self._submit(operation, after, firm=True)
 
     def undo(self, operation: Operation[R], result: R) -> None:
-        """Undo in the background what *operation* did for a caller who is gone."""
+        """Undo in the background what *operation* did for a caller that is gone."""
         if operation.kind.undo is not None:
             self.begin(operation.kind.undo(result))
 
     def report(self, news: Sequence[Any]) -> None:
-        """Pass on what results tell besides, to those who listen."""
+        """Report events that results carry, such as dead letters, to the listener."""
         for item in news:
             self.hears(item)
 
@@ -305,7 +305,7 @@ class Transport:
         return self._driver
 
     async def ping(self, timeout_s: float, *, told_s: float | None = None) -> None:
-        """Learn whether the server answers, within *timeout_s*; ``Unavailable`` if it does not.
+        """Check that the server answers within *timeout_s*; ``Unavailable`` if it does not.
 
         A server that does not answer is let go of, so that nothing needs closing then, unless it
         was in use before. The error says *told_s* if this is but one try of several.
