@@ -96,7 +96,7 @@ class _Session:
     def __init__(self, context: QueueContext, receive: Receive, prefetch: int) -> None:
         self._context = context
         self._receive = receive
-        self._prefetch = Prefetch(receive, context.transport, prefetch) if prefetch > 1 else None
+        self._prefetch = Prefetch(receive, context, prefetch) if prefetch > 1 else None
         self._takers = 0
         self._waiting: set[anyio.CancelScope] = set()
         self._idle_timer: asyncio.TimerHandle | None = None

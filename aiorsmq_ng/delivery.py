@@ -126,9 +126,9 @@ class Delivery(Message):
         transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
         transport.check()
         operation = self._visibility(vt_ms, "" if vt_ms else "r")
-        after = keeper.pause(lease)
+        keeper.pause(lease)
         try:
-            await transport.submit(operation, after=after)
+            await transport.submit(operation, after=lease.renewing)
             lease.vt = vt_ms / 1000
             lease.expires_at = started + lease.vt
         finally:
@@ -210,8 +210,8 @@ class Delivery(Message):
         transport.check()
         how: How = "u" if unseen else "" if vanished else "r"
         operation = self._visibility(limits.seconds_to_ms("delay", delay), how)
-        after = self._context.keeper.drop(self.lease)
-        return transport.submit(operation, after=after, closing=True)
+        self._context.keeper.drop(self.lease)
+        return transport.submit(operation, after=self.lease.renewing, closing=True)
 
     def hold(self, on_lost: Callable[[], object] | None = None) -> None:
         """Renew the lease until the message is settled, or ``let_go`` is called.
@@ -331,8 +331,8 @@ class Delivery(Message):
         """
         transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
         transport.check()
-        renewing = keeper.pause(lease)
-        after = renewing if operation.kind.changes_visibility else None
+        keeper.pause(lease)
+        after = lease.renewing if operation.kind.changes_visibility else None
         try:
             await transport.see_through(operation, after=after)
             self.outcome = outcome
@@ -366,22 +366,19 @@ async def ack_many(context: QueueContext, batch: Sequence[Delivery]) -> list[Del
     """Ack deliveries of one queue by one call; return those that were still their holder's."""
     keeper, transport = context.keeper, context.transport
     transport.check()
-    for delivery in batch:
-        keeper.pause(delivery.lease)
-    operation = messages.ack_many(context.keys, [delivery.receipt for delivery in batch])
+    leases = [delivery.lease for delivery in batch]
+    operation = messages.ack_many(context.keys, [lease.receipt for lease in leases])
+    keeper.pause(*leases)
     try:
         outcomes = await transport.see_through(operation)
-        for delivery in batch:
-            keeper.drop(delivery.lease)
+        keeper.drop(*leases)
     except RSMQError:
         raise  # their holder has them still, and may try again
     except BaseException:
-        for delivery in batch:
-            keeper.drop(delivery.lease)  # the operation goes on without the caller
+        keeper.drop(*leases)  # the operation goes on without the caller
         raise
     finally:
-        for delivery in batch:
-            keeper.resume(delivery.lease)
+        keeper.resume(*leases)
     acked = [delivery for delivery, done in zip(batch, outcomes, strict=True) if done]
     for delivery in acked:
         delivery.outcome = "acked"

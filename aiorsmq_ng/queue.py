@@ -242,8 +242,8 @@ class Queue:
         Args:
             deliveries: deliveries of this queue.
         """
-        batch = list(deliveries)
-        if any(delivery.lease.keys != self._keys for delivery in batch):
+        batch, keys = list(deliveries), self._keys
+        if [d for d in batch if d.lease.keys is not keys and d.lease.keys != keys]:
             raise InvalidValue(f"ack_many of queue {self.name!r} takes deliveries of that queue")
         pages = [batch[at : at + _DELETE_PAGE] for at in range(0, len(batch), _DELETE_PAGE)]
         acked = await asyncio.gather(*(ack_many(self._context, page) for page in pages))

@@ -754,7 +754,7 @@ MUTANTS = (
     Mutant(
         "consumer: the clock is looked at before a message is handed out",
         "aiorsmq_ng/_runtime/prefetch.py",
-        "if still_leased([message]):",
+        "if not has_ended(message.lease, now):",
         "if not message.lease.lost:",
         ("tests/contract/test_worker_edges.py",),
     ),
@@ -833,7 +833,7 @@ MUTANTS = (
     Mutant(
         "leases: what its holder has let go of is not renewed again",
         "aiorsmq_ng/_runtime/leases.py",
-        "self._kept.pop(lease, None)\n        lease.on_lost",
+        "self._kept.pop(lease, None)\n            lease.on_lost",
         "lease.on_lost",
         ("tests/unit/test_leases.py",),
     ),

@@ -99,7 +99,7 @@ class Lease:
     @property
     def ended(self) -> bool:
         """True if it is lost, or over: another client may work on the message."""
-        return self.lost or self.over_s > 0
+        return has_ended(self, asyncio.get_running_loop().time())
 
     def lose(self) -> None:
         """Mark it as lost, and tell its holder."""
@@ -109,6 +109,11 @@ class Lease:
 
     def __repr__(self) -> str:
         return f"<Lease of message {self.id} in queue {self.queue!r}>"
+
+
+def has_ended(lease: Lease, now: float) -> bool:
+    """Return True if *lease* is lost, or over at *now* on the event loop's clock."""
+    return lease.lost or (now > lease.expires_at and lease.vt > 0)
 
 
 class LeaseKeeper:
@@ -122,12 +127,13 @@ class LeaseKeeper:
         #: When the task wakes up by itself.
         self._wakes_at = 0.0
 
-    def keep(self, lease: Lease) -> None:
-        """Register *lease*: renew it from now on. A lease of no length is not renewed."""
-        if lease.vt > 0:
-            lease.owned = True
-            self._kept[lease] = None
-            self._schedule(lease)
+    def keep(self, *leases: Lease) -> None:
+        """Register leases: renew them from now on. A lease of no length is not renewed."""
+        for lease in leases:
+            if lease.vt > 0:
+                lease.owned = True
+                self._kept[lease] = None
+                self._schedule(lease)
 
     def hand_over(self, lease: Lease) -> None:
         """Stop renewing *lease* until ``take_over``; without that it is removed when it is due."""
@@ -138,26 +144,27 @@ class LeaseKeeper:
         lease.owned = True
         return lease in self._kept
 
-    def drop(self, lease: Lease) -> asyncio.Future[bool] | None:
-        """Remove *lease*: renew it no more; return the renewal that is under way, if one is."""
-        self._kept.pop(lease, None)
-        lease.on_lost = None
-        return lease.renewing
+    def drop(self, *leases: Lease) -> None:
+        """Remove leases: renew them no more. A renewal in flight stays in its lease."""
+        for lease in leases:
+            self._kept.pop(lease, None)
+            lease.on_lost = None
 
-    def pause(self, lease: Lease) -> asyncio.Future[bool] | None:
-        """Send no renewals of *lease* until ``resume``; return the one that is under way."""
-        lease.pauses += 1
-        return lease.renewing
+    def pause(self, *leases: Lease) -> None:
+        """Send no renewals of leases until ``resume``. One in flight stays in its lease."""
+        for lease in leases:
+            lease.pauses += 1
 
-    def resume(self, lease: Lease) -> None:
+    def resume(self, *leases: Lease) -> None:
         """End a pause; a lease that is still registered is renewed again when it is due."""
-        lease.pauses -= 1
-        if lease.pauses or lease not in self._kept:
-            return
-        if lease.vt > 0:
-            self._schedule(lease)
-        else:
-            self.drop(lease)
+        for lease in leases:
+            lease.pauses -= 1
+            if lease.pauses or lease not in self._kept:
+                continue
+            if lease.vt > 0:
+                self._schedule(lease)
+            else:
+                self.drop(lease)
 
     def kept(self) -> list[Lease]:
         """Return all leases that are renewed, or paused."""

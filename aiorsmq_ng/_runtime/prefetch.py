@@ -17,9 +17,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
-from .._transport.batching import Transport
 from ..errors import ClientClosed, WrongContext
-from .leases import Lease
+from .context import QueueContext
+from .leases import Lease, has_ended
 from .outages import retry_through_outages
 
 logger = logging.getLogger("aiorsmq_ng.prefetch")
@@ -34,9 +34,6 @@ class LeasedMessage(Protocol):
     def suspect(self) -> bool:
         """Whether the delivery before this one vanished with its holder."""
         ...
-
-    def hold(self) -> None:
-        """Renew the lease."""
 
     def hand_over(self) -> None:
         """Stop renewing the lease until the next holder takes the message over."""
@@ -67,10 +64,15 @@ def still_leased(messages: list[D]) -> list[D]:
     After a stall nothing has noticed yet that leases have ended: the task that renews them was
     stalled, too. Another client may be at work on these messages.
     """
-    # Nearly always all of them hold.
-    if not any(message.lease.ended for message in messages):
+    now = asyncio.get_running_loop().time()
+    late = [message for message in messages if has_ended(message.lease, now)]
+    if not late:
         return messages
-    late = [message for message in messages if message.lease.ended]
+    _give_back_late(late)
+    return [message for message in messages if message not in late]
+
+
+def _give_back_late(late: list[D]) -> None:
     if over_s := max(message.lease.over_s for message in late):
         logger.warning(
             "the event loop was blocked for more than %.1f s: work on %d messages of queue %r is "
@@ -78,7 +80,6 @@ def still_leased(messages: list[D]) -> list[D]:
             over_s, len(late), late[0].lease.queue,
         )  # fmt: skip
     give_back(late)
-    return [message for message in messages if message not in late]
 
 
 class Prefetch(Generic[D]):
@@ -89,10 +90,11 @@ class Prefetch(Generic[D]):
     """
 
     def __init__(
-        self, receive: Callable[[int], Awaitable[list[D]]], transport: Transport, size: int
+        self, receive: Callable[[int], Awaitable[list[D]]], context: QueueContext, size: int
     ) -> None:
         self._receive = receive
-        self._closers = transport.closers
+        self._closers = context.transport.closers
+        self._keeper = context.keeper
         self._size = size
         self._messages: deque[D] = deque()
         self._filling = anyio.CancelScope()
@@ -122,11 +124,13 @@ class Prefetch(Generic[D]):
 
     def take_now(self) -> D | None:
         """Hand over the next message if there is one."""
+        now = asyncio.get_running_loop().time()
         while (message := self._next()) is not None:
-            # One whose lease was lost while it waited here belongs to another client.
-            if still_leased([message]):
+            if not has_ended(message.lease, now):
                 message.hand_over()
                 return message
+            # One whose lease was lost while it waited here belongs to another client.
+            _give_back_late([message])
         return None
 
     async def take(self) -> D:
@@ -212,8 +216,8 @@ class Prefetch(Generic[D]):
             # AnyIO does not cancel a task whose reply is there already.
             give_back(messages)
             return
+        self._keeper.keep(*[message.lease for message in messages])
         for message in messages:
-            message.hold()
             if message.suspect:
                 give_back(self._messages)
                 self._messages.clear()

@@ -99,7 +99,7 @@ class Intake:
         slots, size, wait = self._executions.slots, group[0].size, group[0].wait
         prefetch = Prefetch(
             lambda count: self._receive(group, count),
-            context_of(group[0].queue).transport,
+            context_of(group[0].queue),
             max(self._prefetch, size),
         )
         async with anyio.create_task_group() as tasks:

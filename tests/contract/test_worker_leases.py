@@ -22,9 +22,9 @@ def counted(queue, monkeypatch):
     keeper, kept, dropped = keeper_of(queue), Counter(), Counter()
 
     def counting(method, counter):
-        def call(lease):
-            counter[lease.id] += 1
-            return method(lease)
+        def call(*leases):
+            counter.update(lease.id for lease in leases)
+            return method(*leases)
 
         return call
 

@@ -388,7 +388,7 @@ async def prefetch_of(s, *bodies, size=5):
     async def receive(count):
         return batches.pop() if batches else await gate()
 
-    prefetch = Prefetch(receive, s.transport, size)
+    prefetch = Prefetch(receive, s.origin(), size)
     s.transport.spawn(prefetch.fill)
     await until(lambda: len(prefetch._messages) == len(held))
     return prefetch, held
@@ -437,7 +437,7 @@ async def test_reply_that_was_there_when_the_prefetch_closed_is_given_back():
         async def receive(count):
             return await reply
 
-        prefetch = Prefetch(receive, s.transport, 5)
+        prefetch = Prefetch(receive, s.origin(), 5)
         s.transport.spawn(prefetch.fill)
         await settle_down()
         reply.set_result(late)
@@ -454,7 +454,7 @@ async def test_prefetch_that_is_closed_before_it_is_filled_stays_empty():
         async def receive(count):
             raise AssertionError("nobody wants a message")
 
-        prefetch = Prefetch(receive, s.transport, 5)
+        prefetch = Prefetch(receive, s.origin(), 5)
         s.transport.spawn(prefetch.fill)
         prefetch.close()
         await settle_down()
@@ -621,9 +621,9 @@ class Registry:
 
     @staticmethod
     def _counting(method, counter):
-        def call(lease):
-            counter[lease.id] += 1
-            return method(lease)
+        def call(*leases):
+            counter.update(lease.id for lease in leases)
+            return method(*leases)
 
         return call
 
