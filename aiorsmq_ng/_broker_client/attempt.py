@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from .._transport.calls import Call
-from .._transport.driver import NotExecuted, ReplyLost
-from ..errors import RSMQError
+from .._transport.driver import ReplyLost
 from ..rpc import v1_pb2 as pb
 from .channel import BrokerChannel
-from .errors import Answered
 
-R = TypeVar("R")
+T = TypeVar("T")
 
 #: How long a broker remembers a call, less what an attempt may take on its way.
 REMEMBERED_S = 240.0
@@ -34,13 +32,18 @@ class Attempt:
     def __init__(self, channel: BrokerChannel, call: Call) -> None:
         self.call = call
         self.channel = channel
-        #: Whether a call to the broker has been answered, so that something may have been done.
+        #: True once the broker has answered, so that something may have been done.
         self.acted = False
 
     @property
     def max_batch(self) -> int:
         """How many messages one request may be about."""
         return self.channel.max_batch
+
+    def pages(self, items: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Yield *items* in pages that one request may carry."""
+        for at in range(0, len(items), self.max_batch):
+            yield items[at : at + self.max_batch]
 
     def request_id(self, part: str = "", *, anywhere: bool = False) -> pb.RequestId:
         """Return the id of this call, or of one part of it; the same one for every attempt.
@@ -63,30 +66,34 @@ class Attempt:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether another broker process than the one asked first has answered this attempt."""
+        """True if another broker process than the one asked first has answered this attempt."""
         first: _First | None = self.call.encoded
         return self.call.in_doubt and first is not None and self.channel.broker != first.broker
 
-    async def ask(self, method: str, request: Any) -> Any:
-        """Make a call to the broker; ``Answered`` if its answer is an error."""
-        response = await self.channel.call(method, request, self.call)
+    async def ask(self, method: str, message: Any = None, **fields: Any) -> Any:
+        """Make a call with *message*, or with one made of *fields*; ``Answered`` for an error."""
+        if message is None:
+            message = getattr(pb, f"{method}Request")(**fields)
+        response = await self.channel.call(method, message, self.call)
         self.acted = True
         return response
 
 
-#: What does an operation: it is given one request, or a list of them if the kind merges.
+#: Runs an operation: it is given one request, or a list of them if the kind merges.
 Handler = Callable[[Attempt, Any], Awaitable[Any]]
 
 
-async def gather_answers(*work: Awaitable[R]) -> list[R | RSMQError]:
-    """Wait for all; an error that is an answer takes the place of a result, others are raised.
+def unary(
+    method: str, fields: Callable[[Any], dict[str, Any]], result: Callable[[Any], Any]
+) -> Handler:
+    """Return the handler of a kind that is one call.
 
-    Of several errors the one that leaves the most open is raised.
+    *fields* are those of its request, *result* reads its response. A call with a number gets a
+    request id.
     """
-    found: list[Any] = await asyncio.gather(*work, return_exceptions=True)
-    faults = [f for f in found if isinstance(f, BaseException) and not isinstance(f, Answered)]
-    for kind in (asyncio.CancelledError, ReplyLost, NotExecuted, BaseException):
-        for fault in faults:
-            if isinstance(fault, kind):
-                raise fault
-    return [f.error if isinstance(f, Answered) else f for f in found]
+
+    async def run(attempt: Attempt, request: Any) -> Any:
+        named = {"request": attempt.request_id()} if attempt.call.number else {}
+        return result(await attempt.ask(method, **fields(request), **named))
+
+    return run

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 
+from .._transport import tls
 from .._transport.calls import Call
+from .._transport.driver import ReplyLost
 from .._transport.urls import Address
-from ..errors import InvalidValue
+from ..errors import InvalidValue, Unavailable
 from ..options import Options
 from ..rpc import v1_pb2 as pb
 from ..rpc import v1_pb2_grpc as stubs
+from ..rpc.errors import BROKER
 from ..rpc.forks import use_grpc
-from . import handshake
 from .errors import Failure, NoBroker, metadata
 
 #: A silent peer is asked after this long whether it is there, and given up after that long.
@@ -25,6 +29,8 @@ _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 10_000, 5_000
 _BACKOFF_MS, _BACKOFF_CAP_MS = 50, 1_000
 #: The largest reply that is taken.
 _REPLY_BYTES = 256 * 1024 * 1024
+#: How long the search for the cause of an outage may take.
+_HANDSHAKE_S = 1.0
 
 
 class BrokerChannel:
@@ -57,13 +63,14 @@ class BrokerChannel:
             if not again and self._connected():
                 return
             self.info = None
-            request = pb.GetInfoRequest()
+            stub, timeout_s = self._queues.GetInfo, self._options.connect_timeout
             try:
-                info = await self._make(
-                    "GetInfo", self._queues.GetInfo, request, self._options.connect_timeout
-                )
+                info = await self._make("GetInfo", stub, pb.GetInfoRequest(), timeout_s)
             except NoBroker as outage:
-                raise await handshake.explain(self._address, outage) from None
+                raise await _explain(self._address, outage) from None
+            except ReplyLost as error:
+                # What the caller is about to do has certainly not run.
+                raise NoBroker(str(error)) from None
             if info.namespace != self.namespace:
                 raise InvalidValue(
                     f"the broker serves namespace {info.namespace!r}, not {self.namespace!r}; "
@@ -98,15 +105,14 @@ class BrokerChannel:
         call = stub(request, timeout=timeout_s, metadata=self._metadata)
         try:
             response = await call
-            said = metadata(await call.trailing_metadata())
+            self._heard(await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
-            self._heard(metadata(error.trailing_metadata()))
+            self._heard(error.trailing_metadata())
             raise Failure.of(method, error).error() from None
-        self._heard(said)
         return response
 
-    def _heard(self, said: dict[str, str]) -> None:
-        self.broker = said.get("rsmq-broker") or self.broker
+    def _heard(self, said: Any) -> None:
+        self.broker = metadata(said).get(BROKER) or self.broker
 
 
 def _channel(address: Address, options: Options) -> Any:
@@ -142,3 +148,50 @@ def _channel(address: Address, options: Options) -> Any:
 
 def _contents(file: str | None) -> bytes | None:
     return None if file is None else Path(file).read_bytes()
+
+
+async def _explain(address: Address, outage: NoBroker) -> Exception:
+    """Return what to raise instead of *outage*, or that itself if TLS is not its cause.
+
+    gRPC says of such a connection that it was closed, or, if the name has several addresses, what
+    became of the last one. A handshake of our own finds out; nothing is sent after it.
+    """
+    try:
+        async with asyncio.timeout(_HANDSHAKE_S):
+            goes_on = await _shake_hands(address)
+    except ssl.SSLError as error:
+        found = None if address.tls is None else tls.fault(error)
+        return Unavailable(found.replace("the server", "the broker")) if found else outage
+    except (OSError, TimeoutError):
+        return outage
+    if address.tls is None:
+        return Unavailable("the broker speaks TLS at this port; use grpcs://")
+    if goes_on or "ssl_certfile" in address.tls:
+        return outage
+    # Perhaps it only stopped at this moment, so it is asked again.
+    return NoBroker(
+        "it closes the connection after the TLS handshake; it may want a certificate by "
+        "ssl_certfile and ssl_keyfile"
+    )
+
+
+async def _shake_hands(address: Address) -> bool:
+    """Agree on TLS, or raise what the two sides do not agree on; return True if it goes on then.
+
+    A broker speaks first. One that wants a certificate just closes.
+    """
+    host, port = address.hosts[0]
+    context = tls.client_context(address.tls or {})
+    if address.tls is None:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # not authenticated, so nothing is sent to it
+    elif "ssl_ca_certs" not in address.tls:
+        context.load_default_certs()
+    context.set_alpn_protocols(["h2"])
+    reader, writer = await asyncio.open_connection(host, port, ssl=context)
+    try:
+        return bool(address.tls is None or await reader.read(1))
+    finally:
+        writer.close()
+        with suppress(OSError, ssl.SSLError):
+            await writer.wait_closed()

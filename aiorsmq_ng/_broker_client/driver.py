@@ -12,7 +12,7 @@ from .._transport.driver import NotExecuted, ReplyLost
 from .._transport.urls import Address
 from ..errors import NotSupported, RSMQError
 from ..options import Options
-from . import admin, receive, send, settle, topics
+from . import queues, receive, send, settle, topics
 from .attempt import Attempt, Handler
 from .channel import BrokerChannel
 from .errors import Answered
@@ -23,7 +23,7 @@ HANDLERS: dict[Kind[Any], Handler] = {
     **send.HANDLERS,
     **receive.HANDLERS,
     **settle.HANDLERS,
-    **admin.HANDLERS,
+    **queues.HANDLERS,
     **topics.HANDLERS,
 }
 
@@ -66,11 +66,7 @@ class BrokerDriver:
 
     async def check(self, options: Options) -> Durability:
         """Return what sends wait for: the broker says what each reached."""
-        try:
-            await self.ping()
-        except ReplyLost as error:
-            # What the caller is about to do has certainly not run.
-            raise NotExecuted(str(error)) from error
+        await self.ping()
         return Durability.parse(options.durability)
 
     async def setting(self, name: str) -> str | None:

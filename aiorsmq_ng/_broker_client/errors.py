@@ -1,9 +1,8 @@
-"""What a call's error means: it did not run, its outcome is unknown, or this is the answer."""
+"""What the error of a call means: it did not run, its outcome is unknown, or it is the answer."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from grpc import StatusCode
@@ -11,32 +10,15 @@ from grpc import StatusCode
 from .._transport.driver import NotExecuted, ReplyLost
 from ..errors import (
     AccessDenied,
-    DurabilityUnmet,
     InvalidValue,
-    LeaseLost,
-    MessageTooLong,
-    NoAttributeSupplied,
     NotSupported,
-    QueueCorrupt,
-    QueueExists,
-    QueueNotFound,
     RSMQError,
     SendUnknown,
-    ServerError,
-    ServerOutOfMemory,
     Unavailable,
 )
+from ..rpc.errors import CODE, DETAILS, read_details, rebuild
 
-#: Errors of the library, by their codes.
-_KINDS: Mapping[str, type[RSMQError]] = {
-    kind.code: kind
-    for kind in (
-        QueueExists, QueueNotFound, MessageTooLong, NoAttributeSupplied, LeaseLost,
-        ServerOutOfMemory, QueueCorrupt, DurabilityUnmet,
-    )
-} | dict.fromkeys(InvalidValue.CODES, InvalidValue)  # fmt: skip
-
-#: The broker turned the call away at its door, and may take it soon.
+#: The broker refused the call before it began, and may take it soon.
 _TRY_LATER = frozenset({"stopping", "clientClosed", "tooManyCalls", "tooSlow"})
 #: gRPC's words for a call that never left this machine. They are no contract: an error in other
 #: words counts as one whose request may have arrived.
@@ -44,10 +26,6 @@ _NEVER_SENT = (
     "failed to connect", "dns resolution failed", "name resolution", "no children to pick",
     "empty address list", "addresses list is empty",
 )  # fmt: skip
-#: Words about certificates in what gRPC says of a connection that it could not make.
-_UNTRUSTED = ("certificate_verify_failed", "unable to get local issuer", "self-signed certificate")
-_OTHER_NAME = ("peer name", "hostname verification")
-_NO_TLS = ("wrong_version_number", "http/1.x", "no server alpn")
 
 
 class NoBroker(NotExecuted):
@@ -70,7 +48,7 @@ class Failure(NamedTuple):
     method: str
     status: StatusCode
     text: str
-    #: The library's code for it; empty if it was not the broker who answered.
+    #: The library's code for it; empty if the error is not the broker's own.
     code: str = ""
     details: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
@@ -78,22 +56,28 @@ class Failure(NamedTuple):
     def of(cls, method: str, error: Any) -> Failure:
         """Read a ``grpc.aio.AioRpcError``."""
         said = metadata(error.trailing_metadata())
-        return cls(
-            method,
-            error.code(),
-            error.details() or "",
-            said.get("rsmq-code", ""),
-            _details(said.get("rsmq-details", "")),
-        )
+        details = read_details(said.get(DETAILS, ""))
+        return cls(method, error.code(), error.details() or "", said.get(CODE, ""), details)
 
     @classmethod
-    def of_part(cls, method: str, code: str, text: str, details: str) -> Failure:
-        """Read the error of a part of a call."""
-        return cls(method, StatusCode.UNKNOWN, text, code, _details(details))
+    def of_part(cls, method: str, part: Any) -> Failure:
+        """Read the ``Error`` of a part of a call."""
+        details = read_details(part.details)
+        return cls(method, StatusCode.UNKNOWN, part.message, part.code or "internal", details)
 
     def error(self) -> Exception:
         """Return what to raise: ``NotExecuted``, ``ReplyLost``, ``Answered``, a final error."""
         return self._said() if self.code else self._happened()
+
+    def outcome(self) -> RSMQError:
+        """Return the error that is the outcome of one operation of several."""
+        match self.error():
+            case Answered(error=error):
+                return error
+            case RSMQError() as error:
+                return error
+            case error:
+                return Unavailable(str(error), executed=None, transient=True)
 
     def _said(self) -> Exception:
         """Return what the broker's own answer means."""
@@ -141,44 +125,10 @@ class Failure(NamedTuple):
             case StatusCode.RESOURCE_EXHAUSTED if "larger than max" in words:
                 return InvalidValue(f"the request is larger than the broker takes: {self.text}")
             case StatusCode.UNAVAILABLE if any(part in words for part in _NEVER_SENT):
-                return _unreachable(self.text)
+                return NoBroker(self.text)
         return ReplyLost(self.text or self.status.name.lower())
-
-
-def _unreachable(text: str) -> Exception:
-    words = text.lower()
-    if any(part in words for part in _OTHER_NAME):
-        return Unavailable(
-            "the broker's certificate is for another host; use the name that stands in it"
-        )
-    if any(part in words for part in _UNTRUSTED):
-        return Unavailable(
-            "the broker's certificate is not trusted; name its CA in the url by ssl_ca_certs"
-        )
-    if any(part in words for part in _NO_TLS):
-        return Unavailable("the broker does not speak TLS at this port; use grpc://")
-    return NoBroker(text)
-
-
-def rebuild(code: str, text: str, details: dict[str, Any]) -> RSMQError:
-    """Return the library's error that the broker met, with its text and its fields."""
-    kind = _KINDS.get(code, ServerError)
-    error: RSMQError = kind.__new__(kind, text)
-    fields = {n: tuple(v) if isinstance(v, list) else v for n, v in details.items()}
-    error.__dict__.update(fields)
-    if error.code != code:
-        error.code = code
-    return error
 
 
 def metadata(pairs: Iterable[tuple[str, Any]] | None) -> dict[str, str]:
     """Return trailing metadata by name."""
     return {name: value for name, value in pairs or () if isinstance(value, str)}
-
-
-def _details(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

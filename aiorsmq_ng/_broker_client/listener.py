@@ -30,7 +30,7 @@ class WatchListener:
 
     async def subscribe(self, *channels: str) -> None:
         """Add channels."""
-        await self._ready()
+        await self._channel.ready()
         fresh = set()
         for channel in channels:
             queue = self._queue(channel)
@@ -65,14 +65,6 @@ class WatchListener:
         """End all streams."""
         streams, self._streams = self._streams, {}
         await _end(streams)
-
-    async def _ready(self) -> None:
-        try:
-            await self._channel.ready()
-        except (NotExecuted, RSMQError):
-            raise
-        except Exception as error:
-            raise NotExecuted(str(error)) from None
 
     def _watch(self, queues: set[str]) -> None:
         names = sorted(queues)

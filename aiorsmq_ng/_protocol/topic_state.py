@@ -65,6 +65,9 @@ class Ending(NamedTuple):
     fields: Sequence[str] = ()
     #: Whether they end because nothing was heard of them; such peers may come back.
     dead: bool = False
+    #: The consumer that unsubscribes, and its peer if only that one does.
+    consumer: str = ""
+    peer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,8 @@ class TopicState:
             spare=[m for m in copies[1:] if m in members],
             successor=after.queue if after and ends else "",
             fields=fields,
+            consumer=consumer,
+            peer=peer,
         )
 
 

@@ -59,7 +59,7 @@ async def connect(
     for settings in (address.tls, address.sentinel_tls):
         if settings:
             # Connections read the files again and again; what is wrong with them shows here.
-            tls.check_files(settings)
+            tls.client_context(settings)
     if address.kind == "broker":
         return _broker(address, namespaces, options)
     if address.kind == "embedded":

@@ -21,8 +21,11 @@ _REFUSED_US = (
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 
 
-def check_files(settings: Mapping[str, Any]) -> None:
-    """Raise ``Unavailable`` if the files that a URL names for TLS cannot be used."""
+def client_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    """Return a context with the files that a URL names for TLS.
+
+    Raises ``Unavailable`` if they cannot be used. It trusts no CA but the one that the URL names.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         cafile, capath, cadata = (settings.get(f"ssl_ca_{x}") for x in ("certs", "path", "data"))
@@ -34,6 +37,7 @@ def check_files(settings: Mapping[str, Any]) -> None:
             context.load_cert_chain(certificate, settings.get("ssl_keyfile"), password)
         if "ssl_ciphers" in settings:
             context.set_ciphers(settings["ssl_ciphers"])
+        return context
     except (OSError, ValueError, TypeError) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else "wrong format"
         raise Unavailable(

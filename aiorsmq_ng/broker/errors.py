@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import grpc
 
 from aiorsmq_ng import RSMQError
 
+from ..rpc import v1_pb2 as pb
+from ..rpc.errors import CODE, DETAILS, write_details
 from .tokens import Refused
 
 Code = grpc.StatusCode
@@ -53,8 +54,6 @@ STATUS = {
     "internal": Code.INTERNAL,
 }
 
-#: Details that are longer, as JSON, are left out: metadata has little room.
-_LONGEST_DETAILS = 2048
 _LONGEST_MESSAGE = 1000
 
 
@@ -69,16 +68,23 @@ class BrokerError(RSMQError):
 class ErrorStatus:
     """The gRPC status of an error, with code and details as metadata."""
 
-    __slots__ = ("code", "message", "metadata", "status")
+    __slots__ = ("code", "details", "message", "status")
 
     def __init__(self, code: str, message: str, details: dict[str, Any] | None = None) -> None:
         self.code = code
         self.message = message[:_LONGEST_MESSAGE]
         self.status = STATUS.get(code, Code.INTERNAL)
-        self.metadata: tuple[tuple[str, str], ...] = (("rsmq-code", code),)
-        text = json.dumps(details, default=str) if details else ""
-        if text and len(text) <= _LONGEST_DETAILS:
-            self.metadata += (("rsmq-details", text),)
+        self.details = write_details(details)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The trailing metadata of a call that ends with it."""
+        code = ((CODE, self.code),)
+        return (*code, (DETAILS, self.details)) if self.details else code
+
+    def as_message(self) -> pb.Error:
+        """Return it as the error of a part of a call."""
+        return pb.Error(code=self.code, message=self.message, details=self.details)
 
 
 def error_status(error: Exception) -> ErrorStatus:

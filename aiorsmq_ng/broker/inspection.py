@@ -60,12 +60,14 @@ class InspectionCalls:
         """Read ready messages."""
         queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
         found = await queue.peek(request.start, count)
-        return pb.PeekResponse(messages=[message(m) for m in _that_fit(found)])
+        shown = _that_fit(found)
+        return pb.PeekResponse(messages=map(message, shown), more=len(shown) < len(found))
 
     async def ListPending(self, request: pb.ListPendingRequest, _: Any) -> pb.ListPendingResponse:
         """Read leased messages."""
         queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
         found = await queue.pending(request.start, count)
+        shown = _that_fit(found)
         return pb.ListPendingResponse(
             messages=[
                 pb.PendingMessage(
@@ -73,8 +75,9 @@ class InspectionCalls:
                     delivered=epoch_ms(m.delivered_at),
                     idle_ms=round(m.idle * 1000),
                 )
-                for m in _that_fit(found)
-            ]
+                for m in shown
+            ],
+            more=len(shown) < len(found),
         )
 
     async def Scan(self, request: pb.ScanRequest, _: Any) -> pb.ScanResponse:

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from aiorsmq_ng import RSMQError
 
+from ..rpc.errors import BROKER
 from .admission import MAX_BYTES, Admission, RefusalLog, Rule
 from .budget import CALL_BUDGET, CallBudget
 from .errors import BrokerError, ErrorStatus, error_status
@@ -78,7 +79,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         self._tokens = tokens
         self._admission = admission
         self._refusals = RefusalLog(time.monotonic)
-        self._metadata = (("rsmq-broker", broker_id),)
+        self._metadata = ((BROKER, broker_id),)
         self._rules = RULES | dict(rules or {})
         #: Services with rules: each of their methods needs one.
         self._ruled = tuple({method.rpartition("/")[0] + "/" for method in self._rules})

@@ -163,8 +163,7 @@ def _stored(ids: Sequence[str], durable: bool = False) -> dict[str, Any]:
 def _outcome(found: list[str] | RSMQError) -> pb.SendOutcome:
     if not isinstance(found, RSMQError):
         return pb.SendOutcome(ids=found, **_stored(found))
-    status = error_status(found)
-    details = dict(status.metadata).get("rsmq-details", "")
-    error = pb.Error(code=status.code, message=status.message, details=details)
-    ids = found.ids if isinstance(found, DurabilityUnmet) else ()
-    return pb.SendOutcome(error=error, ids=ids)
+    stored: dict[str, Any] = {}
+    if isinstance(found, DurabilityUnmet):
+        stored = {"ids": found.ids, "durability": found.reached}
+    return pb.SendOutcome(error=error_status(found).as_message(), **stored)

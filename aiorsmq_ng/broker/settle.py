@@ -18,6 +18,7 @@ from aiorsmq_ng import (
 
 from ..rpc import v1_pb2 as pb
 from .context import BrokerContext, seconds
+from .errors import error_status
 from .outstanding import DeliveryKey
 from .receipts import BadReceipt, ReceiptContent
 from .tokens import CALLER, Refused
@@ -89,7 +90,7 @@ class SettleCalls:
         response = pb.SettleResponse(outcomes=[outcome for outcome, _ in done])
         for index, error in enumerate(errors):
             if error is not None:
-                response.errors.add(index=index, code=error.code, message=str(error))
+                response.errors.add(index=index, error=error_status(error).as_message())
         return response
 
     async def _settle_one(

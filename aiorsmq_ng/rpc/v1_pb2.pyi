@@ -529,14 +529,12 @@ class SettleResponse(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[Outcome, str]]] = ..., errors: _Optional[_Iterable[_Union[SettleError, _Mapping]]] = ...) -> None: ...
 
 class SettleError(_message.Message):
-    __slots__ = ("index", "code", "message")
+    __slots__ = ("index", "error")
     INDEX_FIELD_NUMBER: _ClassVar[int]
-    CODE_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     index: int
-    code: str
-    message: str
-    def __init__(self, index: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+    error: Error
+    def __init__(self, index: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class DeleteMessagesRequest(_message.Message):
     __slots__ = ("queue", "ids", "only_leased", "request")
@@ -585,10 +583,12 @@ class PeekRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., start: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class PeekResponse(_message.Message):
-    __slots__ = ("messages",)
+    __slots__ = ("messages", "more")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[Message]
-    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ...) -> None: ...
+    more: bool
+    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class ListPendingRequest(_message.Message):
     __slots__ = ("queue", "start", "count")
@@ -601,10 +601,12 @@ class ListPendingRequest(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., start: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ListPendingResponse(_message.Message):
-    __slots__ = ("messages",)
+    __slots__ = ("messages", "more")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[PendingMessage]
-    def __init__(self, messages: _Optional[_Iterable[_Union[PendingMessage, _Mapping]]] = ...) -> None: ...
+    more: bool
+    def __init__(self, messages: _Optional[_Iterable[_Union[PendingMessage, _Mapping]]] = ..., more: bool = ...) -> None: ...
 
 class PendingMessage(_message.Message):
     __slots__ = ("message", "delivered", "idle_ms")

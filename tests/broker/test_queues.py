@@ -97,7 +97,7 @@ async def test_forward_into_a_missing_queue_fails_alone_and_says_why(queues):
     moved = await queues.Forward(pb.ForwardRequest(receipts=receipts(got), target="nowhere"))
 
     assert list(moved.outcomes) == [pb.OUTCOME_FAILED]
-    assert [(e.index, e.code) for e in moved.errors] == [(0, "queueNotFound")]
+    assert [(e.index, e.error.code) for e in moved.errors] == [(0, "queueNotFound")]
 
 
 async def test_a_waiting_receive_gets_what_comes(queues):

@@ -52,6 +52,10 @@ def send(text, **how):
     return messages.send(KEYS, [text], delay_ms=-1, channel="c", **how)
 
 
+def stored(**more):
+    return pb.SendResponse(outcomes=[pb.SendOutcome(ids=["1"], **more)])
+
+
 def call_of(*operations):
     return Call(operations, CallNumbers().take() if operations[0].kind.numbered else None)
 
@@ -112,7 +116,7 @@ async def test_answer_that_is_an_error_is_the_reply_of_every_part():
 
 async def test_repeated_call_has_the_same_id_and_names_who_was_asked_first():
     call = call_of(send(b"a"))
-    link = Link(ReplyLost("?"), ReplyLost("?"), pb.SendResponse(ids=["1"]))
+    link = Link(ReplyLost("?"), ReplyLost("?"), stored())
     driver = BrokerDriver(link)
     for _ in range(2):
         with pytest.raises(ReplyLost):
@@ -156,7 +160,7 @@ async def test_durability_that_the_broker_reached_is_told(demanded, told):
     call = call_of(send(b"a"))
     call.durability, call.confirm_ms = Durability.parse(demanded), 100
 
-    await BrokerDriver(Link(pb.SendResponse(ids=["1"], durability=told))).run(call)
+    await BrokerDriver(Link(stored(durability=told))).run(call)
 
     assert call.reached == told
 
@@ -203,3 +207,30 @@ def test_every_kind_of_operation_on_queues_and_topics_has_a_handler():
 
     assert len(kinds) > 30
     assert [kind.name for kind in kinds if kind not in HANDLERS] == []
+
+
+async def test_receipt_that_failed_has_its_own_error_and_an_outage_is_asked_for_again():
+    def failed(code):
+        one = pb.SettleError(index=1, error=pb.Error(code=code, message="no"))
+        outcomes = [pb.OUTCOME_DONE, pb.OUTCOME_FAILED]
+        return Link(pb.SettleResponse(outcomes=outcomes, errors=[one]))
+
+    found = await run(failed("messageTooLong"), hold(1), hold(1))
+    assert [type(outcome) for outcome in found] == [bool, MessageTooLong]
+    for code in ("unavailable", "clientClosed", "internal"):
+        with pytest.raises(ReplyLost):
+            await run(failed(code), hold(1), hold(1))
+
+
+async def test_messages_are_read_until_the_broker_says_that_there_are_no_more():
+    rows = [pb.Message(id=str(n)) for n in range(5)]
+    link = Link(
+        pb.PeekResponse(messages=rows[:2], more=True),
+        pb.PeekResponse(messages=rows[2:4], more=True),
+        pb.PeekResponse(messages=rows[4:]),
+    )
+
+    ((*found,),) = await run(link, inspection.peek(KEYS, -5, 10))
+
+    assert [message.id for message in found] == list("01234")
+    assert [(r.start, r.count) for _, r in link.calls] == [(-5, 5), (-3, 3), (-1, 1)]
