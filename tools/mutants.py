@@ -264,8 +264,8 @@ MUTANTS = (
     Mutant(
         "pop is never repeated",
         "aiorsmq_ng/_transport/calls.py",
-        "return self.number is not None or self.kind.repeatable",
-        "return True",
+        "self.may_repeat = number is not None or first.kind.repeatable",
+        "self.may_repeat = True",
         ("tests/unit/test_transport.py", "tests/faults/test_outages.py"),
     ),
     Mutant(

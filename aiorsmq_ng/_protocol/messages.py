@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ..errors import SendUnknown
@@ -159,8 +160,7 @@ def give_back(received: Received) -> list[Operation[bool]]:
     ]
 
 
-def _dead_lettered(received: Received) -> Sequence[DeadLettered]:
-    return received.dead_lettered
+_dead_lettered: Callable[[Received], Sequence[DeadLettered]] = attrgetter("dead_lettered")
 
 
 RECEIVE: Kind[Received] = Kind(

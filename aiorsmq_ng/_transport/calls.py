@@ -87,59 +87,54 @@ class CallNumbers:
         self._numbers = count()
 
 
-class Call(Struct, eq=False):
+class Call:
     """The call that a batch of operations shares. Repeating it never makes a second effect.
 
     All operations are of one kind; if there are several, their requests have the same ``lane``.
     """
 
-    operations: Sequence[Operation[Any]]
-    #: By which the server recognises a repetition; only of kinds that are ``numbered``.
-    number: CallNumber | None = None
-    #: Those that wait for the operations, in the same order; none where calls are made singly.
-    callers: Sequence[PendingOperation] = ()
-    #: Which attempt is made, from 1 on; whether an earlier one may have run.
-    attempt: int = 1
-    in_doubt: bool = False
-    #: Do nothing new: give back what earlier attempts took, and see that none that is still on
-    #: its way does anything.
-    recall: bool = False
-    #: When the last attempt began, on the event loop's clock.
-    began_at: float = 0.0
-    #: Whether anything of the last attempt may have left the process.
-    written: bool = False
-    #: What must be reached before results count, if more than memory; for how long the driver may
-    #: wait for it; and what it reached.
-    durability: Durability | None = None
-    confirm_ms: int = 0
-    reached: str = MEMORY
-    #: How many replicas shall know of messages that were taken. If they do not, and another server
-    #: is the primary by now, the reply counts as lost.
-    min_replicas: int = 0
-    #: The name of its record, once it was asked for.
-    known_record: str | None = None
-    #: What a driver keeps from one attempt to the next.
-    encoded: Any = None
-    #: The results of a call that was taken up again by a token.
-    outcome: asyncio.Future[list[Any]] | None = None
-
-    @property
-    def kind(self) -> Kind[Any]:
-        """What sort of operations it is made of."""
-        return self.operations[0].kind
-
-    @property
-    def record(self) -> str | None:
-        """Name of the record that the server keeps of this call."""
-        if self.known_record is None and self.number is not None:
-            keys = self.operations[0].request.keys
-            self.known_record = keys.call_record(self.number.series)
-        return self.known_record
-
-    @property
-    def may_repeat(self) -> bool:
-        """Whether a lost reply may be asked for again."""
-        return self.number is not None or self.kind.repeatable
+    def __init__(
+        self,
+        operations: Sequence[Operation[Any]],
+        number: CallNumber | None = None,
+        callers: Sequence[PendingOperation] = (),
+    ) -> None:
+        self.operations = operations
+        first = operations[0]
+        #: What sort of operations it is made of.
+        self.kind: Kind[Any] = first.kind
+        #: By which the server recognises a repetition; only of kinds that are ``numbered``.
+        self.number = number
+        #: Name of the record that the server keeps of this call, if it is numbered.
+        self.record: str | None = None
+        if number is not None:
+            self.record = first.request.keys.call_record(number.series)
+        #: Whether a lost reply may be asked for again.
+        self.may_repeat = number is not None or first.kind.repeatable
+        #: Those that wait for the operations, in the same order; none where calls are made singly.
+        self.callers = callers
+        #: Which attempt is made, from 1 on; whether an earlier one may have run.
+        self.attempt = 1
+        self.in_doubt = False
+        #: Do nothing new: give back what earlier attempts took, and see that none that is still on
+        #: its way does anything.
+        self.recall = False
+        #: When the last attempt began, on the event loop's clock.
+        self.began_at = 0.0
+        #: Whether anything of the last attempt may have left the process.
+        self.written = False
+        #: What must be reached before results count, if more than memory; for how long the driver
+        #: may wait for it; and what it reached.
+        self.durability: Durability | None = None
+        self.confirm_ms = 0
+        self.reached = MEMORY
+        #: How many replicas shall know of messages that were taken. If they do not, and another
+        #: server is the primary by now, the reply counts as lost.
+        self.min_replicas = 0
+        #: What a driver keeps from one attempt to the next.
+        self.encoded: Any = None
+        #: The results of a call that was taken up again by a token.
+        self.outcome: asyncio.Future[list[Any]] | None = None
 
     def doubt(self) -> None:
         """Go on to another attempt: this one may have run."""
@@ -205,8 +200,7 @@ class CallRunner:
     async def run(self, batch: list[PendingOperation]) -> None:
         """Make the call that *batch* shares, and hand every caller its result or error."""
         number = self._numbers.take() if batch[0].operation.kind.numbered else None
-        call = Call([waiting.operation for waiting in batch], number)
-        call.callers = batch
+        call = Call([waiting.operation for waiting in batch], number, batch)
         unknown = call.kind.unknown
         try:
             results = await self._retries.make(call, min([w.deadline for w in batch]))
@@ -341,8 +335,8 @@ class CallRunner:
                     self._tasks.undo(waiting.operation, result)
                 else:
                     waiting.future.set_result(result)
-                if news is not None:
-                    self._tasks.report(news(result))
+                if news is not None and (found_news := news(result)):
+                    self._tasks.report(found_news)
 
     def _report(self, call: Call, results: list[Any]) -> None:
         """Pass on what the results of a recall tell; their messages are given back already."""

@@ -115,18 +115,18 @@ class RedisDriver:
 
 
 def _command(call: Call, encoded: ScriptCall, question: Sequence[Argument] | None) -> Command:
-    if call.number is None:
-        words = encoded.words()
-    else:
+    numbers: tuple[Argument, ...] = ()
+    if call.number is not None:
         attempt = 0 if call.recall else call.attempt
         if question is not None and attempt > 1:
             # A repetition finds all done and would write nothing, and an answer about the last
             # write of its connection would say nothing. A negative number makes it write.
             attempt = -attempt
-        words = encoded.words(call.number.number, attempt)
+        numbers = (call.number.number, attempt)
+    keys = encoded.keys
     return Command(
-        ("EVALSHA", encoded.script.sha, *words),
-        encoded.keys[0],
+        ("EVALSHA", encoded.script.sha, len(keys), *keys, *numbers, *encoded.args),
+        keys[0],
         follow_up=question,
         min_replicas=call.min_replicas,
         needs_confirmation=encoded.codec.took_messages,

@@ -36,13 +36,6 @@ class ScriptCall(Struct, frozen=True):
     #: What follows the number of the call and of the attempt, where calls are numbered.
     args: list[Argument]
 
-    def words(self, number: int | None = None, attempt: int = 1) -> list[Argument]:
-        """Return what follows the script in the command: number of keys, keys, arguments."""
-        keys = self.keys
-        if number is None:
-            return [len(keys), *keys, *self.args]
-        return [len(keys), *keys, number, attempt, *self.args]
-
 
 def encode(
     operations: Sequence[Operation[Any]], record: str | None, entropy: Entropy

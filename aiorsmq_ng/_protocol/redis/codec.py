@@ -38,7 +38,7 @@ class Codec(Struct, Generic[Q, R], frozen=True, eq=False, kw_only=True):
     #: Read the reply to one operation, or raise what it says.
     decode: Callable[[Q, Reply], R]
     args: Callable[[Q], Iterable[Argument]] = lambda _: ()
-    head: Callable[[Q], Iterable[Argument]] = lambda _: ()
+    head: Callable[[Q], Iterable[Argument]] | None = None
     #: Read the reply of a repetition, where the first attempt changes what the next finds.
     decode_repeated: Callable[[Q, Reply], R] | None = None
     #: Return the error that a code word in place of a reply means, for example ``queueNotFound``.
@@ -53,7 +53,7 @@ class Codec(Struct, Generic[Q, R], frozen=True, eq=False, kw_only=True):
         if self.encode_all is not None:
             return self.encode_all(operations, entropy)
         first = operations[0].request
-        args = [*self.head(first)]
+        args: list[Argument] = [] if self.head is None else [*self.head(first)]
         for operation in operations:
             args += self.args(operation.request)
         return [*self.keys(first)], args

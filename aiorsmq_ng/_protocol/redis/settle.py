@@ -41,6 +41,11 @@ def _check_repeated(keys: QueueKeys, receipt: Receipt, outcome: int) -> None:
         _check(keys, receipt, outcome)
 
 
+def _decode_ack(request: AckRequest, reply: Reply) -> None:
+    if reply[0] != DONE:
+        _check(request.keys, request.receipt, reply[0])
+
+
 def _unfenced(request: DeleteRequest) -> Sequence[Argument]:
     args: list[Argument] = [len(request.ids)]
     for id in request.ids:
@@ -116,7 +121,7 @@ ACK: Codec[AckRequest, None] = Codec(
     script="delete",
     keys=lambda r: r.keys.with_deliveries,
     args=lambda r: (1, *r.receipt[:3]),
-    decode=lambda r, reply: _check(r.keys, r.receipt, reply[0]),
+    decode=_decode_ack,
     decode_repeated=lambda r, reply: _check_repeated(r.keys, r.receipt, reply[0]),
 )
 ACK_MANY: Codec[AckManyRequest, list[bool]] = Codec(
