@@ -203,7 +203,7 @@ class Retries:
                 left_s = min(left_s, self._patience_s)
             try:
                 results = await self._attempt(run, left_s, call)
-                if call.durability is None or call.durability.met_by(call.reached):
+                if _is_confirmed(call, results):
                     return results
                 backoff = backoff or _backoff()
                 if not await self._ask_again(call, backoff, deadline):
@@ -231,6 +231,14 @@ class Retries:
         call.doubt()
         await rest(pause_s)
         return True
+
+
+def _is_confirmed(call: Call, results: list[Any]) -> bool:
+    """Return True if the durability was reached, or nothing was stored that could reach it."""
+    durability = call.durability
+    if durability is None or durability.met_by(call.reached):
+        return True
+    return all(isinstance(result, Exception) for result in results)
 
 
 def _backoff() -> Backoff:

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aiorsmq_ng._common.durability import Durability
 from aiorsmq_ng._protocol.operation import Kind
 from aiorsmq_ng._transport.batching import Transport
 from aiorsmq_ng._transport.calls import Call
+from aiorsmq_ng._transport.driver import Driver
 from aiorsmq_ng._transport.redis_calls import Command, RedisDriver
 
 
@@ -71,10 +73,19 @@ class ScriptedDriver(RedisDriver):
         self.closed = True
 
 
-def transport_on(driver: ScriptedDriver, *, deadline_s: float = 5, connections: int = 4):
-    """Return a transport on *driver*."""
+def transport_on(
+    driver: ScriptedDriver,
+    *,
+    deadline_s: float = 5,
+    connections: int = 4,
+    durability: Durability | None = None,
+):
+    """Return a transport on *driver*, whose sends wait for *durability*."""
 
     async def connect() -> ScriptedDriver:
         return driver
 
-    return Transport(connect, deadline_s=deadline_s, connections=connections)
+    async def check(_: Driver) -> Durability:
+        return durability or Durability()
+
+    return Transport(connect, deadline_s=deadline_s, connections=connections, check=check)

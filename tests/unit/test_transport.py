@@ -17,6 +17,7 @@ from aiorsmq_ng import (
     ServerOutOfMemory,
     Unavailable,
 )
+from aiorsmq_ng._common.durability import Durability
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.messages import ReceiveSpec
@@ -182,6 +183,20 @@ async def test_code_word_reaches_every_caller_as_an_error_of_its_own():
 
     assert all(isinstance(e, QueueNotFound) for e in errors)
     assert len({id(e) for e in errors}) == 3
+
+
+@pytest.mark.parametrize("refuse", ["code", "layout"])
+async def test_refused_send_is_made_once_whatever_durability_is_demanded(refuse):
+    def refused(command):
+        if refuse == "layout":
+            raise WrongLayout("wrongType")
+        return b"queueNotFound"
+
+    settings = {"deadline_s": 1, "durability": Durability(fsync=True)}
+    async with running(refused, **settings) as (driver, transport):
+        with pytest.raises((QueueNotFound, QueueCorrupt)):
+            await transport.run(send())
+        assert len(driver.commands) == 1
 
 
 async def test_missing_script_is_sent_with_its_text_once():
