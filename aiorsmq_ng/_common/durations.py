@@ -34,10 +34,16 @@ def epoch_ms(at: datetime | None) -> int:
 
 
 class Duration:
-    """A field of a dataclass that takes a duration as users write it, and is read as seconds."""
+    """An attribute that takes a duration as users write it, and is read as seconds.
 
-    def __init__(self, default: float) -> None:
+    Args:
+        default: seconds of an instance whose attribute was never set.
+        or_0: refuse a negative duration at once; without it, the owner checks the range.
+    """
+
+    def __init__(self, default: float, *, or_0: bool = False) -> None:
         self._default = default
+        self._convert = at_least_0 if or_0 else in_seconds
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -45,8 +51,8 @@ class Duration:
     def __get__(self, instance: object, owner: type) -> float:
         if instance is None:
             return self._default  # where a dataclass looks for it
-        seconds: float = vars(instance)[self._name]
+        seconds: float = vars(instance).get(self._name, self._default)
         return seconds
 
     def __set__(self, instance: object, value: Seconds) -> None:
-        vars(instance)[self._name] = in_seconds(self._name, value)
+        vars(instance)[self._name] = self._convert(self._name, value)

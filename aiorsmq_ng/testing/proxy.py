@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from .._common.durations import Duration
 from ..errors import InvalidValue
 from .intercepts import Intercept, Matching
 from .resp import Splitter
@@ -159,6 +160,9 @@ class FaultProxy:
         listen: ``unix`` or ``tcp``; by default the same way as the server.
     """
 
+    #: Delay of every chunk of bytes, each way; in seconds or as a timedelta, read as seconds.
+    latency = Duration(0.0, or_0=True)
+
     def __init__(self, url: str, *, listen: Literal["unix", "tcp"] | None = None) -> None:
         scheme = urlsplit(url).scheme
         if scheme not in ("unix", "redis"):
@@ -173,8 +177,6 @@ class FaultProxy:
         self._connections: dict[asyncio.Task[None], ProxiedConnection] = {}
         #: Number of connections accepted so far.
         self.accepted = 0
-        #: Delay in seconds of every chunk of bytes, each way.
-        self.latency = 0.0
         #: Bytes per second each way, per connection; 0 for no limit.
         self.bandwidth = 0.0
         #: Forward requests and replies one byte at a time.

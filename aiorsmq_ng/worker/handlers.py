@@ -86,13 +86,30 @@ def readers(handler: Handler, codec: Codec) -> tuple[Reader | None, ...]:
     return tuple(found)
 
 
-def _wanted(handler: Handler) -> list[Any]:
-    """Return the type of each parameter of *handler*: ``Delivery``, or a type for the body."""
-    function: Any = handler
+def check_coroutine_function(what: str, function: Callable[..., Any], *, arguments: int) -> None:
+    """``InvalidValue`` unless *function* is async and can be called with that many arguments."""
+    if not inspect.iscoroutinefunction(_called(function)):
+        raise InvalidValue(f"{what} {_name(function)} must be an async function")
+    try:
+        inspect.signature(function).bind(*[None] * arguments)
+    except TypeError as error:
+        raise InvalidValue(
+            f"{what} {_name(function)} must take {arguments or 'no'} arguments: {error}"
+        ) from error
+
+
+def _called(function: Any) -> Any:
+    """Return the function that a call of *function* runs: of a partial, or of an object."""
     while isinstance(function, functools.partial):
         function = function.func
     if not inspect.isroutine(function) and not isinstance(function, type):
         function = getattr(function, "__call__", None)  # noqa: B004 - an object that can be called
+    return function
+
+
+def _wanted(handler: Handler) -> list[Any]:
+    """Return the type of each parameter of *handler*: ``Delivery``, or a type for the body."""
+    function = _called(handler)
     if not inspect.iscoroutinefunction(function):
         raise InvalidValue(f"handler {_name(handler)} must be an async function")
     try:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
-from .._common.durations import Seconds, at_least_0, in_seconds
+from .._common.durations import Duration, Seconds, at_least_0, in_seconds
 from ..client import RSMQ
 from ..errors import ClientClosed, InvalidValue
 from ..models import DeadLetter
@@ -24,6 +24,7 @@ from .handlers import (
     M,
     Middleware,
     QueueHandler,
+    check_coroutine_function,
     readers,
 )
 from .health import Counters, State, WorkerHealth, one_line
@@ -62,6 +63,10 @@ class Worker:
             0 for one attempt.
     """
 
+    #: For how long a suspect may keep others waiting, before it begins and while it runs; in
+    #: seconds or as a timedelta, read as seconds when the worker starts.
+    alone = Duration(30.0, or_0=True)
+
     def __init__(
         self,
         rsmq: RSMQ | str | None = None,
@@ -80,13 +85,7 @@ class Worker:
         self._own = not isinstance(rsmq, RSMQ)
         self.rsmq = rsmq if isinstance(rsmq, RSMQ) else RSMQ(rsmq)
         self._grace = at_least_0("grace", grace)
-        #: Seconds for which a suspect may keep others waiting, before it begins and while it runs;
-        #: read when the worker starts.
-        self.alone = 30.0
-        #: For how many seconds ``run`` waits for a server that is away; ``None`` for ever.
-        self.wait_for_server = (
-            None if wait_for_server is None else at_least_0("wait_for_server", wait_for_server)
-        )
+        self.wait_for_server = wait_for_server
         if prefetch is not None and prefetch < 1:
             raise InvalidValue(f"prefetch must be at least 1, not {prefetch!r}")
         self._prefetch = prefetch or concurrency
@@ -188,11 +187,13 @@ class Worker:
 
         The first one registered is the outermost.
         """
+        check_coroutine_function("middleware", function, arguments=2)
         self._middleware.append(function)
         return function
 
     def on_start(self, function: K) -> K:
         """Register a coroutine function that is called before the first message is taken."""
+        check_coroutine_function("start hook", function, arguments=0)
         self._on_start.append(function)
         return function
 
@@ -201,6 +202,7 @@ class Worker:
 
         Also if a hook for the start has failed, but not if the worker ends before it calls those.
         """
+        check_coroutine_function("stop hook", function, arguments=0)
         self._on_stop.append(function)
         return function
 
@@ -209,6 +211,7 @@ class Worker:
 
         Also for a body that does not decode, which no handler and no middleware ever sees.
         """
+        check_coroutine_function("failure hook", function, arguments=2)
         self._on_failure.append(function)
         return function
 
@@ -219,8 +222,18 @@ class Worker:
         body that does not decode, or a receive that finds a message which was delivered too often
         and never settled (``Message.body`` is empty if many are found that are large together).
         """
+        check_coroutine_function("dead-letter hook", function, arguments=2)
         self._on_dead_letter.append(function)
         return function
+
+    @property
+    def wait_for_server(self) -> float | None:
+        """For how many seconds ``run`` waits for a server that is away; ``None`` for ever."""
+        return self._wait_for_server
+
+    @wait_for_server.setter
+    def wait_for_server(self, limit: Seconds | None) -> None:
+        self._wait_for_server = None if limit is None else at_least_0("wait_for_server", limit)
 
     @property
     def health(self) -> WorkerHealth:

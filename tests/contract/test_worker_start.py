@@ -18,6 +18,15 @@ from aiorsmq_ng import RSMQ, Compressed, Delivery, InvalidValue, QueueNotFound, 
 from .test_worker import stopped, until, work  # noqa: F401 - work is a fixture
 
 
+def stopping(worker):
+    """Return a start hook that stops *worker*."""
+
+    async def hook():
+        worker.stop()
+
+    return hook
+
+
 def ready(rsmq, **more):
     worker = Worker(rsmq, **more)
 
@@ -30,7 +39,7 @@ def ready(rsmq, **more):
 
 async def test_missing_queue_is_created_and_its_dead_letter_queue_is_not(rsmq):
     worker = ready(rsmq)
-    worker.on_start(lambda: asyncio.sleep(0, worker.stop()))
+    worker.on_start(stopping(worker))
     await worker.run(signals=False)
 
     assert await rsmq.list_queues() == ["jobs"]
@@ -58,7 +67,7 @@ async def test_worker_that_must_not_create_serves_what_is_there(rsmq, queue):
 async def test_queue_with_stored_attributes_keeps_them(rsmq):
     await rsmq.create_queue("jobs", vt=77, maxsize=2048)
     worker = ready(rsmq)
-    worker.on_start(lambda: asyncio.sleep(0, worker.stop()))
+    worker.on_start(stopping(worker))
     await worker.run(signals=False)
 
     attributes = await rsmq.queue("jobs").attributes()
@@ -69,7 +78,7 @@ async def test_half_made_queue_is_completed(rsmq, raw, ns):
     await raw.hset(f"{ns}:jobs:Q", "vt", "5")
     assert not await rsmq.queue("jobs").exists()
     worker = ready(rsmq)
-    worker.on_start(lambda: asyncio.sleep(0, worker.stop()))
+    worker.on_start(stopping(worker))
     await worker.run(signals=False)
 
     assert (await rsmq.queue("jobs").attributes()).vt == 5
