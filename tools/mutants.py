@@ -334,7 +334,7 @@ MUTANTS = (
     Mutant(
         "durability: below the level is an error",
         "aiorsmq_ng/_transport/calls.py",
-        "if not durability.met_by(self.reached):",
+        "if not durability.met_by(reached):",
         "if False:",
         ("tests/faults/test_durability.py",),
     ),

@@ -36,8 +36,8 @@ async def _store(attempt: Attempt, method: str, message: Any, requests: list[Any
     anywhere = all(request.dedup is not None for request in requests)
     message.request.CopyFrom(attempt.request_id(anywhere=anywhere))
     outcomes = (await attempt.ask(method, message)).outcomes
-    # The call compares what was reached with what this client wants.
-    attempt.call.reached = min((o.durability for o in outcomes if o.durability), default=MEMORY)
+    # The call compares what each part reached with what this client wants.
+    attempt.call.reached = [outcome.durability or MEMORY for outcome in outcomes]
     return [_outcome(attempt, *row, method) for row in zip(requests, outcomes, strict=True)]
 
 

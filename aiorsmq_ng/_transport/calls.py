@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from .._common.durability import MEMORY, Durability
+from .._common.durability import Durability
 from .._protocol.operation import Kind, Operation
 from ..errors import (
     ClientClosed,
@@ -124,10 +124,10 @@ class Call:
         #: Whether anything of the last attempt may have left the process.
         self.written = False
         #: What must be reached before results count, if more than memory; for how long the driver
-        #: may wait for it; and what it reached.
+        #: may wait for it; and what each operation reached.
         self.durability: Durability | None = None
         self.confirm_ms = 0
-        self.reached = MEMORY
+        self.reached: Sequence[str] = ()
         #: How many replicas shall know of messages that were taken. If they do not, and another
         #: server is the primary by now, the reply counts as lost.
         self.min_replicas = 0
@@ -141,8 +141,8 @@ class Call:
         self.in_doubt = True
         self.attempt += 1
 
-    def finish(self, result: Any) -> Any:
-        """Complete the result of an operation by what holds for the call; raise what it is."""
+    def finish(self, place: int, result: Any) -> Any:
+        """Complete the result of the operation at *place*; raise it if it is an error."""
         if isinstance(result, Exception):
             # Several callers may be given the same one.
             raise copy(result) if isinstance(result, RSMQError) else result
@@ -151,9 +151,10 @@ class Call:
             return kind.with_start_time(result, self.began_at)
         durability = self.durability
         if durability is not None and kind.with_durability is not None:
-            result = kind.with_durability(result, self.reached)
-            if not durability.met_by(self.reached):
-                raise DurabilityUnmet(str(durability), self.reached, result)
+            reached = self.reached[place]
+            result = kind.with_durability(result, reached)
+            if not durability.met_by(reached):
+                raise DurabilityUnmet(str(durability), reached, result)
         return result
 
 
@@ -252,7 +253,7 @@ class CallRunner:
             results = await asyncio.shield(call.outcome)
         except ReplyLost as error:
             raise self._unknown(call, token.place, str(error), token) from None
-        return call.finish(results[token.place])
+        return call.finish(token.place, results[token.place])
 
     def _release_number(self, call: Call) -> None:
         """Let the series go on, the outcome being known, and note which record can be removed."""
@@ -322,9 +323,9 @@ class CallRunner:
     def _hand_out(self, call: Call, results: list[Any]) -> None:
         """Give each caller its result or error, undo what is for callers that are gone."""
         finish, news = call.finish, call.kind.news
-        for waiting, found in zip(call.callers, results, strict=True):
+        for place, (waiting, found) in enumerate(zip(call.callers, results, strict=True)):
             try:
-                result = finish(found)
+                result = finish(place, found)
             except RSMQError as error:
                 waiting.fail(error)
             except Exception as error:

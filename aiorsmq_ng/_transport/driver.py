@@ -70,7 +70,7 @@ class Driver(Protocol):
         an earlier attempt came to it; or any other exception, if the reply could not be read.
 
         The driver sets ``call.written`` as soon as anything may have left the process, and
-        ``call.reached`` if ``call.durability`` asks for more than memory.
+        ``call.reached`` (one level per operation) if ``call.durability`` asks for more than memory.
         """
         ...
 

@@ -82,7 +82,7 @@ class RedisDriver:
         finally:
             call.written = command.written
         if durability is not None:
-            call.reached = durability.reached(command.confirmation)
+            call.reached = [durability.reached(command.confirmation)] * len(call.operations)
         return decode(call.operations, reply, repeated=call.in_doubt)
 
     async def command(self, *words: Argument, key: str | None = None) -> Reply:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._common.backoff import Backoff
-from .._common.durability import Durability
+from .._common.durability import MEMORY, Durability
 from ..errors import RSMQError, Unavailable
 from .contact import Contact
 from .driver import Driver, NotExecuted, ReplyLost
@@ -192,6 +192,7 @@ class Retries:
             call.min_replicas = durability.replicas
             if call.kind.with_durability is not None and (durability.replicas or durability.fsync):
                 call.durability = durability
+                call.reached = [MEMORY] * len(call.operations)
                 call.confirm_ms = max(1, int(left_s * CONFIRM * 1000))
             return driver.run(call)
 
@@ -234,11 +235,12 @@ class Retries:
 
 
 def _is_confirmed(call: Call, results: list[Any]) -> bool:
-    """Return True if the durability was reached, or nothing was stored that could reach it."""
+    """Return True if all that was stored is as durable as the client demands."""
     durability = call.durability
-    if durability is None or durability.met_by(call.reached):
-        return True
-    return all(isinstance(result, Exception) for result in results)
+    return durability is None or all(
+        isinstance(result, Exception) or durability.met_by(reached)
+        for result, reached in zip(results, call.reached, strict=True)
+    )
 
 
 def _backoff() -> Backoff:

@@ -3,6 +3,7 @@
 import pytest
 
 from aiorsmq_ng import (
+    DurabilityUnmet,
     InvalidValue,
     LeaseLost,
     MessageTooLong,
@@ -162,7 +163,26 @@ async def test_durability_that_the_broker_reached_is_told(demanded, told):
 
     await BrokerDriver(Link(stored(durability=told))).run(call)
 
-    assert call.reached == told
+    assert call.reached == [told]
+
+
+async def test_each_of_the_sends_that_share_a_call_has_the_durability_it_reached():
+    outcomes = [
+        pb.SendOutcome(ids=["1"], durability="replicated:10"),
+        pb.SendOutcome(ids=["2"], error=pb.Error(code="durabilityUnmet", message="too few")),
+        pb.SendOutcome(ids=["3"], durability="replicated:9"),
+    ]
+    link = Link(pb.SendResponse(outcomes=outcomes))
+    call = call_of(send(b"a"), send(b"b"), send(b"c"))
+    call.durability = Durability.parse("replicated:9")
+
+    results = await BrokerDriver(link).run(call)
+
+    assert call.finish(0, results[0])[0].durability == "replicated:10"
+    assert call.finish(2, results[2])[0].durability == "replicated:9"
+    with pytest.raises(DurabilityUnmet) as caught:
+        call.finish(1, results[1])
+    assert (caught.value.reached, caught.value.ids) == ("memory", ("2",))
 
 
 async def test_queue_that_is_not_there_is_not_deleted():

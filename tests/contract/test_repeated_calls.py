@@ -61,7 +61,7 @@ class Line:
             return []
         finally:
             self.encoded[key] = (operations, call.encoded)
-        return [call.finish(result) for result in results]
+        return [call.finish(place, result) for place, result in enumerate(results)]
 
 
 @pytest.fixture
