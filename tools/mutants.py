@@ -903,14 +903,14 @@ MUTANTS = (
     Mutant(
         "broker: a receipt is checked against the rights of today",
         "aiorsmq_ng/broker/settle.py",
-        "broker.check_receipt(content)  # the permission may have changed since",
+        "broker.check_receipt(content)  # the token may have changed",
         "pass",
         ("tests/broker/test_rights.py",),
     ),
     Mutant(
         "broker: a reject is checked against the rights of today",
         "aiorsmq_ng/broker/settle.py",
-        "broker.check_target(content.dead_letter)  # that one, too",
+        "broker.check_target(content.dead_letter)  # likewise",
         "pass",
         ("tests/broker/test_rights.py",),
     ),
@@ -931,8 +931,8 @@ MUTANTS = (
     Mutant(
         "broker: what waits for the next reply of GOMQ is counted",
         "aiorsmq_ng/broker/budget.py",
-        "        if self._size:\n            self._pool.add(who, size)",
-        "        if False:\n            self._pool.add(who, size)",
+        "        if self._size:\n            self._pool.add(caller, size)",
+        "        if False:\n            self._pool.add(caller, size)",
         ("tests/broker/test_gomq.py",),
     ),
     Mutant(

@@ -52,7 +52,7 @@ class AdminCalls:
         return await broker.once("DeleteQueue", request, work)
 
     async def SetAttributes(self, request: pb.SetAttributesRequest, _: Any) -> pb.QueueAttributes:
-        """Change what is stored on a queue."""
+        """Change the attributes of a queue."""
         queue = self._broker.queue(request.queue)
         vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
         maxsize = request.maxsize if request.HasField("maxsize") else None
@@ -67,7 +67,7 @@ class AdminCalls:
     async def Announce(self, request: pb.AnnounceRequest, _: Any) -> pb.AnnounceResponse:
         """Announce that a client consumes from a queue."""
         queue = self._broker.queue(request.queue)
-        # The broker says which client it is, not the client.
+        # The identity is that of the token: the client cannot choose it.
         name = f"{CALLER.get().identity}/{request.name[:200]}"
         await queue.announce(name, max(0, request.consumers), request.holding[:100])
         return pb.AnnounceResponse()
@@ -124,7 +124,7 @@ class AdminCalls:
     async def ChangeVisibility(
         self, request: pb.ChangeVisibilityRequest, _: Any
     ) -> pb.ChangeVisibilityResponse:
-        """Make a message visible after some time."""
+        """Set the time after which a message becomes visible."""
         queue = self._broker.queue(request.queue)
 
         async def work() -> pb.ChangeVisibilityResponse:

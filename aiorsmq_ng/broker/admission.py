@@ -13,26 +13,26 @@ from .options import Limits
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
-#: Bytes of bodies in a reply unless the request sets max_bytes: with the rest it fits into 4 MiB.
+#: Bytes of bodies in a reply unless the request sets max_bytes. The whole reply fits into 4 MiB.
 MAX_BYTES = 4_000_000
-#: Bytes of requests that may be under way for each queue that a call may wait for.
+#: Bytes of the limit of requests for each queue in the limit of queues that calls wait for.
 _SOURCE_BYTES = 2048
-#: Log lines about refusals of one caller in a window; the others are counted.
+#: Log lines about refusals of one caller per window (seconds). Further refusals are counted.
 _LINES, _WINDOW_S = 10, 10.0
 
 
 class Rule(NamedTuple):
     """What a method requires of its caller, and how its calls are counted."""
 
-    #: The caller has one of these.
+    #: The caller must have one of these.
     roles: tuple[str, ...]
-    #: Counted with the streams, not with the short calls.
+    #: True if it is counted with the streams, not with the short calls.
     waits: bool = False
-    #: Accepted even while the broker stops, so that clients can settle what they hold.
+    #: True if it is accepted while the broker stops, so that clients can settle what they hold.
     settles: bool = False
-    #: The response, after a pause, to a call that is refused: for clients that crash on an error.
+    #: Response to a refused call, after a pause, for clients that crash on an error status.
     fallback_response: Callable[[], Any] | None = None
-    #: The reply may be large: it is made only when there is room for one.
+    #: True if the reply may be large. The call then waits until there is room for its reply.
     large: bool = False
 
 
@@ -47,15 +47,15 @@ class Admission:
         }
         largest = max(limits.largest_reply, limits.message_bytes)
         received = max(limits.receiving_bytes, 4 * limits.message_bytes)
-        #: Bytes of requests that are being received or worked on, and of replies not read yet.
+        #: Bytes of requests that are being received or processed, and of unread replies.
         self.requests = Pool(received, divided=divided)
         self.replies = Pool(max(limits.unread_bytes, 4 * largest), divided=divided)
-        #: Queues that calls wait for: each costs about a kilobyte, however short its name is.
+        #: Queues that calls wait for. Each costs about a kilobyte, however short its name is.
         self.sources = Pool(max(received // _SOURCE_BYTES, 4 * limits.batch), divided=divided)
-        # Callers without a token share with each other, by address, and with no token.
+        # Callers without a token have pools of their own, divided by address.
         self._probes = Pool(limits.probes, divided=True)
         self._probing = Pool(4 * limits.message_bytes, divided=True)
-        #: Set when the broker stops: only what settles messages is taken then.
+        #: Set when the broker stops: from then on it accepts only calls that settle messages.
         self.stopping = asyncio.Event()
 
     @property
@@ -63,15 +63,17 @@ class Admission:
         """Number of calls and streams in flight."""
         return sum(pool.taken for pool in self._places.values())
 
-    def enter(self, rule: Rule, who: str) -> CallBudget:
-        """Admit a call of *who*, or raise ``BrokerError``."""
+    def enter(self, rule: Rule, caller: str) -> CallBudget:
+        """Admit a call of *caller*, or raise ``BrokerError``."""
         if self.stopping.is_set() and not rule.settles:
             raise BrokerError("stopping", "the broker is being stopped; try again elsewhere")
         places = self._places[rule.waits]
-        if not places.take(who, 1):
+        if not places.take(caller, 1):
             what = "streams and waiting calls" if rule.waits else "calls"
-            raise _full(f"{places.taken} {what} are under way, and {who!r} has reached its share")
-        return CallBudget(who, places, self.requests, self.replies, self.sources)
+            raise _full(
+                f"{places.taken} {what} are under way, and {caller!r} has reached its share"
+            )
+        return CallBudget(caller, places, self.requests, self.replies, self.sources)
 
     def probe(self, address: str) -> CallBudget:
         """Admit a call of the health service from *address*, or raise ``BrokerError``."""
@@ -80,14 +82,14 @@ class Admission:
         return CallBudget(address, self._probes, self._probing, self.replies, self.sources)
 
     async def expect(self, visit: CallBudget) -> None:
-        """Wait until there is room for the largest request."""
+        """Wait until there is room for a request of the largest size."""
         try:
             await visit.expect(self._limits.message_bytes, self._limits.arrival)
         except TimeoutError:
             raise _full("too many bytes of requests are under way") from None
 
     async def request(self, visit: CallBudget, context: Any) -> Any:
-        """Return the request of a call, which is received only when there is room for it."""
+        """Wait until there is room for a request, then receive it and return it."""
         limits = self._limits
         await self.expect(visit)
         try:
@@ -98,7 +100,7 @@ class Admission:
                 "tooSlow", f"the request did not arrive within {limits.arrival:g} s; send it faster"
             ) from None
         if not hasattr(request, "ByteSize"):
-            raise BrokerError("invalidValue", "the call ended before its request had come")
+            raise BrokerError("invalidValue", "the call ended before its request arrived")
         visit.arrived(request.ByteSize())
         return request
 
@@ -117,8 +119,8 @@ def count_sources(count: int) -> None:
 
 
 def unread() -> BrokerError:
-    """Return the refusal of one more reply to a client that does not read them."""
-    return _full("too many bytes of replies are not read yet")
+    """Return the error for a client that has too many unread replies."""
+    return _full("too many bytes of replies are unread")
 
 
 def _full(why: str) -> BrokerError:
@@ -126,20 +128,22 @@ def _full(why: str) -> BrokerError:
 
 
 class RefusalLog:
-    """Logs refusals: the first ones of each caller, then how many followed."""
+    """Logs the first refusals of each caller in a window, then the number of further ones."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._since: dict[str, float] = {}
         self._count: dict[str, int] = {}
 
-    def log(self, who: str, level: int, text: str, *args: object) -> None:
-        """Log a refusal of *who*, unless the log has many of the last seconds."""
+    def log(self, caller: str, level: int, text: str, *args: object) -> None:
+        """Log a refusal of *caller*, or count it if this window has enough lines."""
         now = self._clock()
-        if now - self._since.get(who, -_WINDOW_S) >= _WINDOW_S:
-            if (more := self._count.get(who, 0) - _LINES) > 0:
-                logger.log(level, "refused %d more calls of %s", more, who or "strangers")
-            self._since[who], self._count[who] = now, 0
-        self._count[who] += 1
-        if self._count[who] <= _LINES:
+        if now - self._since.get(caller, -_WINDOW_S) >= _WINDOW_S:
+            if (more := self._count.get(caller, 0) - _LINES) > 0:
+                logger.log(
+                    level, "refused %d more calls of %s", more, caller or "unauthenticated callers"
+                )
+            self._since[caller], self._count[caller] = now, 0
+        self._count[caller] += 1
+        if self._count[caller] <= _LINES:
             logger.log(level, text, *args)

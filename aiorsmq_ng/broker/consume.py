@@ -33,13 +33,13 @@ from .tokens import CALLER
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
-#: Messages leased by one step, and bytes of their bodies, which are assumed to be as large as those
-#: of the step before. The next step begins when these are written, so this is what the broker holds
-#: in memory for a client that reads slowly.
+#: Messages leased by one step, and bytes of their bodies, estimated from the sizes in the step
+#: before. The next step begins when these are written, so this is what the broker holds in memory
+#: for a client that reads slowly.
 _STEP, _STEP_BYTES = 32, 500_000
 #: Unsettled messages of a stream if the client sets no limit.
 _UNSETTLED = 10
-#: How long a suspect waits until the client holds nothing else, and is then the only one.
+#: How long a suspect waits for the client to settle everything else. It is then handed out alone.
 _ALONE_S = 30.0
 #: Pauses while Redis cannot be reached.
 _OUTAGE_BASE_S, _OUTAGE_CAP_S = 0.1, 2.0
@@ -52,7 +52,7 @@ class ConsumeCalls:
     _admission: Admission
 
     async def Consume(self, request: pb.ConsumeRequest, context: Any) -> None:
-        """Hand out messages as they come, until the stream ends."""
+        """Write messages as they arrive, until the stream ends."""
         broker = self._broker
         queues = broker.sources(request)
         most = request.max_unsettled or _UNSETTLED
@@ -64,8 +64,8 @@ class ConsumeCalls:
         try:
             await _run_until_stop(stream.run(context), self._admission.stopping, stream.settled)
         finally:
-            # If the client ended the stream or died, what it has seen has vanished with it. If the
-            # broker stops, that is given back.
+            # If the client ended the stream or died, the messages written to it count as vanished.
+            # If the broker stops, they are released.
             stream.close("r" if self._admission.stopping.is_set() else "")
         raise BrokerError("stopping", "the broker is being stopped; consume elsewhere")
 
@@ -86,13 +86,13 @@ class ConsumeCalls:
 
 
 class Stream:
-    """One Consume: what the client holds, and what is to be written to it."""
+    """One Consume call: the deliveries that the client holds, and those to be written."""
 
     def __init__(
         self, broker: BrokerContext, queues: list[Queue], most: int, request: pb.ConsumeRequest
     ) -> None:
         self._broker = broker
-        # Lost leases are reported by a task that may have begun in another caller's call.
+        # Lost leases are reported by a task that may have started in the call of another caller.
         self._identity = CALLER.get().identity
         self._budget = CALL_BUDGET.get()
         self._queues = queues
@@ -101,8 +101,8 @@ class Stream:
         self._renews = not request.no_renewal
         self._max_bytes = broker.max_bytes(request.max_bytes)
         self._unsettled: dict[DeliveryKey, Delivery] = {}
-        #: Messages of the next step: one, until their size is known; and the bytes for which there
-        #: must be room before it.
+        #: Messages of the next step: one, until their size is known. The step begins when there is
+        #: room for *needs* bytes.
         self._step, self._needs = 1, 1
         self._outbox: deque[Delivery] = deque()
         self._lost: deque[pb.LostLease] = deque()
@@ -142,7 +142,7 @@ class Stream:
     def close(self, how: Literal["r", ""] = "") -> None:
         """Give back what is not settled, in the background.
 
-        With *how* ``"r"``, what the client has seen is released; else it has vanished with it.
+        With *how* ``"r"``, messages that the client has are released; else they have vanished.
         """
         self._stopped.set()
         unseen = {key_of(delivery) for delivery in self._outbox}
@@ -176,14 +176,14 @@ class Stream:
                 continue
             size = sum(map(self._size, taken))
             fits = self._budget.more(size)
-            # There was no room: the next step is one message, once there is room for it.
+            # Without room, the next step is one message, and begins when there is room for it.
             self._needs = 1 if fits else max(map(self._size, taken), default=1)
             self._step = self._step if fits else 1
             if fits and taken and taken[0].suspect:
                 await self._alone(taken[0])
                 continue
             for delivery in taken:
-                # The stream may have ended while they were on their way to it.
+                # The stream may have ended during the receive.
                 if self._stopped.is_set() or not fits:
                     delivery.release_nowait(unseen=True)
                 else:
@@ -210,7 +210,7 @@ class Stream:
                 await self._settlement.wait()
 
     async def _keep_alive(self, subscription: Subscription) -> None:
-        """Send signs of life of the peer, also while it works on what it holds."""
+        """Send keep-alives for the peer, also while it processes what it holds."""
         while True:
             await anyio.sleep(self._silence_s / 4)
             with suppress(Unavailable, AccessDenied, ClientClosed):
@@ -252,7 +252,7 @@ class Stream:
         return size
 
     def _size(self, delivery: Delivery) -> int:
-        """Return the bytes of a body in a response; one that is too large is left out there."""
+        """Return the bytes of a body in a response; 0 if it is too large to be sent."""
         return len(delivery.body) if len(delivery.body) <= self._max_bytes else 0
 
     def _hold(self, delivery: Delivery) -> None:
@@ -267,7 +267,7 @@ class Stream:
         self._changed.set()
 
     def _expire_later(self, key: DeliveryKey, delivery: Delivery) -> None:
-        """Report the lease as lost when it ends, which an Extend may have made later."""
+        """Report the lease as lost when it ends, unless an Extend has moved the end."""
         loop = asyncio.get_running_loop()
         if loop.time() >= delivery.lease.expires_at:
             self._lose(key)
@@ -299,7 +299,7 @@ async def _run_until_stop(
     stopping: asyncio.Event,
     after: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
-    """Do *work* until it ends or the broker stops; then until *after* has ended, too."""
+    """Run *work* until it ends. If the broker stops first, run *after* as well."""
     working = asyncio.ensure_future(work)
     working.add_done_callback(retrieve_exception)
     waiting: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())

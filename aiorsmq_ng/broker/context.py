@@ -1,4 +1,4 @@
-"""What the services of one broker share: handles, checks of the caller, and conversions."""
+"""Shared state of the services of one broker: handles, checks of the caller, conversions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .tokens import CALLER, PRODUCER, UNKNOWN, Owner, Refused, owner_of
 
 R = TypeVar("R")
 
-#: Largest ``max_bytes`` of a request. The broker's limit of a reply may be less, and holds as well.
+#: Largest ``max_bytes`` of a request. A smaller limit of the broker for replies also applies.
 MOST_BYTES = 64 * 1024 * 1024
-#: With less, keep-alive calls of peers would keep the server busy.
+#: Shortest timeout of a peer: with less, keep-alive calls would keep the server busy.
 SHORTEST_SILENCE_S = 0.25
-#: Size of the caches of handles on queues and topics: to make a handle costs as much as a call.
+#: Size of the caches of handles on queues and topics. Making a handle costs as much as a call.
 _HANDLES = 1024
 #: Size of the cache of handles on subscriptions.
 _SUBSCRIPTIONS = 10_000
@@ -39,7 +39,7 @@ _LETTER_BYTES = 4096
 
 
 class BrokerContext:
-    """The client, the limits and the records of deliveries and calls of one broker."""
+    """The client, the limits, and the records of deliveries and calls of one broker."""
 
     def __init__(
         self, rsmq: RSMQ, limits: Limits, receipts: ReceiptSigner, idempotency: IdempotentCalls
@@ -59,7 +59,7 @@ class BrokerContext:
         )
 
     def queue(self, name: str, **settings: Any) -> Queue:
-        """Return a queue that the caller may use; ``Refused`` for another."""
+        """Return the handle on a queue; ``Refused`` if the caller may not use it."""
         self.check_queue(name)
         return self._queue(name, **settings)
 
@@ -70,7 +70,7 @@ class BrokerContext:
             raise Refused(f"token {caller.identity!r} is not for queue {name!r}", known=True)
 
     def check_receipt(self, content: ReceiptContent) -> None:
-        """Raise ``Refused`` if the caller may not use the queue of a receipt any more."""
+        """Raise ``Refused`` if the caller may no longer use the queue of a receipt."""
         caller = CALLER.get()
         owner = Owner(*content.owner) if content.owner else None
         if not caller.sees_queue(content.queue, owner):
@@ -87,14 +87,14 @@ class BrokerContext:
         self.queue(name)
 
     def topic(self, name: str) -> Topic:
-        """Return a topic that the caller may use; ``Refused`` for another."""
+        """Return the handle on a topic; ``Refused`` if the caller may not use it."""
         caller = CALLER.get()
         if not caller.sees_topic(name):
             raise Refused(f"token {caller.identity!r} is not for topic {name!r}", known=True)
         return self._topic(name)
 
     def subscriber(self, topic: str, consumer: str) -> Topic:
-        """Return a topic if the caller may use the subscription of *consumer*; else ``Refused``."""
+        """Return a topic; ``Refused`` if the caller may not use the subscription of *consumer*."""
         found, caller = self.topic(topic), CALLER.get()
         if not caller.sees_subscription(topic, consumer):
             raise Refused(f"token {caller.identity!r} is not for consumer {consumer!r}", known=True)
@@ -112,7 +112,7 @@ class BrokerContext:
         )
 
     def sources(self, request: pb.ReceiveRequest | pb.ConsumeRequest) -> list[Queue]:
-        """Return the queues, or the subscription, that a request wants to receive from."""
+        """Return the queues, or the subscription, that a request receives from."""
         self.batch("sources", request.sources)
         count_sources(len(request.sources))
         if len(request.sources) > 1 and any(s.HasField("subscriber") for s in request.sources):
@@ -121,7 +121,7 @@ class BrokerContext:
 
     def source(self, source: pb.Source) -> Queue:
         """Return the handle on a queue or subscription that a source names."""
-        # The queue's own dead-letter queue needs no permission of its own.
+        # The default dead-letter queue of a queue needs no separate permission.
         own = dead_letter_queue(source.queue) if source.queue else ""
         if source.dead_letter not in ("", own):
             self.check_target(source.dead_letter)
@@ -133,20 +133,22 @@ class BrokerContext:
             return self.queue(source.queue, vt=seconds(source, "vt_ms"), **settings)
         if source.queue or source.HasField("vt_ms"):
             raise InvalidValue("a source with a subscriber has neither a queue nor a vt")
-        # The handle remembers the peer's last sign of life, so it is kept for the next call.
-        # Unknown fields of the request are no part of its key: they could be large.
-        who = source.subscriber
+        # The handle stores the time of the peer's last keep-alive, so it is cached.
+        # Unknown fields of the request are not part of the cache key: they could be large.
+        subscriber = source.subscriber
         key = (
-            *(who.topic, who.consumer, who.mode, who.peer, seconds(who, "silence_ms")),
+            *(subscriber.topic, subscriber.consumer, subscriber.mode, subscriber.peer),
+            seconds(subscriber, "silence_ms"),
             *(source.dead_letter, source.max_receives),
         )
-        found = self._subscriptions.get(key) or self.subscription(who, **settings)
+        found = self._subscriptions.get(key) or self.subscription(subscriber, **settings)
         self._subscriptions[key] = found
-        self.subscriber(who.topic, who.consumer)  # the handle may be that of another caller
+        # Checked here, because the cached handle may have been made for another caller.
+        self.subscriber(subscriber.topic, subscriber.consumer)
         return found
 
     def batch(self, what: str, items: Any) -> None:
-        """Raise ``InvalidValue`` for a batch of nothing, or of too much."""
+        """Raise ``InvalidValue`` for an empty batch, or one above the limit."""
         if not 1 <= len(items) <= self.limits.batch:
             raise InvalidValue(f"a request has 1 to {self.limits.batch} {what}, not {len(items)}")
 
@@ -157,7 +159,7 @@ class BrokerContext:
         return given or 1
 
     def max_bytes(self, given: int) -> int:
-        """Return how many bytes of bodies a request wants in one reply."""
+        """Return the bytes of bodies that a request allows in one reply."""
         if not 0 <= given <= MOST_BYTES:
             raise InvalidValue(f"max_bytes must be between 1 and {MOST_BYTES}, not {given}")
         return min(given or MAX_BYTES, self.limits.largest_reply)
@@ -165,7 +167,7 @@ class BrokerContext:
     async def once(
         self, method: str, request: Any, work: Callable[[], Awaitable[R]], **how: Any
     ) -> R:
-        """Do *work* once, however often the request is repeated."""
+        """Run *work* once, however often the request is repeated."""
         key = (CALLER.get().identity, method, request.request)
         content = content_of(request) if request.request.id else b""
         return await self.idempotency.once(
@@ -197,7 +199,7 @@ class BrokerContext:
         )
 
     def _keep_dead_letter(self, letter: DeadLetter) -> None:
-        """Keep a dead letter that a receive made, for the next client that receives."""
+        """Keep a dead letter that a receive produced, for the reply to the next receive."""
         if letter.by_receive:
             queue, found = letter.queue, letter.message
             kept = pb.DeadLetter(queue=queue, reason=letter.reason, dead_letter=letter.dead_letter)
@@ -209,7 +211,7 @@ class BrokerContext:
             self._letters[queue] = letters
 
     def take_dead_letters(self, queues: Sequence[Queue], room: int) -> list[pb.DeadLetter]:
-        """Return the new dead letters of *queues*, once; bodies as far as *room* bytes allow."""
+        """Remove and return the new dead letters of *queues*, with bodies of up to *room* bytes."""
         found: list[pb.DeadLetter] = []
         for queue in queues:
             for letter in self._letters.pop(queue.name, ()):
@@ -222,7 +224,7 @@ class BrokerContext:
     def loan(
         self, delivery: aiorsmq_ng.Delivery, source: Queue, max_bytes: int = MAX_BYTES
     ) -> pb.Delivery:
-        """Return a delivery that no stream holds, and remember it until it is settled or ends."""
+        """Return a delivery outside of streams; it is recorded until it is settled or expires."""
         self.loaned.add(delivery)
         return self.delivery(delivery, source, max_bytes)
 
@@ -231,8 +233,8 @@ class BrokerContext:
     ) -> str:
         """Return the receipt of a delivery, for the caller or for *identity*.
 
-        A subscription is the only *source* of its request. If the name of its queue does not tell
-        topic and consumer, the receipt does.
+        A subscription is the only *source* of its request. If topic and consumer cannot be read
+        from the name of its queue, the receipt contains them.
         """
         dead, owner = delivery.dead_letter, None
         if isinstance(source, Subscription) and owner_of(source.name) is UNKNOWN:
@@ -250,7 +252,7 @@ class BrokerContext:
 
 
 def silence(subscriber: pb.Subscriber) -> float:
-    """Return a peer's timeout in seconds; it shows a sign of life four times as often."""
+    """Return a peer's timeout in seconds; keep-alives are sent four times as often."""
     given = seconds(subscriber, "silence_ms")
     if given is not None and given < SHORTEST_SILENCE_S:
         raise InvalidValue(
@@ -260,9 +262,9 @@ def silence(subscriber: pb.Subscriber) -> float:
 
 
 def content_of(request: Any) -> bytes:
-    """Return a digest of a request that is the same for each of its attempts.
+    """Return a digest of a request that is the same for all its attempts.
 
-    A later attempt may wait less, so the digest leaves that out.
+    A later attempt may have a shorter wait, so the digest excludes the wait.
     """
     id, wait_ms = type(request.request)(), getattr(request, "wait_ms", 0)
     id.CopyFrom(request.request)
@@ -277,7 +279,7 @@ def content_of(request: Any) -> bytes:
 
 
 def seconds(message: Any, field: str) -> float | None:
-    """Return an optional duration in seconds; ``None`` if it is not given."""
+    """Return an optional duration in seconds; ``None`` if it is not set."""
     return getattr(message, field) / 1000 if message.HasField(field) else None
 
 

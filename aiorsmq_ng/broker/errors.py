@@ -31,7 +31,7 @@ STATUS = {
     "serverOutOfMemory": Code.RESOURCE_EXHAUSTED,
     "queueCorrupt": Code.FAILED_PRECONDITION,
     "unavailable": Code.UNAVAILABLE,
-    # Not UNAVAILABLE, which clients repeat by themselves.
+    # Not UNAVAILABLE, which gRPC clients retry automatically.
     "sendUnknown": Code.UNKNOWN,
     "durabilityUnmet": Code.FAILED_PRECONDITION,
     # Redis refused the broker's user.
@@ -58,7 +58,7 @@ _LONGEST_MESSAGE = 1000
 
 
 class BrokerError(RSMQError):
-    """A refusal of the broker itself; ``code`` is one of those in the table."""
+    """A refusal by the broker itself; ``code`` is in the table above."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -88,7 +88,7 @@ class ErrorStatus:
 
 
 def error_status(error: Exception) -> ErrorStatus:
-    """Return the status of *error* for the client: never a body, never a token."""
+    """Return the status of *error* for the client. It contains no body and no token."""
     match error:
         case Refused():
             return ErrorStatus("forbidden" if error.known else "unauthenticated", str(error))

@@ -34,9 +34,9 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 
 #: How long a call is remembered.
 REMEMBERED_S = 300.0
-#: Calls remembered at most, and bytes of their answers, or of what a send of unknown outcome needs
-#: to be resent. Beyond MOST_BYTES only the fact that a call was made is kept; beyond MOST_CALLS
-#: nothing. Each caller has a share of both, and only its own calls are forgotten for it.
+#: Limits of remembered calls, and of bytes of answers and of sends whose outcome is unknown.
+#: Beyond MOST_BYTES only the fact that a call was made is kept; beyond MOST_CALLS nothing. Each
+#: caller has a share of both, and its calls evict only its own.
 MOST_CALLS = 100_000
 MOST_BYTES = 32 * 1024 * 1024
 _SHORTEST_ID, _LONGEST_ID = 16, 128
@@ -55,7 +55,7 @@ class _Call:
     size: int = 0
     #: Bytes of the request, which a send of unknown outcome keeps.
     holds: int = 0
-    #: Its answer is not kept any more; or its caller went away, and it was cancelled.
+    #: True if the answer is no longer kept, or the caller disconnected and the call was cancelled.
     dropped: bool = False
     abandoned: bool = False
 
@@ -71,12 +71,12 @@ class IdempotentCalls:
         *,
         divided: bool = False,
     ) -> None:
-        #: Names this process; a call that another one made is not remembered here.
+        #: Identifies this process. Calls made by other processes are not remembered here.
         self.broker_id = secrets.token_hex(8)
         self._clock = clock
         self._calls = Pool(most_calls, divided=divided)
         self._bytes = Pool(most_bytes, divided=divided)
-        #: By identity; there are as many as tokens.
+        #: By identity, so there are no more than tokens.
         self._callers: dict[str, _CallerCalls] = {}
 
     async def once(
@@ -89,12 +89,12 @@ class IdempotentCalls:
         abandon: bool = False,
         holds: int = 0,
     ) -> R:
-        """Do *work*, unless the call *key* (identity, method, RequestId) was made before.
+        """Run *work*, unless the call *key* (identity, method, RequestId) was made before.
 
-        It goes on if the caller goes away, so that a repetition finds its result; with *abandon*
+        It continues if the caller disconnects, so that a repetition gets its result. With *abandon*
         it is cancelled instead, and a repetition starts again. *again* resends a send of unknown
-        outcome; *holds* is how many bytes are kept for that. *content* tells a repetition from
-        another request under the same id, which is refused.
+        outcome; *holds* is the number of bytes kept for that. *content* distinguishes a repetition
+        from another request under the same id, which is refused.
         """
         identity, method, request = key
         if not request.id:
@@ -116,7 +116,7 @@ class IdempotentCalls:
                     if abandon:
                         task.cancel()
                     raise
-            # One that its first caller abandoned is made again for the next.
+            # A call that its first caller abandoned runs again for the next caller.
             if not made.abandoned:
                 return cast(R, _recall(made))
 
@@ -129,9 +129,9 @@ class _CallerCalls:
         self._clock = clock
         self._calls, self._bytes = calls, space
         self._made: OrderedDict[Name, _Call] = OrderedDict()
-        #: When the last call was made that had to be forgotten too early.
+        #: Time of the newest call that was evicted before its time.
         self._dropped_at = -REMEMBERED_S
-        #: Those whose answer is still kept, oldest first.
+        #: Calls whose answers are still kept, oldest first.
         self._answered: OrderedDict[Name, None] = OrderedDict()
 
     def knows(self, name: Name) -> bool:
@@ -147,7 +147,7 @@ class _CallerCalls:
         *,
         said: bool,
     ) -> _Call | None:
-        """Return the call if it is remembered; *said*: the client knows that it was made here."""
+        """Return the call if it is remembered. *said*: the client knows it was made here."""
         self._forget()
         made = self._made.get(name)
         if made is None:
@@ -167,14 +167,14 @@ class _CallerCalls:
     def begin(
         self, name: Name, content: bytes, work: Callable[[], Awaitable[Any]], holds: int
     ) -> _Call:
-        """Make a call for the first time."""
+        """Run a call for the first time."""
         made = self._made[name] = _Call(self._clock(), content, holds=holds)
         self._calls.add(self._identity, 1)
         made.task = self._start(name, made, work)
         return made
 
     def _forget(self) -> None:
-        """Forget what is old, and, over the share of this identity, what is not."""
+        """Evict old calls, and newer ones beyond the share of this identity."""
         now = self._clock()
         while self._made:
             oldest, made = next(iter(self._made.items()))
@@ -216,7 +216,7 @@ class _CallerCalls:
                 made.task = None
 
         task = asyncio.create_task(run(), name="aiorsmq-ng broker call")
-        CALL_BUDGET.get().hold(task)  # it may go on without its caller, and has the request
+        CALL_BUDGET.get().hold(task)  # it may outlive the call, and holds the request
         return task
 
     def _keep(self, name: Name) -> None:
@@ -237,10 +237,10 @@ class _CallerCalls:
 
 def _recall(made: _Call) -> Any:
     if made.error is not None:
-        # Not the one that is kept: raised, it would hold on to all that its caller has.
+        # A copy: the stored error, once raised, would keep the frames of its caller alive.
         raise _bare(made.error)
     if made.dropped:
-        raise _forgotten("it was made, but its answer is not kept any more")
+        raise _forgotten("it was made, but its answer is no longer kept")
     return made.answer
 
 
@@ -258,7 +258,7 @@ def _error_size(error: RSMQError, holds: int) -> int:
 
 
 def check_id(id: str) -> None:
-    """Raise ``InvalidValue`` for a request id that two clients might draw both."""
+    """Raise ``InvalidValue`` for a request id that is too short to be unique, or too long."""
     if not _SHORTEST_ID <= len(id) <= _LONGEST_ID:
         raise InvalidValue(f"a request id has {_SHORTEST_ID} to {_LONGEST_ID} characters")
 

@@ -106,7 +106,7 @@ class InspectionCalls:
 
 
 def _that_fit(found: list[M]) -> list[M]:
-    """Return as many as fit into a reply, and at least one."""
+    """Return as many messages as fit into a reply, and at least one."""
     size = 0
     for place, one in enumerate(found):
         size += len(one.body)
@@ -116,7 +116,7 @@ def _that_fit(found: list[M]) -> list[M]:
 
 
 def _consumers(found: Sequence[aiorsmq_ng.ConsumerInfo]) -> list[pb.ConsumerInfo]:
-    """Return the consumers; the ids they hold as far as these fit into a reply."""
+    """Return the consumers, with as many of the ids they hold as fit into a reply."""
     shown, size = [], 0
     for one in found:
         size += sum(map(len, one.holding))

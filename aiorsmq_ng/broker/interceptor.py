@@ -18,21 +18,21 @@ from ..rpc.errors import BROKER
 from .admission import MAX_BYTES, Admission, RefusalLog, Rule
 from .budget import CALL_BUDGET, CallBudget
 from .errors import BrokerError, ErrorStatus, error_status
-from .tokens import ADMIN, ANYBODY, CALLER, CONSUMER, PRODUCER, Caller, Refused, Tokens
+from .tokens import ADMIN, ANONYMOUS, CALLER, CONSUMER, PRODUCER, Caller, Refused, Tokens
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
 Handler = Callable[[Any, Any], Awaitable[Any]]
 
 QUEUES, TOPICS = "/aiorsmq.v1.Queues/", "/aiorsmq.v1.Topics/"
-#: Health checks need no token; they tell nothing else about the broker.
+#: Health checks need no token: they reveal nothing else about the broker.
 _HEALTH = "/grpc.health.v1.Health/"
 #: Pause before a fallback response, because its client asks again at once.
 _PAUSE_S = 0.5
 
 _ANY, _P, _C, _A = (PRODUCER, CONSUMER), (PRODUCER,), (CONSUMER,), (ADMIN,)
 
-#: Every method of the broker's own services. One without a rule is refused: none is forgotten.
+#: Rules for the methods of the broker's own services. A method without a rule is refused.
 RULES = {
     **{f"{QUEUES}{name}": Rule(_A) for name in (
         "CreateQueue", "DeleteQueue", "SetAttributes", "Purge", "Redrive", "DeleteMessages",
@@ -64,9 +64,9 @@ PROBE = Rule(_ANY, waits=True, settles=True)
 class BrokerInterceptor(grpc.aio.ServerInterceptor):
     """Admits calls, and turns errors into statuses.
 
-    Every handler is registered as one that takes a stream of requests, and reads its one request
-    when there is room for it. gRPC receives the request of a unary handler whole before it calls
-    the handler. *rules* are those of further services, by the full name of the method.
+    Every handler is registered as request-streaming, and reads its one request when there is room
+    for it. (gRPC receives the whole request of a unary handler before it calls the handler.)
+    *rules* are those of additional services, by the full name of the method.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         self._refusals = RefusalLog(time.monotonic)
         self._metadata = ((BROKER, broker_id),)
         self._rules = RULES | dict(rules or {})
-        #: Services with rules: each of their methods needs one.
+        #: Services with rules: each method of theirs needs one.
         self._ruled = tuple({method.rpartition("/")[0] + "/" for method in self._rules})
 
     async def intercept_service(
@@ -92,7 +92,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        caller, rule = ANYBODY, PROBE
+        caller, rule = ANONYMOUS, PROBE
         try:
             if not method.startswith(_HEALTH):
                 caller = self._tokens.caller(handler_call_details.invocation_metadata or ())
@@ -101,8 +101,8 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
                     raise Refused(f"method {method} is not offered", known=True)
                 caller.need(*rule.roles)
         except Refused as refusal:
-            who = caller.identity if refusal.known else ""
-            self._refusals.log(who, logging.INFO, "refused a call of %s: %s", method, refusal)
+            identity = caller.identity if refusal.known else ""
+            self._refusals.log(identity, logging.INFO, "refused a call of %s: %s", method, refusal)
             return self._refusing(error_status(refusal))
         if handler.request_streaming:
             return self._streaming(handler, rule, caller)
@@ -133,7 +133,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
             except BrokerError as full:
                 if rule.fallback_response is None:
                     raise
-                self._log_refusal(logging.WARNING, "%s was answered with nothing: %s", method, full)
+                self._log_refusal(logging.WARNING, "%s got an empty response: %s", method, full)
                 await asyncio.sleep(_PAUSE_S)
                 return rule.fallback_response()
             result = await inner(request, context)
@@ -143,7 +143,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         except (grpc.RpcError, grpc.aio.AbortError):
             raise
         except grpc.aio.InternalError:
-            logger.info("a client of %s went away while it was written to", method)
+            logger.info("a client of %s disconnected before its response was written", method)
             return None
         except Exception as error:
             status = self._status(method, error)
@@ -153,7 +153,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         return None
 
     def _status(self, method: str, error: Exception) -> ErrorStatus:
-        """Return the status that a client gets for an error, log what operators should see."""
+        """Return the status that a client gets for an error. Log what operators should see."""
         match error:
             case Refused():
                 self._log_refusal(logging.INFO, "refused a call of %s: %s", method, error)
@@ -162,7 +162,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
             case RSMQError():
                 pass
             case _:
-                # The request is not shown: it may hold a body.
+                # The request is not logged: it may contain a body.
                 logger.error("%s failed in an unexpected way; please report it", method,
                              exc_info=error)  # fmt: skip
         return error_status(error)
@@ -171,9 +171,9 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         self._refusals.log(CALLER.get().identity, level, text, method, why)
 
     def _enter(self, rule: Rule, context: Any) -> CallBudget:
-        """Admit a call; what it takes is counted until its reply is written."""
+        """Admit a call, and count what it takes until its reply is written."""
         if rule is PROBE:
-            # All connections of a machine count as one.
+            # All connections from one machine count as one caller.
             budget = self._admission.probe(context.peer().rpartition(":")[0])
         else:
             budget = self._admission.enter(rule, CALLER.get().identity)
@@ -182,7 +182,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         return budget
 
     def _streaming(self, handler: Any, rule: Rule, caller: Caller) -> Any:
-        """Admit a call whose handler reads a stream by itself; one request of it is counted."""
+        """Admit a call whose handler reads its own stream; one request of it is counted."""
 
         async def call(requests: Any, context: Any) -> Any:
             CALLER.set(caller)
@@ -202,7 +202,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         )
 
     def _refusing(self, status: ErrorStatus) -> Any:
-        """Return a handler that refuses the call, and reads nothing of it."""
+        """Return a handler that refuses the call without reading its request."""
 
         async def refuse(_: Any, context: Any) -> None:
             await context.abort(status.status, status.message, (*self._metadata, *status.metadata))

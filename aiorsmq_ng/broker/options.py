@@ -13,32 +13,32 @@ DEFAULT_LISTEN = "127.0.0.1:10001"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a broker takes at most. Durations are seconds."""
+    """Limits of a broker. Durations are seconds."""
 
-    #: One request, in bytes. gRPC clients take replies of 4 MiB by default, so more is useless
-    #: who has not changed that.
+    #: One request, in bytes. gRPC clients accept replies of up to 4 MiB by default, so a larger
+    #: limit is useful only to clients that raise theirs.
     message_bytes: int = 4 * 1024 * 1024
     #: Messages, ids or receipts in one request.
     batch: int = 1000
-    #: Calls under way that do not wait for messages.
+    #: Calls in flight that do not wait for messages.
     calls: int = 1000
     #: Streams, and calls that wait for messages.
     streams: int = 4000
     #: Calls and streams of one connection.
     connection_streams: int = 1000
-    #: Requests that are being received or worked on, bytes together; at least four of the largest.
+    #: Total bytes of requests being received or processed; at least four of the largest.
     receiving_bytes: int = 128 * 1024 * 1024
     #: How long one request may take to arrive.
     arrival: float = 20.0
     #: Bodies in one reply, in bytes; at least those of one request.
     reply_bytes: int = 8 * 1024 * 1024
-    #: Replies that clients have not read yet, bytes together; at least four of the largest.
+    #: Total bytes of replies that clients have not read; at least four of the largest.
     unread_bytes: int = 128 * 1024 * 1024
-    #: Calls of the health service, which need no token.
+    #: Calls of the health service in flight; they need no token.
     probes: int = 200
     #: The longest wait of one call.
     wait: float = 60.0
-    #: Unsettled messages of one Consume.
+    #: Unsettled messages of one Consume stream.
     unsettled: int = 1000
 
     def __post_init__(self) -> None:
@@ -48,36 +48,36 @@ class Limits:
 
     @property
     def largest_reply(self) -> int:
-        """Bytes of bodies in one reply: what could be sent can also be received."""
+        """Bytes of bodies in one reply. Every message that can be sent can also be received."""
         return max(self.reply_bytes, self.message_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """A server's certificate and key, and the authority that clients' certificates must be of."""
+    """The server's certificate and key, and the authority that must have signed clients'."""
 
     certificate: bytes
     key: bytes = field(repr=False)
-    #: With one, a client needs a certificate of its own.
+    #: If set, clients need a certificate signed by it.
     client_ca: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
-    """Everything but the queues themselves."""
+    """Settings of a broker: addresses, TLS, receipts, limits, shutdown."""
 
     #: ``host:port`` (0: any free port) or ``unix:/path``.
     listen: tuple[str, ...] = (DEFAULT_LISTEN,)
     tls: Tls | None = None
-    #: Listen beyond this machine without TLS or without tokens all the same.
+    #: True allows addresses beyond this machine without TLS or tokens.
     insecure: bool = False
     limits: Limits = field(default_factory=Limits)
-    #: Signs receipts. None: a random one, and receipts end with this process. Brokers that have the
-    #: same one accept each other's.
+    #: Key that signs receipts. None: a random key, so receipts are valid only in this process.
+    #: Brokers with the same key accept each other's receipts.
     receipt_key: bytes | None = field(default=None, repr=False)
-    #: Describe the interface to every caller that may use it.
+    #: True if gRPC reflection describes the interface to callers that may use it.
     reflection: bool = False
-    #: How long a stop waits for messages to be settled and calls to end, seconds.
+    #: Seconds that a stop waits for messages to be settled and for calls to end.
     grace: float = 10.0
 
     def __post_init__(self) -> None:
@@ -87,7 +87,10 @@ class BrokerOptions:
             raise InvalidValue("the key for receipts has less than 16 bytes")
 
     def check(self, *, tokens: bool) -> None:
-        """Raise ``InvalidValue`` if strangers could come in; *tokens*: whether some are set."""
+        """Raise ``InvalidValue`` if unauthenticated callers could connect from other machines.
+
+        *tokens* is True if the broker has tokens.
+        """
         if self.insecure:
             return
         for address in self.listen:
@@ -96,7 +99,7 @@ class BrokerOptions:
                 raise InvalidValue(
                     f"listening on {address!r}, beyond this machine, needs TLS and tokens, and "
                     f"{missing} {'are' if missing != 'a certificate' else 'is'} missing; "
-                    "say --insecure to do it all the same"
+                    "--insecure allows it without them"
                 )
 
 

@@ -10,7 +10,7 @@ from aiorsmq_ng import Delivery
 
 #: Queue, id, rc, fr: identifies one delivery.
 DeliveryKey = tuple[str, str, int, int]
-#: Deliveries outside of streams that are remembered at most; the oldest are dropped.
+#: Limit of recorded deliveries outside of streams; the oldest are dropped.
 _MAX_LOANED = 100_000
 
 
@@ -20,7 +20,7 @@ def key_of(delivery: Delivery) -> DeliveryKey:
 
 
 class StreamDeliveries:
-    """Finds the delivery of a receipt, and calls its stream back when it is settled."""
+    """Finds the delivery of a receipt, and calls back its stream when it is settled."""
 
     def __init__(self) -> None:
         self._held: dict[DeliveryKey, tuple[Delivery, Callable[[DeliveryKey], None]]] = {}
@@ -56,7 +56,7 @@ class StreamDeliveries:
 class LoanedDeliveries:
     """Deliveries that a Receive or Recover has handed out, until they are settled or expire.
 
-    A stop of the broker waits for them, so that clients can still settle what they work on.
+    A stop of the broker waits for them, so that clients can settle what they are processing.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class LoanedDeliveries:
         return len(self._ends)
 
     def add(self, delivery: Delivery) -> None:
-        """Remember a delivery until its lease ends."""
+        """Record a delivery until its lease ends."""
         now = asyncio.get_running_loop().time()
         self._ends[key_of(delivery)] = delivery.lease.expires_at
         while len(self._ends) > _MAX_LOANED or next(iter(self._ends.values())) <= now:
@@ -86,7 +86,7 @@ class LoanedDeliveries:
             self._changed.set()
 
     async def empty(self) -> None:
-        """Wait until nothing is left whose lease has not ended."""
+        """Wait until the leases of all recorded deliveries have ended."""
         loop = asyncio.get_running_loop()
         while self._ends:
             next_end = min(self._ends.values())

@@ -1,4 +1,4 @@
-"""Receipts: a client settles a delivery with one. Signed, so that none can be forged."""
+"""Receipts, with which clients settle deliveries. They are signed, so they cannot be forged."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import NamedTuple
 
 import msgspec
 
-#: Bytes of the signature: guessing one right takes 2^127 tries on average.
+#: Bytes of the signature: forging one takes 2^127 guesses on average.
 _SIGNATURE = 16
-#: A receipt that is longer was not made here.
+#: Longest receipt that a broker makes.
 _LONGEST = 1024
 
 
 class ReceiptContent(NamedTuple):
-    """What a receipt says: which delivery, of which queue, to whom."""
+    """Content of a receipt: the delivery, its queue, and the identity of the caller."""
 
     queue: str
     id: str
     rc: int
     fr: int
     vt_ms: int
-    #: Where Reject takes it; empty for the queue's own.
+    #: Queue that Reject moves the message to; empty for the default dead-letter queue.
     dead_letter: str = ""
-    #: Topic and consumer of a subscription whose queue does not tell them by its name.
+    #: Topic and consumer of a subscription, if the name of its queue does not contain them.
     owner: tuple[str, str] | None = None
 
 
 class BadReceipt(Exception):
-    """A receipt that is not one of ours, or not one of this caller's."""
+    """The receipt was not made by this broker, or not for this caller."""
 
 
 class ReceiptSigner:
-    """Writes receipts and reads them again."""
+    """Makes and verifies receipts."""
 
     def __init__(self, key: bytes | None = None, namespace: str = "") -> None:
-        # The namespace is part of the key: brokers of several may have been given the same one.
+        # The namespace is part of the key: brokers of several namespaces may share one key.
         secret = sha256(key or secrets.token_bytes(32)).digest()
         self._key = hmac.digest(secret, namespace.encode(), "sha256")
 
@@ -48,7 +48,7 @@ class ReceiptSigner:
         return urlsafe_b64encode(self._sign(payload, identity) + payload).decode()
 
     def verify(self, receipt: str, identity: str) -> ReceiptContent:
-        """Return what *receipt* says, if we wrote it for *identity*; else ``BadReceipt``."""
+        """Return the content of a *receipt* made for *identity*; ``BadReceipt`` for any other."""
         if len(receipt) > _LONGEST:
             raise BadReceipt
         try:
@@ -61,6 +61,6 @@ class ReceiptSigner:
         return ReceiptContent(*msgspec.msgpack.decode(payload))
 
     def _sign(self, payload: bytes, identity: str) -> bytes:
-        # The identity ends where a zero byte begins what follows; names have none.
+        # A zero byte ends the identity; names contain none.
         text = identity.encode() + b"\0" + payload
         return hmac.digest(self._key, text, "sha256")[:_SIGNATURE]

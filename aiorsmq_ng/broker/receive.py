@@ -17,26 +17,26 @@ from .admission import MAX_BYTES, Admission, unread
 from .budget import CALL_BUDGET, RetainedBytes
 from .context import BrokerContext, message, seconds
 
-#: Respond this long before the call's deadline: a reply on its way takes time.
+#: Seconds before the call's deadline at which the broker replies, to allow for the way back.
 _MARGIN_S = 0.05
-#: How long the size limit of a queue is cached, and of how many queues.
+#: Seconds for which the size limit of a queue is cached, and the size of the cache.
 _MAXSIZE_TTL_S, _MAXSIZES = 30.0, 10_000
-#: Messages that one Recover takes over, though they might be too large for its reply; what does not
-#: fit is made visible again.
+#: Messages that one Recover takes over, though they may exceed its reply. Those that do not fit are
+#: made visible again.
 _RECOVERED = 64
-#: Bytes of bodies that a waiting call takes at once, if the queue limits their size.
+#: Bytes of bodies that a waiting call leases at once, if the queue limits their size.
 _WAITED_BYTES = 500_000
 
 
 class ReceiveCalls:
-    """Lease messages, or take them for good."""
+    """Lease messages, or receive and delete them."""
 
     _broker: BrokerContext
     _admission: Admission
     _receiver: BoundedReceiver
 
     async def Receive(self, request: pb.ReceiveRequest, context: Any) -> pb.ReceiveResponse:
-        """Lease ready messages, waiting for the first if wanted."""
+        """Lease ready messages, and wait for the first if the request says so."""
         broker = self._broker
         queues = broker.sources(request)
         count, vt = broker.count(request.count), seconds(request, "vt_ms")
@@ -63,7 +63,7 @@ class ReceiveCalls:
         return await broker.once("Receive", request, work, abandon=True)
 
     async def Pop(self, request: pb.PopRequest, _: Any) -> pb.PopResponse:
-        """Take and delete ready messages."""
+        """Receive and delete ready messages."""
         queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
         popped = await queue.pop_many(min(count, await self._receiver.safe([queue], MAX_BYTES)))
         return pb.PopResponse(messages=[message(m) for m in popped])
@@ -92,7 +92,7 @@ class ReceiveCalls:
 
 
 class BoundedReceiver:
-    """Leases messages for a reply of limited size, within what the caller may have in flight."""
+    """Leases messages for a reply of limited size, within the budget of the caller."""
 
     def __init__(self, broker: BrokerContext, admission: Admission) -> None:
         self._rsmq = broker.rsmq
@@ -103,7 +103,7 @@ class BoundedReceiver:
 
     @property
     def stopping(self) -> bool:
-        """Whether the broker stops, so that nothing new is handed out."""
+        """True if the broker is stopping and hands out no more messages."""
         return self._stopping.is_set()
 
     def retained(self) -> RetainedBytes:
@@ -115,8 +115,8 @@ class BoundedReceiver:
     ) -> tuple[list[Delivery], float | None]:
         """Lease up to *count* messages of *max_bytes* together, waiting for the first.
 
-        Without any, the second value is in how many seconds one becomes visible. If the caller is
-        gone, the messages are given back.
+        If there are none, the second value is the seconds until one becomes visible. If the caller
+        has disconnected, the messages are given back.
         """
         taken, next_visible = await self.take_roughly(queues, count, vt, max_bytes, wait)
         _cut(taken, max_bytes)
@@ -125,8 +125,8 @@ class BoundedReceiver:
     async def take_shares(
         self, queues: list[Queue], shares: Sequence[tuple[int, float | None]], max_bytes: int
     ) -> list[tuple[list[Delivery], float | None]]:
-        """Lease messages for several receives at once; those of *max_bytes* together are kept."""
-        # Made in the same tick, so they share script calls, in order.
+        """Lease messages for several receives at once, and keep up to *max_bytes* of them."""
+        # Started in the same tick of the loop, so they share script calls, in order.
         takes = [
             asyncio.ensure_future(self.take_roughly(queues, count, vt, max_bytes, 0.0))
             for count, vt in shares
@@ -147,21 +147,21 @@ class BoundedReceiver:
     async def take_roughly(
         self, queues: list[Queue], count: int, vt: float | None, max_bytes: int, wait: float
     ) -> tuple[list[Delivery], float | None]:
-        """Do what ``take`` does; the last messages may exceed *max_bytes*."""
+        """Lease messages as ``take`` does, except that the last ones may exceed *max_bytes*."""
         largest = await self._largest(queues, max_bytes)
-        # Rather fewer than to wait until the client has read earlier replies.
+        # Lease fewer rather than wait until the client has read earlier replies.
         step = min(count, max(1, min(max_bytes, CALL_BUDGET.get().room) // largest))
         taken: list[Delivery] = []
         try:
             taken, next_visible = await self._now(step, queues, vt, step * largest)
             if not taken and wait > 0:
                 next_visible = None
-                # It may take long, so no room is reserved for it; it is no more than this.
+                # The wait may be long, so no room is reserved for it. This bounds its result.
                 step = min(step, max(1, _WAITED_BYTES // largest))
                 taken = await self.wait(step, queues, vt, wait)
                 if not CALL_BUDGET.get().more(_size(taken)):
                     raise unread()
-            # Fewer than asked for: there are no more. Without a lease, the same would come again.
+            # Fewer than asked for: there are no more. With a vt of 0, the same ones would return.
             full = len(taken) == step and min((d.lease.vt for d in taken), default=0) > 0
             while full and len(taken) < count and not taken[0].suspect:
                 biggest, size = max(len(d.body) for d in taken), _size(taken)
@@ -191,7 +191,7 @@ class BoundedReceiver:
         vt: float | None,
         place: RecoverPlace | None,
     ) -> tuple[list[Delivery], RecoverPlace]:
-        """Take over messages for one reply; return them and where the next reply begins."""
+        """Take over messages for one reply; return them and the start of the next reply."""
         taken: list[Delivery] = []
         step = min(count, max(_RECOVERED, await self.safe([queue], MAX_BYTES)))
         try:
@@ -199,7 +199,7 @@ class BoundedReceiver:
                 page, found = await queue.recover_page(step, idle, vt=vt, after=place)
                 taken += page
                 if found.at is None and len(page) == step:
-                    # More may follow from the same place on: what was taken is passed over.
+                    # More may follow from the same position: messages already taken are skipped.
                     found = RecoverPlace((place.at if place else 0) or 0, found.started_ms)
                 place = found
                 biggest = max([len(d.body) for d in taken], default=0)
@@ -214,11 +214,11 @@ class BoundedReceiver:
             raise
 
     async def safe(self, queues: list[Queue], max_bytes: int) -> int:
-        """Return how many messages of *queues* are sure to fit into *max_bytes*, at least 1."""
+        """Return how many messages of *queues* always fit into *max_bytes*, at least 1."""
         return max(1, max_bytes // await self._largest(queues, max_bytes))
 
     async def _largest(self, queues: list[Queue], max_bytes: int) -> int:
-        """Return how large a message of *queues* can be; at most *max_bytes*."""
+        """Return the largest possible size of a message of *queues*; at most *max_bytes*."""
         now, largest = asyncio.get_running_loop().time(), 1
         for queue in queues:
             until, limit = self._maxsizes.get(queue.name, (0.0, 0))
@@ -231,7 +231,7 @@ class BoundedReceiver:
     async def _now(
         self, count: int, queues: list[Queue], vt: float | None, size: int
     ) -> tuple[list[Delivery], float | None]:
-        """Lease what is ready, once there is room for *size* more bytes of the reply."""
+        """Wait for room for *size* more bytes of the reply, then lease what is ready."""
         budget = CALL_BUDGET.get()
         reserved = await self._admission.reply(budget, size)
         try:
@@ -248,7 +248,7 @@ class BoundedReceiver:
     async def wait(
         self, count: int, queues: list[Queue], vt: float | None, wait: float
     ) -> list[Delivery]:
-        """Wait for messages, but not while the broker is being stopped."""
+        """Wait for messages, until the broker stops."""
         receiving = asyncio.ensure_future(receive(self._rsmq, count, queues, vt, wait))
         receiving.add_done_callback(retrieve_exception)
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -270,7 +270,7 @@ async def receive(
 ) -> list[Delivery]:
     """Lease messages of one subscription, or of several queues, waiting for the first.
 
-    The wait of a subscription is also the sign of life of its peer.
+    The wait of a subscription is also a keep-alive of its peer.
     """
     if len(queues) == 1 and isinstance(queues[0], Subscription):
         return await queues[0].receive_many(count, vt=vt, wait=wait)
@@ -282,7 +282,7 @@ def _size(taken: list[Delivery]) -> int:
 
 
 def _cut(taken: list[Delivery], max_bytes: int, *, keep_first: bool = True) -> None:
-    """Release what does not fit; the first one is kept, and sent without its body if need be."""
+    """Release what does not fit. The first is kept, and sent without a body if too large."""
     size = 0
     for place, delivery in enumerate(taken):
         size += len(delivery.body)
@@ -294,7 +294,7 @@ def _cut(taken: list[Delivery], max_bytes: int, *, keep_first: bool = True) -> N
 
 
 def _release_result(take: asyncio.Future[tuple[list[Delivery], float | None]]) -> None:
-    """Release what a receive took for a caller that is gone."""
+    """Release what a receive leased for a caller that has disconnected."""
     if not take.cancelled() and take.exception() is None:
         for delivery in take.result()[0]:
             delivery.release_nowait(unseen=True)
@@ -314,6 +314,6 @@ def _received(
 
 
 def until_deadline(context: Any) -> float:
-    """Return for how many seconds a call may wait and still answer in time."""
+    """Return the seconds that a call may wait and still reply before its deadline."""
     remaining = context.time_remaining()
     return math.inf if remaining is None else max(0.0, remaining - _MARGIN_S)

@@ -38,7 +38,7 @@ class SendCalls:
 
 
 class Target(NamedTuple):
-    """How one message and several are stored, and how the outcome of a lost attempt is learnt."""
+    """How one message and several are stored, and how the outcome of a lost attempt is found."""
 
     send: Callable[..., Awaitable[str]]
     send_many: Callable[..., Awaitable[list[str]]]
@@ -49,12 +49,12 @@ class _Part(NamedTuple):
     bodies: Sequence[bytes]
     delay: float | None
     dedup_key: str | None
-    #: The dedup key is the request's own: what it finds there is its own first attempt.
+    #: True if the dedup key was made for this request: a duplicate is then its own first attempt.
     durable: bool = False
 
 
 class _PartsToken(SendToken):
-    """Stands for a request with parts; *found* has the ids or the error of each."""
+    """The outcome of a request with parts; *found* has the ids or the error of each."""
 
     __slots__ = ("found",)
 
@@ -65,7 +65,7 @@ class _PartsToken(SendToken):
 async def store(
     broker: BrokerContext, method: str, request: Any, target: Target, response: Callable[..., R]
 ) -> R:
-    """Store what a Send or Publish carries, once, however often the request is repeated."""
+    """Store the messages of a Send or Publish once, however often the request is repeated."""
     parts = _parts(broker, request)
 
     def answer(found: Sequence[list[str] | RSMQError]) -> R:
@@ -78,7 +78,7 @@ async def store(
     async def work() -> R:
         if len(parts) == 1 and not request.parts:
             return answer([await _store(parts[0], target)])
-        # Made in the same tick, so they share a script call, in order.
+        # Started in the same tick of the loop, so they share a script call, in order.
         return answer(await _gather([_store(part, target) for part in parts]))
 
     async def again(error: SendUnknown) -> R:
@@ -98,7 +98,7 @@ async def _store(part: _Part, target: Target) -> list[str]:
 
 
 async def _resend(found: list[str] | RSMQError, target: Target) -> list[str]:
-    """Learn the outcome of a part; what is known stays."""
+    """Find the outcome of a part, unless it is known."""
     if isinstance(found, SendUnknown) and found.token is not None:
         return await target.resend(found.token)
     if isinstance(found, RSMQError):
@@ -107,7 +107,7 @@ async def _resend(found: list[str] | RSMQError, target: Target) -> list[str]:
 
 
 async def _gather(work: Sequence[Awaitable[list[str]]]) -> list[list[str] | RSMQError]:
-    """Return the ids or the error of each part; raise if that is the same for all, or unknown."""
+    """Return the ids or the error of each part. Raise if all are outages, or one is unknown."""
     found: list[Any] = await asyncio.gather(*work, return_exceptions=True)
     for error in found:
         if isinstance(error, BaseException) and not isinstance(error, RSMQError):
@@ -146,9 +146,9 @@ def dedup_key_of(request: pb.SendRequest | pb.PublishRequest) -> tuple[str | Non
     if not (request.request.durable and single and not request.dedup_key):
         return request.dedup_key or None, False
     check_id(request.request.id)
-    # The content is part of it: another body under the same id is another message.
+    # The content is part of the key: another body under the same id is another message.
     own = f"{CALLER.get().identity}:{request.request.id}:{content_of(request).hex()}"
-    # Made in another way than digests of callers' keys, so it never equals one of them.
+    # Derived in another way than digests of callers' keys, so it never equals one of them.
     made = blake2b(own.encode(), digest_size=16, person=b"durable request")
     return f"digest:{made.hexdigest()}", True
 

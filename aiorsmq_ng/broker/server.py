@@ -37,16 +37,16 @@ from .topics import TopicsService
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
-#: Interval and timeout of the check of Redis for the health service.
+#: Interval and timeout of the Redis check of the health service, seconds.
 _PROBE_S = 2.0
-#: How long calls may go on after the grace period before they are cancelled.
+#: Seconds after the grace period at which calls are cancelled.
 _LAST_S = 0.5
-#: Keep-alive pings on silent connections, and how long their answer may take.
+#: Interval of keep-alive pings on idle connections, and the timeout of their answers.
 _KEEPALIVE_MS, _KEEPALIVE_TIMEOUT_MS = 20_000, 10_000
 
 #: Bytes of a request that are received before the call is admitted.
 _UNREAD_BYTES = 16 * 1024
-#: How long a connection may take before it speaks HTTP/2.
+#: Timeout of the HTTP/2 handshake of a connection.
 _HANDSHAKE_MS = 10_000
 
 
@@ -68,7 +68,7 @@ class Broker:
 
     ``async with Broker(...)`` starts it and stops it gracefully: nothing new is accepted, clients
     can settle the messages they hold, streams give the rest back, and calls in flight end.
-    *services* are served besides the broker's own, e.g. ``aiorsmq_ng.compat.gomq.Gomq()``.
+    *services* are served in addition to the broker's own, e.g. ``aiorsmq_ng.compat.gomq.Gomq()``.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Broker:
         self._options.check(tokens=len(self._tokens) > 0)
         self._rsmq = rsmq
         self._services = tuple(services)
-        # A single caller need not leave anything to others.
+        # A single caller may use all: no share needs to be left for others.
         divided = len(self._tokens) > 1
         self._admission = Admission(self._options.limits, divided=divided)
         receipts = ReceiptSigner(self._options.receipt_key, rsmq.ns)
@@ -93,11 +93,11 @@ class Broker:
         self._health = cast(Any, health).aio.HealthServicer()  # known at run time only
         self._health_check: asyncio.Task[None] | None = None
         self._grace: anyio.CancelScope | None = None
-        #: Where it listens, with the ports that were really taken.
+        #: The addresses it listens on, with the actual ports.
         self.addresses: tuple[str, ...] = ()
 
     async def start(self) -> None:
-        """Listen; ``InvalidValue`` if an address cannot be had."""
+        """Listen; ``InvalidValue`` if an address cannot be bound."""
         use_grpc()
         options, broker = self._options, self._context
         rules = {
@@ -130,7 +130,7 @@ class Broker:
         )
 
     async def stop(self) -> None:
-        """Accept nothing new, and let clients settle and calls end within the grace period."""
+        """Refuse new work, and let clients settle and calls end within the grace period."""
         if self._server is None:
             return
         if self._health_check is not None:
@@ -157,11 +157,11 @@ class Broker:
 
     @property
     def stopping(self) -> bool:
-        """Whether it accepts nothing new any more."""
+        """True if the broker is stopping and accepts no new work."""
         return self._admission.stopping.is_set()
 
     def end_grace(self) -> None:
-        """Let a stop that is under way wait no longer."""
+        """End the grace period of a stop in progress."""
         if self._grace is not None:
             self._grace.cancel()
 
@@ -179,7 +179,7 @@ class Broker:
 
     def _bind(self, address: str) -> str:
         tls, local = self._options.tls, address.startswith("unix:")
-        is_local(address)  # raises for one that is none
+        is_local(address)  # raises for an invalid address
         try:
             if tls is None or local:
                 port = self._server.add_insecure_port(address)
@@ -195,7 +195,7 @@ class Broker:
         if port == 0:
             raise InvalidValue(
                 f"address {address!r} cannot be listened on: it is in use, not of this machine, or "
-                "certificate and key do not fit"
+                "certificate and key do not match"
             )
         if not local:
             return f"{address.rpartition(':')[0]}:{port}"
@@ -248,9 +248,9 @@ def _channel_options(options: BrokerOptions) -> list[tuple[str, int]]:
         ("grpc.max_concurrent_streams", limits.connection_streams),
         # Bytes of each call that arrive before the broker reads its request, and no more.
         ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
-        ("grpc.http2.bdp_probe", 0),  # it would be more, the faster the client is
+        ("grpc.http2.bdp_probe", 0),  # it would raise the window for fast clients
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
-        # A burst waits for the interceptor, which refuses; gRPC by itself cancels some of it.
+        # The interceptor limits bursts: it refuses calls, where gRPC would cancel some of them.
         ("grpc.server.max_pending_requests", most),
         ("grpc.server.max_pending_requests_hard_limit", 2 * most),
         ("grpc.so_reuseport", 0),  # a second broker on the same port is refused

@@ -1,4 +1,4 @@
-"""What a further gRPC service needs to be served by a broker."""
+"""Interface of an additional gRPC service that a broker serves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .receive import BoundedReceiver
 
 
 class Service(Protocol):
-    """A gRPC service beside the broker's own ones, with the same checks of callers and limits."""
+    """A gRPC service beside the broker's own, with the same checks of callers and limits."""
 
     @property
     def name(self) -> str:
@@ -24,7 +24,7 @@ class Service(Protocol):
         ...
 
     def register(self, server: Any, broker: BrokerContext, receiver: BoundedReceiver) -> None:
-        """Add the service to a gRPC server, before that is started."""
+        """Add the service to a gRPC server before the server starts."""
         ...
 
     async def close(self) -> None:

@@ -34,18 +34,18 @@ class SettleCalls:
     _broker: BrokerContext
 
     async def Ack(self, request: pb.AckRequest, _: Any) -> pb.SettleResponse:
-        """Delete messages that are done with."""
+        """Delete processed messages."""
         return await self._settle(request.receipts, lambda delivery: delivery.ack())
 
     async def Extend(self, request: pb.ExtendRequest, _: Any) -> pb.SettleResponse:
-        """Hold messages longer."""
+        """Extend the leases of messages."""
         vt = request.vt_ms / 1000
         return await self._settle(
             request.receipts, lambda delivery: delivery.extend(vt), lease_s=vt
         )
 
     async def Release(self, request: pb.ReleaseRequest, _: Any) -> pb.SettleResponse:
-        """Give messages back."""
+        """Release messages, which become visible again."""
         delay = request.delay_ms / 1000
         unseen = request.unseen
         return await self._settle(
@@ -99,9 +99,9 @@ class SettleCalls:
         broker = self._broker
         try:
             content = broker.receipts.verify(receipt, CALLER.get().identity)
-            broker.check_receipt(content)  # the permission may have changed since
+            broker.check_receipt(content)  # the token may have changed
             if dead_letter == "" and content.dead_letter:
-                broker.check_target(content.dead_letter)  # that one, too
+                broker.check_target(content.dead_letter)  # likewise
         except (BadReceipt, Refused):
             return pb.OUTCOME_BAD_RECEIPT, None
         key = content[:4]

@@ -17,10 +17,10 @@ from .._protocol.topic_names import read_queue_name
 
 PRODUCER, CONSUMER, ADMIN = "producer", "consumer", "admin"
 ROLES = frozenset({PRODUCER, CONSUMER, ADMIN})
-#: Any other field of a token is a mistake, and could permit too much.
+#: Fields of a token. Any other field is an error: ignored, it could permit too much.
 _NAMES = ("queues", "topics", "consumers")
 _FIELDS = frozenset({"token", "sha256", "roles", *_NAMES})
-#: A token this short could be found by trying.
+#: Shortest token, so that it cannot be guessed.
 _SHORTEST = 16
 
 
@@ -44,9 +44,9 @@ UNKNOWN = Owner("", "")
 
 
 def owner_of(queue: str) -> Owner | None:
-    """Return whose subscription *queue* belongs to, as its name tells; None: an ordinary one.
+    """Return the owner of a subscription's *queue*, read from its name; None for other queues.
 
-    A topic's own queue belongs to no consumer, and a dead-letter queue to whom its queue does.
+    A topic's own queue has no consumer. A dead-letter queue has the owner of its queue.
     """
     parts = read_queue_name(queue)
     if parts is None:
@@ -62,7 +62,7 @@ class Caller:
     roles: frozenset[str] = ROLES
     queues: tuple[str, ...] = ("*",)
     topics: tuple[str, ...] = ("*",)
-    #: Whose subscriptions it may use, on those topics.
+    #: Consumers whose subscriptions to those topics it may use.
     consumers: tuple[str, ...] = ("*",)
 
     def has(self, *roles: str) -> bool:
@@ -76,10 +76,10 @@ class Caller:
             raise Refused(f"token {self.identity!r} lacks the role {needed}", known=True)
 
     def sees_queue(self, queue: str, owner: Owner | None = None) -> bool:
-        """Return True if it may use *queue*; *owner*, if known: whose subscription that is.
+        """Return True if it may use *queue*. *owner*, if known, is that of a subscription's queue.
 
-        The queue of a subscription has two names, and patterns of queues do not count for it: it
-        is the topic's and the consumer's.
+        The queue of a subscription has two names, so patterns of queues do not apply to it: those
+        of topics and consumers do.
         """
         owner = owner or owner_of(queue)
         if owner is None:
@@ -95,14 +95,14 @@ class Caller:
         return self.sees_topic(topic) and _fits(consumer, self.consumers)
 
 
-#: The caller where no tokens are set; it may do everything.
-ANYBODY = Caller("anybody")
+#: The caller of a broker without tokens. It may do everything.
+ANONYMOUS = Caller("anybody")
 #: The caller of the call that is running; the interceptor sets it.
-CALLER: ContextVar[Caller] = ContextVar("aiorsmq_ng.broker.caller", default=ANYBODY)
+CALLER: ContextVar[Caller] = ContextVar("aiorsmq_ng.broker.caller", default=ANONYMOUS)
 
 
 class Tokens:
-    """The tokens that are accepted. They are kept as digests only."""
+    """The tokens that a broker accepts. Only their digests are stored."""
 
     def __init__(self, callers: Mapping[bytes, Caller]) -> None:
         self._callers = tuple(callers.items())
@@ -111,16 +111,16 @@ class Tokens:
         return len(self._callers)
 
     def caller(self, metadata: Iterable[tuple[str, Any]]) -> Caller:
-        """Return who sent *metadata*, or raise ``Refused``."""
+        """Return the caller that sent *metadata*, or raise ``Refused``."""
         if not self._callers:
-            return ANYBODY
+            return ANONYMOUS
         given = [value for key, value in metadata if key.lower() == "authorization"]
         if len(given) != 1 or not isinstance(given[0], str):
             raise Refused("no token given: send 'authorization: Bearer <token>'", known=False)
         scheme, _, token = given[0].partition(" ")
         presented = digest(token.strip() if scheme.lower() == "bearer" else "")
         found: Caller | None = None
-        # All are compared, and each in the same time, whichever it is.
+        # All digests are compared, each in constant time, so that timing reveals nothing.
         for stored, caller in self._callers:
             if hmac.compare_digest(stored, presented):
                 found = caller
@@ -130,7 +130,7 @@ class Tokens:
 
     @classmethod
     def read(cls, text: str) -> Tokens:
-        """Read a token file (TOML), or raise ``InvalidValue``. Its form: docs/guides/grpc.md."""
+        """Read a token file (TOML), or raise ``InvalidValue``. Format: docs/guides/grpc.md."""
         try:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -149,12 +149,12 @@ class Tokens:
 
     @classmethod
     def single(cls, token: str) -> Tokens:
-        """Return one token, which may do everything."""
+        """Return tokens with a single one, which may do everything."""
         return cls({_checked("RSMQ_BROKER_TOKEN", token): Caller("admin")})
 
 
 def digest(token: str) -> bytes:
-    """Return what is kept of a token. A random token needs no slower digest than this."""
+    """Return the digest of a token. Random tokens need no slow hash."""
     return sha256(token.encode(errors="surrogatepass")).digest()
 
 
@@ -187,7 +187,7 @@ def _caller(name: str, table: Mapping[str, Any]) -> Caller:
     roles = _words(name, table, "roles", ())
     if not roles or not ROLES.issuperset(roles):
         raise InvalidValue(f"token {name!r} needs 'roles', a list of {', '.join(sorted(ROLES))}")
-    # One list says that the token is not for everything; then a missing one opens nothing.
+    # A single list restricts the token; lists that are missing then permit nothing.
     rest = () if any(key in table for key in _NAMES) else ("*",)
     names = (tuple(_words(name, table, key, rest)) for key in _NAMES)
     return Caller(name, frozenset(roles), *names)

@@ -57,22 +57,22 @@ class TopicsService:
 
     async def Subscribe(self, request: pb.SubscribeRequest, _: Any) -> pb.Subscription:
         """Add a subscriber."""
-        who = request.subscriber
-        topic = self._broker.subscriber(who.topic, who.consumer)
+        subscriber = request.subscriber
+        topic = self._broker.subscriber(subscriber.topic, subscriber.consumer)
         vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
-        silence_s = silence(who)
+        silence_s = silence(subscriber)
 
         async def work() -> pb.Subscription:
             subscription = await topic.subscribe(
-                who.consumer,
-                mode="each" if who.mode == pb.MODE_EACH else "shared",
-                peer=who.peer or None,
+                subscriber.consumer,
+                mode="each" if subscriber.mode == pb.MODE_EACH else "shared",
+                peer=subscriber.peer or None,
                 vt=DEFAULT_VT if vt is None else vt,
                 delay=delay or DEFAULT_DELAY,
                 maxsize=request.maxsize if request.HasField("maxsize") else DEFAULT_MAXSIZE,
                 silence=silence_s,
             )
-            return pb.Subscription(subscriber=who, queue=subscription.name)
+            return pb.Subscription(subscriber=subscriber, queue=subscription.name)
 
         return await self._broker.once("Subscribe", request, work)
 
@@ -94,7 +94,7 @@ class TopicsService:
         return pb.KeepAliveResponse(subscribed=await subscription.keep_alive())
 
     async def SetBacklog(self, request: pb.SetBacklogRequest, _: Any) -> pb.SetBacklogResponse:
-        """Limit what waits for a first subscription."""
+        """Limit the messages kept for the first subscription."""
         topic = self._broker.topic(request.topic)
 
         async def work() -> pb.SetBacklogResponse:
@@ -121,7 +121,7 @@ class TopicsService:
 
 def _described(topic: str, found: SubscriptionInfo) -> pb.Subscription:
     peer = found.peers[0].name if found.mode == "each" and found.peers else ""
-    who = pb.Subscriber(
+    subscriber = pb.Subscriber(
         topic=topic,
         consumer=found.consumer,
         mode=_MODES.get(found.mode),
@@ -129,7 +129,7 @@ def _described(topic: str, found: SubscriptionInfo) -> pb.Subscription:
         silence_ms=round(found.silence * 1000),
     )
     return pb.Subscription(
-        subscriber=who,
+        subscriber=subscriber,
         queue=found.queue,
         state=found.state,
         peers=[pb.Peer(name=p.name, silent_ms=round(p.silent * 1000)) for p in found.peers],

@@ -1,4 +1,4 @@
-"""Which clients are connected: gRPC reports calls, not connections."""
+"""Find the connected clients: gRPC reports calls, not connections."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def endpoint(host: str, port: int) -> str:
 
 
 def connected() -> set[str]:
-    """Return the far ends of all TCP connections of this process.
+    """Return the remote addresses of all TCP connections of this process.
 
-    A connection whose client is gone without a word is closed by gRPC's own pings.
+    gRPC's keep-alive pings close the connection of a client that died without closing it.
     """
     found = set()
     for name in os.listdir("/dev/fd"):
         try:
             link = socket.socket(fileno=int(name))
         except OSError:
-            continue  # no socket, or closed meanwhile
+            continue  # not a socket, or closed in the meantime
         try:
             if link.family in (socket.AF_INET, socket.AF_INET6):
                 found.add(endpoint(*link.getpeername()[:2]))
         except OSError:
-            pass  # it listens
+            pass  # a listening socket
         finally:
-            link.detach()  # it is gRPC's to close
+            link.detach()  # gRPC closes it
     return found

@@ -1,4 +1,4 @@
-"""One peer of a GOMQ consumer: takes messages of its keys for the next reply."""
+"""One peer of a GOMQ consumer: leases messages of its keys for the next reply."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .unacknowledged import Taken, UnacknowledgedReplies
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
-#: Records of one key in a reply, as GOMQ has it.
+#: Records of one key in a reply, as in GOMQ.
 _PAGE = 50
-#: A peer without a call for this long times out, and what it was given is delivered again.
+#: A peer without a call for this long times out, and its messages are delivered again.
 PEER_TIMEOUT_S = 30.0
 
 
@@ -35,42 +35,42 @@ class Peer:
         self.lock = asyncio.Lock()
         self.subscriptions: dict[str, Subscription] = {}
         self.seen_at = 0.0
-        #: When a sign of life was last sent for the client.
+        #: When a keep-alive was last sent for the client.
         self.kept_at = 0.0
         self._receiver = receiver
-        #: Whether one call can receive from several keys.
+        #: True if one call can receive from several keys.
         self._joint_receive = joint_receive
         self._rotation = 0
-        #: Leased, but did not fit into the last reply: they go into the next.
+        #: Leased messages that did not fit into the last reply. They go into the next.
         self._carried: dict[str, deque[Delivery]] = {}
-        #: Their bytes, counted as bytes of replies that are not read yet.
+        #: Their bytes, counted as bytes of unread replies.
         self._retained = receiver.retained()
-        #: What it was given in replies that it may not have yet.
+        #: Deliveries in replies that the client may not have received.
         self.unacknowledged = UnacknowledgedReplies()
 
     def reply(self, taken: Taken, deadline: float = math.inf) -> None:
-        """Remember what goes into a reply, and until when the client waits for it."""
+        """Record the deliveries of a reply, and until when the client waits for it."""
         for _, delivery in taken:
-            # Renewed for as long as its client is connected, however slow that is.
+            # Renewed while the client is connected, however slow it is.
             delivery.hold()
         self.unacknowledged.add(taken, deadline)
 
     async def take(self, wait_s: float) -> Taken:
-        """Lease what is there, fairly over the keys and as much as fits, waiting a little."""
+        """Lease ready messages, fairly over the keys and as many as fit, after a short wait."""
         if not self.subscriptions or self._receiver.stopping:
             await anyio.sleep(wait_s)
         taken: Taken = []
         if self._receiver.stopping:
-            return taken  # the call came to acknowledge the last reply
+            return taken  # the call only acknowledges the last reply
         room = [LIMIT]
         try:
             await self._sweep(taken, room)
             if not taken and self.subscriptions:
                 for delivery in await self._wait(wait_s):
                     if (key := self._key_of(delivery)) is None:
-                        delivery.release_nowait(unseen=True)  # the subscription was ended meanwhile
+                        delivery.release_nowait(unseen=True)  # the subscription has ended
                         continue
-                    # Kept: given back, it would come after messages that arrive meanwhile.
+                    # Kept: if given back, it would come after messages that arrive in the meantime.
                     self._carried.setdefault(key, deque()).append(delivery)
                     await self._sweep(taken, room)
         except BaseException:
@@ -82,7 +82,7 @@ class Peer:
         return taken
 
     async def give_back(self) -> None:
-        """Release what is not acknowledged, and what was not even sent."""
+        """Release what is not acknowledged, and what was not sent."""
         held = self.unacknowledged.clear()
         held += [d for carried in self._carried.values() for d in carried]
         self._carried.clear()
@@ -97,7 +97,7 @@ class Peer:
         return await self._receiver.wait(1, subscriptions, PEER_TIMEOUT_S, wait_s)
 
     def drop(self, key: str) -> None:
-        """Remove a subscription that was ended; what was leased of it is given back."""
+        """Remove a subscription that has ended, and give back the messages leased from it."""
         self.subscriptions.pop(key, None)
         carried = self._carried.pop(key, None)
         while carried:
@@ -105,10 +105,10 @@ class Peer:
         self._count()
 
     def _count(self) -> None:
-        """Count what waits for the next reply, and give it back if there is no room for it."""
+        """Count the messages kept for the next reply. Give them back if there is no room."""
         size = sum(len(d.body) for carried in self._carried.values() for d in carried)
-        # Room for two replies is left: what waits must not keep others from getting theirs.
-        if not self._retained.hold(CALL_BUDGET.get().who, size, leaving=2 * LIMIT):
+        # Leave room for two replies, so that kept messages do not block the replies of others.
+        if not self._retained.hold(CALL_BUDGET.get().caller, size, leaving=2 * LIMIT):
             for carried in self._carried.values():
                 while carried:
                     carried.pop().release_nowait(unseen=True)
@@ -118,19 +118,19 @@ class Peer:
         return next(found, None)
 
     async def _sweep(self, taken: Taken, room: list[int]) -> None:
-        """Take up to a page of every key, beginning with another one each time."""
+        """Lease up to a page of every key, and start with another key each time."""
         keys = sorted(self.subscriptions)
         self._rotation += 1
         start = self._rotation % len(keys) if keys else 0
         for key in keys[start:] + keys[:start]:
-            # It may be ended at any moment: then it has nothing for this reply.
+            # The subscription may end at any moment, and then has nothing for this reply.
             if key in self.subscriptions:
                 await self._page(key, max(room[0], 1))
             if not await self._pack(key, taken, room):
                 return  # the rest is for the next reply
 
     async def _pack(self, key: str, taken: Taken, room: list[int]) -> bool:
-        """Put what waits into a reply; return True if all of it fitted."""
+        """Put the kept messages into a reply. Return True if all of them fitted."""
         while waiting := self._carried.get(key):
             delivery = waiting[0]
             size = record_size(key, len(delivery.body))
@@ -145,7 +145,7 @@ class Peer:
         return True
 
     async def _page(self, key: str, room: int) -> None:
-        """Fill up what is waiting to be sent to a page."""
+        """Lease messages of a key until a page of them is kept."""
         waiting = self._carried.setdefault(key, deque())
         count = _PAGE - len(waiting)
         if count < 1 or sum(len(d.body) for d in waiting) >= room:
@@ -162,14 +162,14 @@ class Peer:
             waiting += found
             for delivery in found:
                 delivery.hold()
-        else:  # ended meanwhile
+        else:  # it has ended
             for delivery in found:
                 delivery.release_nowait(unseen=True)
 
     async def _dead_letter(self, delivery: Delivery, size: int) -> None:
-        """Move a message away that no client of GOMQ can receive: it would stay in the way."""
+        """Reject a message that no client of GOMQ can receive, because it would block the queue."""
         await delivery.reject(f"{size} bytes do not fit into a reply of {LIMIT} bytes")
         logger.warning(
-            "message %s of queue %s has %d bytes, more than a client of GOMQ can receive; it is in "
-            "the dead-letter queue", delivery.id, delivery.queue, size,
+            "message %s of queue %s has %d bytes, more than a client of GOMQ can receive; moved "
+            "to the dead-letter queue", delivery.id, delivery.queue, size,
         )  # fmt: skip

@@ -33,19 +33,19 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 GomqMode = Literal["copy", "share"]
 
 #: Age at which the index of subscriptions is refreshed in the background, because another broker
-#: may have changed them; and the age at which a peer waits for that.
+#: may have changed them; and the age at which a peer waits for the refresh.
 _KNOWN_S, _TOO_OLD_S = 15.0, 60.0
-#: How long an Observe waits for that at most.
+#: Longest wait of an Observe for the refresh, seconds.
 _LEARN_S = 0.5
-#: GOMQ notices a subscription this late: all that began meanwhile get what had waited for one.
+#: Delay with which GOMQ notices a subscription. All that began in it get the messages kept so far.
 _NOTICED_S = 1.0
-#: Peers remembered at most.
+#: Limit of peers.
 _MOST_PEERS = 50_000
-#: Consumer ids of one connection at most: each costs work for as long as the connection lives.
+#: Limit of consumer ids per connection: each costs work while the connection lives.
 _MOST_CONSUMERS = 100
-#: Peers that are kept alive at a time.
+#: Keep-alive calls in flight.
 _KEPT_AT_A_TIME = 16
-#: Interval of the check which peers are connected.
+#: Interval of the check for connected peers, seconds.
 _CONNECTION_CHECK_S = 5.0
 
 
@@ -57,7 +57,7 @@ class Peers:
         self._receiver = receiver
         self._mode: SubscriptionMode = "each" if mode == "copy" else "shared"
         self._peers: OrderedDict[tuple[str, str], Peer] = OrderedDict()
-        #: Consumers of each connection, with those that are just being subscribed.
+        #: Consumers of each connection, including those whose Subscribe is in flight.
         self._consumers: dict[str, set[str]] = {}
         self._index = SubscriptionIndex(broker.rsmq, self._mode)
         self._watching: asyncio.Task[None] | None = None
@@ -67,13 +67,13 @@ class Peers:
         if not self._fits(consumer, name):
             raise BrokerError(
                 "tooManyCalls",
-                f"connection {name} has {_MOST_CONSUMERS} consumer ids, and no more are taken of "
-                "one; use another connection",
+                f"connection {name} has {_MOST_CONSUMERS} consumer ids, which is the limit; "
+                "use another connection",
             )
         self._consumers.setdefault(name, set()).add(consumer)
         try:
             subscription = await self._join(consumer, name, key)
-            # Not before: of a subscription that is refused nothing is kept.
+            # Only now: nothing is kept of a subscription that is refused.
             self._peer(consumer, name).subscriptions[key] = subscription
         finally:
             if (consumer, name) not in self._peers:
@@ -90,13 +90,13 @@ class Peers:
                 peer.drop(key)
 
     async def find(self, consumer: str, name: str) -> Peer | None:
-        """Return a peer, if its consumer is subscribed to something."""
+        """Return a peer, or None if its consumer has no subscription."""
         index = self._index
         known = (consumer, name) in self._peers
         if not known and not index.fresh:
             await index.learn(_LEARN_S)
         elif index.age_s > _KNOWN_S:
-            # What it is subscribed to here is known, and need not wait for all the others.
+            # Its subscriptions made here are known, and need not wait for a refresh of all.
             await index.learn(_LEARN_S if index.age_s > _TOO_OLD_S else 0.0)
         if not known and not (index.fresh and index.keys(consumer)):
             return None
@@ -105,7 +105,7 @@ class Peers:
         return self._peer(consumer, name)
 
     async def refresh(self, peer: Peer, allowed: Callable[[str], bool]) -> None:
-        """Give a peer the subscriptions of its consumer, whichever peer asked for them."""
+        """Give a peer the subscriptions of its consumer, whichever peer made them."""
         keys = set(filter(allowed, self._index.keys(peer.consumer)))
         for key in keys - set(peer.subscriptions):
             try:
@@ -117,7 +117,7 @@ class Peers:
                 continue
             if key in self._index.keys(peer.consumer):
                 peer.subscriptions[key] = subscription
-            else:  # ended meanwhile
+            else:  # it has ended
                 await self._rsmq.topic(key).unsubscribe(peer.consumer)
         for key in set(peer.subscriptions) - keys:
             peer.drop(key)
@@ -148,7 +148,7 @@ class Peers:
         return peer
 
     def _fits(self, consumer: str, name: str) -> bool:
-        """Return True if a connection may have this consumer, too."""
+        """Return True if a connection may have this consumer as well."""
         there = self._consumers.get(name, ())
         return consumer in there or len(there) < _MOST_CONSUMERS
 
@@ -166,36 +166,36 @@ class Peers:
             try:
                 await self._check_connections(await anyio.to_thread.run_sync(connected))
             except Exception:
-                logger.exception("cannot look after the peers of GOMQ's consumers; trying again")
+                logger.exception("cannot keep the peers of GOMQ's consumers alive; trying again")
 
     async def _check_connections(self, there: set[str]) -> None:
-        """Keep alive the peers that are connected, and take back what the others held.
+        """Keep connected peers alive, and give back the messages of the others.
 
-        A connection has an address of its own, so a peer without one never comes back.
+        Every connection has its own address, so a peer whose connection is gone never returns.
         """
         now = asyncio.get_running_loop().time()
-        # The longest silent one is the first.
+        # The peer that has been silent the longest is first.
         surplus = len(self._peers) - _MOST_PEERS
         gone: list[tuple[str, str]] = []
         quiet: list[Peer] = []
-        for place, (who, peer) in enumerate(self._peers.items()):
+        for place, (key, peer) in enumerate(self._peers.items()):
             if place < surplus or peer.name not in there:
-                gone.append(who)
+                gone.append(key)
             elif max(peer.seen_at, peer.kept_at) < now - PEER_TIMEOUT_S / 3:
                 quiet.append(peer)
-        left = filter(None, [self._forget(*who) for who in gone])
+        left = filter(None, [self._forget(*key) for key in gone])
         await asyncio.gather(*(peer.give_back() for peer in left))
         turns = anyio.CapacityLimiter(_KEPT_AT_A_TIME)
         await asyncio.gather(*(self._keep_alive(peer, turns) for peer in quiet))
 
     async def _keep_alive(self, peer: Peer, turns: anyio.CapacityLimiter) -> None:
-        """Send a sign of life of a peer, a few at a time: clients' calls come in between."""
+        """Send the keep-alive of a peer; a few at a time, so that clients' calls get through."""
         async with turns:
             kept_at = asyncio.get_running_loop().time()
             try:
                 for subscription in list(peer.subscriptions.values()):
                     await subscription.keep_alive()
             except RSMQError as error:
-                logger.warning("cannot keep a peer of GOMQ's alive: %s", error)
+                logger.warning("cannot keep a GOMQ peer alive: %s", error)
             else:
                 peer.kept_at = kept_at

@@ -1,4 +1,4 @@
-"""Records as GOMQ's clients know them, and how much room they take."""
+"""Records in GOMQ's format, and their sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aiorsmq_ng import Delivery
 
 from ...rpc import routeguide_pb2 as pb
 
-#: What a client takes in one reply unless it was message otherwise: gRPC's own limit.
+#: Largest reply that a client accepts by default: gRPC's own limit.
 LIMIT = 4 * 1024 * 1024
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -22,12 +22,12 @@ def name_of(text: str) -> str:
 
 
 def text_of(name: str) -> str:
-    """Return the text that ``name_of`` made *name* of."""
+    """Return the text from which ``name_of`` made *name*."""
     return name[:-1] if not name.strip("\0") else name
 
 
 def timestamp(sent_ms: float | None) -> str:
-    """Return a time as Go's UnixDate, in UTC; not that of the machine's language."""
+    """Return a time as Go's UnixDate, in UTC, independent of the locale."""
     moment = time.gmtime((sent_ms or 0.0) / 1000)
     day, month = _DAYS[moment.tm_wday], _MONTHS[moment.tm_mon - 1]
     clock = f"{moment.tm_hour:02}:{moment.tm_min:02}:{moment.tm_sec:02}"
@@ -41,11 +41,11 @@ def record(key: str, delivery: Delivery) -> pb.Record:
 
 
 def record_size(key: str, payload: int) -> int:
-    """Return the bytes that a record takes in a reply: no fewer than it really does."""
+    """Return an upper bound of the bytes that a record takes in a reply."""
     message = _field(_ID_LENGTH * 2) + _field(_TIME_LENGTH) + _field(payload)
     return _field(_field(len(key.encode())) + _field(message))
 
 
 def _field(length: int) -> int:
-    """Return the bytes of a field with a length: its tag, the length, and what it holds."""
+    """Return the bytes of a length-delimited field: tag, length and content."""
     return 1 + max(1, -(-length.bit_length() // 7)) + length

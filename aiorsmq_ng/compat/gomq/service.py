@@ -1,7 +1,7 @@
 """``routeguide.RouteGuide``: GOMQ's interface, so that its clients work unchanged.
 
-What an Observe returned is acknowledged by the next Observe of the same peer, so nothing is lost
-on the way, and what a client had when it crashed is delivered again.
+The next Observe of a peer acknowledges what its last one returned. So nothing is lost on the way,
+and what a client held when it crashed is delivered again.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .records import LIMIT, name_of, record, record_size
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
-#: How long an Observe waits when there is nothing: GOMQ's clients ask again at once.
+#: Seconds that an Observe waits if there are no messages: GOMQ's clients ask again at once.
 WAIT_S = 0.5
-#: Nothing is taken this shortly before the deadline of a call.
+#: Seconds before the deadline of a call after which nothing is leased for it.
 _MARGIN_S = 0.3
 
 
@@ -76,7 +76,7 @@ class RouteGuideService:
         self._peers = Peers(broker, receiver, mode)
 
     async def Publish(self, request: pb.PublishRecord, _: Any) -> pb.Result:
-        """Put a message into every subscription; when this returns it is stored."""
+        """Put a message into every subscription. It is stored when this returns."""
         topic = self._broker.topic(name_of(request.key))
         if record_size(request.key, len(request.payload)) > LIMIT:
             raise BrokerError(
@@ -87,7 +87,7 @@ class RouteGuideService:
         try:
             await topic.publish(request.payload)
         except MessageTooLong:
-            # GOMQ has no limit but that of a call. A limit that was set by a user stays.
+            # GOMQ limits only the size of a call. A limit that a user has set is kept.
             if not await _lift_limit(topic):
                 raise
             await topic.publish(request.payload)
@@ -101,16 +101,16 @@ class RouteGuideService:
         return pb.Result(code=0)
 
     async def Unsubscribe(self, request: pb.Subscription, _: Any) -> pb.Result:
-        """End the subscription of the consumer: of all its peers, as GOMQ does."""
+        """End the subscription of the consumer for all its peers, as GOMQ does."""
         key, consumer = name_of(request.key), name_of(request.consumerID)
         self._broker.subscriber(key, consumer)
         await self._peers.unsubscribe(consumer, key)
         return pb.Result(code=0)
 
     async def Observe(self, request: pb.Identification, context: Any) -> pb.RecordSet:
-        """Return what is there for this peer, and take the last reply for received.
+        """Return ready messages for this peer, and acknowledge its last reply.
 
-        Trouble is answered with an empty set, because GOMQ's clients crash on an error.
+        An error is answered with an empty set, because GOMQ's clients crash on an error status.
         """
         caller, consumer = CALLER.get(), name_of(request.consumerID)
         try:
@@ -124,7 +124,7 @@ class RouteGuideService:
                 context.time_remaining(),
             )
         except (RSMQError, Refused) as error:
-            logger.warning("an Observe was answered with nothing: %s", error)
+            logger.warning("an Observe got an empty response: %s", error)
         except Exception:
             logger.exception("an Observe failed in an unexpected way; please report it")
         await anyio.sleep(WAIT_S)
@@ -142,17 +142,17 @@ class RouteGuideService:
         taken: list[tuple[str, Any]] = []
         try:
             if not await _acquired(peer.lock, until - arrived):
-                # Another Observe of this peer is under way, and the client waits no longer.
+                # Another Observe of this peer is in flight, and this one has reached its deadline.
                 peer.unacknowledged.leave()
                 return pb.RecordSet()
             try:
-                # First, or what the client has would be received once more.
+                # First, or messages that the client has would be received again.
                 await peer.unacknowledged.acknowledge(upto, arrived, expired=True)
                 await self._peers.refresh(peer, allowed)
-                # A reply that the client does not wait for would count as received.
+                # A reply after the deadline would count as received.
                 if (left_s := until - anyio.current_time()) > 0:
                     taken = await peer.take(min(WAIT_S, left_s))
-                # Not before: if the connection breaks meanwhile, replies may be lost with it. Their
+                # Only now: if the connection breaks before this, replies may be lost with it. Their
                 # leases are renewed until then.
                 await peer.unacknowledged.acknowledge(upto, arrived)
                 peer.reply(taken, deadline)
@@ -163,7 +163,7 @@ class RouteGuideService:
             for _, delivery in taken:
                 delivery.release_nowait(unseen=True)
             if isinstance(error, asyncio.CancelledError):
-                logger.info("a peer went away while it observed; its messages are given back")
+                logger.info("a peer disconnected during an Observe; its messages are given back")
             raise
         peer.unacknowledged.leave(answered=True)
         reply = pb.RecordSet(records=[record(key, delivery) for key, delivery in taken])
@@ -180,9 +180,9 @@ def address(context: Any) -> str:
     """Return the caller's address as GOMQ writes it: ``127.0.0.1:5467``, ``[::1]:5467``."""
     peer: str = context.peer()
     if peer.startswith("unix"):
-        # All of them would be one peer, and an Observe would acknowledge what another was given.
+        # All clients would be one peer, and an Observe would acknowledge replies of another client.
         raise InvalidValue(
-            "clients of GOMQ are told apart by their addresses, and have none on a unix socket; "
+            "clients of GOMQ are identified by their addresses, and have none on a unix socket; "
             "connect by TCP"
         )
     host, _, port = unquote(peer).removeprefix("ipv4:").removeprefix("ipv6:").rpartition(":")
@@ -190,7 +190,7 @@ def address(context: Any) -> str:
 
 
 async def _acquired(lock: asyncio.Lock, within_s: float) -> bool:
-    """Take a lock; return True if that was possible in time."""
+    """Acquire a lock. Return True if that was possible in time."""
     with anyio.move_on_after(max(0.0, within_s)):
         await lock.acquire()
         return True
@@ -198,7 +198,7 @@ async def _acquired(lock: asyncio.Lock, within_s: float) -> bool:
 
 
 async def _lift_limit(topic: Topic) -> bool:
-    """Lift the limit of the topic's own queue if it is the one that every new queue has."""
+    """Remove the size limit of the topic's own queue if it is the default one."""
     try:
         if (await topic.backlog.attributes()).maxsize != DEFAULT_MAXSIZE:
             return False

@@ -1,4 +1,4 @@
-"""Index from consumers to their keys: GOMQ's clients name a consumer, and never its keys."""
+"""Index from consumers to their keys: GOMQ's clients name a consumer, but not its keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiorsmq_ng import RSMQ, AccessDenied, ClientClosed, RSMQError, Unavailable
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
-#: Topics that are asked for at a time; the library joins such calls.
+#: Topics that are read at a time; the library joins such calls.
 _AT_A_TIME = 50
 #: How long the index is fresh for a new peer: seconds, or a multiple of the time it took to read
 #: it, so that clients without subscriptions cannot keep the server busy.
@@ -19,7 +19,7 @@ _FRESH_S, _FRESH_TIMES = 0.5, 10.0
 
 
 class SubscriptionIndex:
-    """The keys of every consumer, as all topics have them."""
+    """The keys of every consumer, collected from all topics."""
 
     def __init__(self, rsmq: RSMQ, mode: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._rsmq = rsmq
@@ -30,13 +30,13 @@ class SubscriptionIndex:
         self._known_at = -1e9
         self._cost_s = 0.0
         self._reading: asyncio.Task[None] | None = None
-        #: Who, which key, on or off: changes made here while topics are looked at.
+        #: Changes made here while topics are read: consumer, key, True if subscribed.
         self._changes: list[tuple[str, str, bool]] = []
-        #: Topics that could not be read, and of which the log has told.
+        #: Topics that could not be read, and were logged.
         self._damaged: set[str] = set()
 
     def keys(self, consumer: str) -> set[str]:
-        """Return what a consumer is subscribed to, as far as is known."""
+        """Return the keys that a consumer is subscribed to, as far as known."""
         return self._keys.get(consumer, set())
 
     def change(self, consumer: str, key: str, *, subscribed: bool) -> None:
@@ -50,18 +50,18 @@ class SubscriptionIndex:
 
     @property
     def age_s(self) -> float:
-        """How old what is known is."""
+        """Age of the index in seconds."""
         return self._clock() - self._known_at
 
     @property
     def fresh(self) -> bool:
-        """Whether it is good enough for a peer that is new here."""
+        """True if the index is fresh enough for a peer that is new here."""
         return self.age_s <= max(_FRESH_S, _FRESH_TIMES * self._cost_s)
 
     async def learn(self, wait_s: float) -> None:
-        """Look at all topics, in the background; wait for that, but not for longer than *wait_s*.
+        """Read all topics in the background, and wait for that up to *wait_s* seconds.
 
-        All who want to know share one look.
+        Concurrent calls share one read.
         """
         if self._reading is None:
             self._reading = asyncio.create_task(self._read_all(), name="aiorsmq-ng broker topics")
@@ -69,7 +69,7 @@ class SubscriptionIndex:
             await asyncio.wait([self._reading], timeout=wait_s)
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop reading."""
         if (looking := self._reading) is not None:
             looking.cancel()
             await asyncio.wait([looking])
@@ -88,12 +88,12 @@ class SubscriptionIndex:
                     for consumer in consumers:
                         found.setdefault(consumer, set()).add(name)
         except RSMQError as error:
-            logger.warning("cannot learn who is subscribed to what: %s", error)
+            logger.warning("cannot read the subscriptions of topics: %s", error)
             return
         finally:
             self._reading = None
         self._keys, self._known_at, self._cost_s = found, started, self._clock() - started
-        # What was changed here meanwhile is not to be forgotten.
+        # Keep changes that were made here during the read.
         for consumer, key, subscribed in self._changes:
             self.change(consumer, key, subscribed=subscribed)
 

@@ -1,7 +1,7 @@
 """Replies of Observe that are not acknowledged yet.
 
-GOMQ's clients have no call to acknowledge. The next Observe of a peer shows that it has the replies
-before, as far as that can be known from the number of calls that it makes at a time.
+GOMQ's clients have no call to acknowledge. The next Observe of a peer shows that the peer has
+earlier replies, as far as the number of its concurrent calls allows that conclusion.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import anyio
 from aiorsmq_ng import Delivery, LeaseLost
 
 #: A client whose next call comes within this time before or after the deadline of the last one has
-#: most likely not got the reply to that, which was late on its way.
+#: most likely not received the last reply in time.
 _TIMED_OUT_S = (-0.02, 0.1)
 
 #: Deliveries with the keys of their subscriptions.
@@ -31,16 +31,16 @@ class _Reply(NamedTuple):
     deadline: float
 
     def expired(self) -> bool:
-        """Return True if a lease of it is over, so that its message could be received again."""
+        """Return True if one of its leases has ended, so that a message could be received again."""
         now = anyio.current_time()
         return any(delivery.lease.expires_at <= now for _, delivery in self.taken)
 
 
 class UnacknowledgedReplies:
-    """The replies that one peer was given, until its next calls show that it has them."""
+    """The replies to one peer, until its next calls show that it has received them."""
 
     def __init__(self) -> None:
-        # Observes that arrived, those of them in flight, and the most that were so at a time.
+        # Observes that arrived, those in flight, and the most that were in flight at a time.
         self._arrived = self._in_flight = self._width = 0
         self._answered = 0
         self._replies: deque[_Reply] = deque()
@@ -48,8 +48,8 @@ class UnacknowledgedReplies:
     def arrive(self) -> int:
         """Count an Observe; return the number of the last reply that the client certainly has.
 
-        A client has no more calls in flight than were seen at a time, so when its call number n
-        arrives, all but the last few replies before it have reached it.
+        A client has no more calls in flight than the maximum seen so far. So when its call number n
+        arrives, it has received all but that many of the replies before.
         """
         self._arrived += 1
         self._in_flight += 1
@@ -57,21 +57,21 @@ class UnacknowledgedReplies:
         return self._arrived - self._width
 
     def leave(self, *, answered: bool = False) -> None:
-        """Count the end of an Observe; one without an answer counts as if it had never arrived."""
+        """Count the end of an Observe. One without an answer counts as never arrived."""
         self._in_flight -= 1
         if not answered:
             self._arrived -= 1
 
     def add(self, taken: Taken, deadline: float = math.inf) -> None:
-        """Remember what goes into a reply, and until when the client waits for it."""
+        """Record the deliveries of a reply, and until when the client waits for it."""
         self._answered += 1
         if taken:
             self._replies.append(_Reply(self._answered, taken, deadline))
 
     async def acknowledge(self, upto: int, arrived: float, *, expired: bool = False) -> None:
-        """Delete what is in the replies that the client has, as a call that *arrived* shows.
+        """Delete the messages of replies that the client has, as a call that *arrived* shows.
 
-        With *expired*, only up to the last reply whose leases are over.
+        With *expired*, only up to the last reply whose leases have ended.
         """
         while self._replies and self._replies[0].number <= upto:
             reply = self._replies[0]
@@ -80,20 +80,20 @@ class UnacknowledgedReplies:
             early, late = _TIMED_OUT_S
             missed = early <= arrived - reply.deadline <= late
             done = [
-                # Only once, or a client that always asks at that moment would never be done.
+                # Only once, or a client that always asks at that moment would never finish.
                 delivery.release() if missed and delivery.rc == 1 else delivery.ack()
                 for _, delivery in reply.taken
             ]
             for outcome in await asyncio.gather(*done, return_exceptions=True):
-                # With LeaseLost another client has received the message since: it is that one's.
+                # With LeaseLost, another client has received the message since and holds it.
                 if isinstance(outcome, BaseException) and not isinstance(outcome, LeaseLost):
                     raise outcome
-            # Unless all of it was given back meanwhile.
+            # Unless all of it has been given back.
             if self._replies and self._replies[0] is reply:
                 self._replies.popleft()
 
     def clear(self) -> list[Delivery]:
-        """Return the deliveries of all replies, and forget them."""
+        """Remove and return the deliveries of all replies."""
         held = [delivery for reply in self._replies for _, delivery in reply.taken]
         self._replies.clear()
         return held
