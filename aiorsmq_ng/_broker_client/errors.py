@@ -70,14 +70,19 @@ class Failure(NamedTuple):
         return self._said() if self.code else self._happened()
 
     def outcome(self) -> RSMQError:
-        """Return the error that is the outcome of one operation of several."""
+        """Return the error that is the outcome of one operation of several.
+
+        ``ReplyLost`` if that is not known, so that the call they share is made again.
+        """
         match self.error():
             case Answered(error=error):
                 return error
             case RSMQError() as error:
                 return error
+            case NotExecuted() as error:
+                return Unavailable(str(error), transient=True)
             case error:
-                return Unavailable(str(error), executed=None, transient=True)
+                raise error
 
     def _said(self) -> Exception:
         """Return what the broker's own answer means."""

@@ -7,7 +7,8 @@ from typing import Any
 from .._common.durability import MEMORY
 from .._protocol.messages import SEND, SendRequest
 from .._protocol.topics import PUBLISH, PublishRequest
-from ..errors import RSMQError
+from .._transport.driver import ReplyLost
+from ..errors import RSMQError, Unavailable
 from ..models import Sent
 from ..rpc import v1_pb2 as pb
 from .attempt import Attempt, Handler
@@ -44,7 +45,11 @@ async def _store(attempt: Attempt, method: str, message: Any, requests: list[Any
 def _outcome(attempt: Attempt, request: Any, outcome: Any, method: str) -> list[str] | RSMQError:
     # With ids it is stored, though perhaps not as safely as the broker wants it.
     if not outcome.ids:
-        return Failure.of_part(method, outcome.error).outcome()
+        error = Failure.of_part(method, outcome.error).outcome()
+        if isinstance(error, Unavailable) and attempt.elsewhere:
+            # This broker did not make it; the one asked first may have.
+            raise ReplyLost(str(error))
+        return error
     if request.dedup is None:
         return list(outcome.ids)
     sent = Sent(outcome.ids[0])

@@ -1,5 +1,7 @@
 """The driver by itself, with a link that answers as it is told."""
 
+import json
+
 import pytest
 
 from aiorsmq_ng import (
@@ -98,6 +100,40 @@ async def test_sends_that_share_a_call_are_parts_of_one_request():
     assert [(list(p.bodies), p.dedup_key) for p in request.parts] == [
         ([b"0"], ""), ([b"1"], "digest:d"), ([b"2"], "")
     ]  # fmt: skip
+
+
+def one_away(**details):
+    away = pb.Error(code="unavailable", message="redis is away", details=json.dumps(details))
+    return pb.SendResponse(outcomes=[pb.SendOutcome(ids=["1"]), pb.SendOutcome(error=away)])
+
+
+async def test_send_that_did_not_run_beside_one_that_did_is_said_to_have_not():
+    link = Link(one_away(executed=False, transient=True))
+
+    ids, error = await run(link, send(b"a"), send(b"b"))
+
+    assert ids == ["1"]
+    assert type(error) is Unavailable
+    assert (error.executed, error.transient) == (False, True)
+
+
+async def test_send_of_unknown_outcome_leaves_its_call_to_be_repeated():
+    with pytest.raises(ReplyLost):
+        await run(Link(one_away(executed=None, transient=True)), send(b"a"), send(b"b"))
+
+
+async def test_send_that_another_broker_did_not_make_may_have_been_made_by_the_first():
+    dedup = {"dedup": Dedup("d", 1000)}
+    call = call_of(send(b"a", **dedup), send(b"b", **dedup))
+    link = Link(ReplyLost("?"), one_away(executed=False, transient=True))
+    driver = BrokerDriver(link)
+    with pytest.raises(ReplyLost):
+        await driver.run(call)
+    call.doubt()
+    link.broker = "another"
+
+    with pytest.raises(ReplyLost):
+        await driver.run(call)
 
 
 async def test_receipt_without_the_broker_s_proof_is_refused():
