@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from .._runtime.prefetch import give_back, still_leased
 from ..delivery import Delivery
-from ..errors import InvalidValue, LeaseLost, RSMQError
+from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError, WrongContext
 from ..models import DeadLetter
 from .handlers import DeadLetterHook, FailureHook, Middleware, QueueHandler
 from .health import Counters
@@ -43,7 +44,9 @@ class Execution:
        lost, or when the worker ends. The messages are settled afterwards, by the same task.
     2. A handler that ignores its cancellation is *stuck*: its leases are let go, and it holds its
        slot until it ends.
-    3. The worker may leave it behind at its end: nothing waits for the task any more, and it
+    3. A task that other code cancels, such as ``asyncio.run`` at its end, ends as cancelled. The
+       messages are released, and no failure is counted.
+    4. The worker may leave it behind at its end: nothing waits for the task any more, and it
        settles nothing.
     """
 
@@ -142,13 +145,16 @@ class Execution:
         self._handling = True
         try:
             await self._call(0, arguments)
-        except (Exception, asyncio.CancelledError) as raised:
+        except Exception as raised:
+            error = raised
+        except asyncio.CancelledError as raised:
+            if self._cancelled_from_outside():
+                self._release_nowait()
+                raise
             error = raised
         except BaseException:
             # It ends the process: there is no time to wait for anything.
-            for delivery in self._batch:
-                if not delivery.settled:
-                    delivery.release_nowait()
+            self._release_nowait()
             raise
         finally:
             self._handling = self.stuck = False
@@ -171,6 +177,21 @@ class Execution:
             if not self._cancelled:
                 return RuntimeError("the handler was cancelled from inside")
         return error
+
+    def _cancelled_from_outside(self) -> bool:
+        """Return True if other code than this class has cancelled the task.
+
+        ``asyncio.run`` does so at its end. A handler that awaits a cancelled task raises
+        ``CancelledError``, too, but nothing has cancelled the handler's own task then.
+        """
+        return self.task.cancelling() > self._interrupted + self._cancelled
+
+    def _release_nowait(self) -> None:
+        """Start to release what is not settled, without waiting; a client that has ended cannot."""
+        for delivery in self._batch:
+            if not delivery.settled:
+                with suppress(ClientClosed, WrongContext):
+                    delivery.release_nowait()
 
     async def _call(self, depth: int, arguments: list[Any]) -> Any:
         if depth == len(self._middleware):

@@ -511,3 +511,69 @@ async def test_iteration_hands_out_no_message_whose_lease_ended_while_the_loop_w
                 time.sleep(1.2)  # noqa: ASYNC251 - the point of it
 
     assert not any(late)
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+async def test_handler_task_cancelled_from_outside_is_released_and_no_failure(
+    rsmq,
+    work,  # noqa: F811
+    batch,
+):
+    worker = Worker(rsmq)
+    tasks, failures = [], []
+
+    @worker.on_failure
+    async def note(message, error):
+        failures.append(error)
+
+    async def handle(message):
+        tasks.append(asyncio.current_task())
+        if len(tasks) == 1:
+            await asyncio.Event().wait()
+
+    async def handle_one(message: Delivery) -> None:
+        await handle(message)
+
+    async def handle_batch(messages: list[Delivery]) -> None:
+        await handle(messages)
+
+    if batch:
+        worker.batch_handler("jobs", size=batch, wait=5, retry=Retry(2))(handle_batch)
+    else:
+        worker.handler("jobs", retry=Retry(2))(handle_one)
+    queue = await rsmq.create_queue("jobs")
+    await queue.send_many(["x"] * max(batch, 1))
+    task = work(worker)
+    await until(lambda: tasks)
+    tasks[0].cancel()
+    await until(lambda: worker.health.done == max(batch, 1))
+    await stopped(worker, task)
+
+    assert tasks[0].cancelled()
+    assert failures == []
+    assert (worker.health.failed, worker.health.rejected) == (0, 0)
+
+
+async def test_handler_that_awaits_a_cancelled_task_fails_and_the_worker_goes_on(rsmq, work):  # noqa: F811
+    worker = Worker(rsmq)
+    failures = []
+
+    @worker.on_failure
+    async def note(message, error):
+        failures.append(type(error))
+
+    @worker.handler("jobs", retry=Retry(2, base=0.01))
+    async def handle(message: Delivery) -> None:
+        if message.rc == 1:
+            inner = asyncio.create_task(asyncio.Event().wait())
+            asyncio.get_running_loop().call_soon(inner.cancel)
+            await inner
+
+    queue = await rsmq.create_queue("jobs")
+    await queue.send("x")
+    task = work(worker)
+    await until(lambda: worker.health.done == 1)
+    await stopped(worker, task)
+
+    assert failures == [RuntimeError]
+    assert worker.health.failed == 1
