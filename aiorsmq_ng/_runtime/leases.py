@@ -29,7 +29,7 @@ from .._protocol.keys import QueueKeys
 from .._protocol.operation import Operation
 from .._protocol.values import Receipt
 from .._transport.batching import Transport
-from ..errors import ClientClosed, LeaseLost
+from ..errors import ClientClosed, LeaseLost, QueueNotFound
 
 logger = logging.getLogger("aiorsmq_ng.leases")
 
@@ -37,6 +37,10 @@ logger = logging.getLogger("aiorsmq_ng.leases")
 _RENEW_AFTER = 1 / 3
 #: A renewal that failed is tried again after this part of the lease.
 _RETRY_AFTER = 1 / 10
+#: A renewal goes along with others that are due, this part of the lease early at most.
+_GO_ALONG = 1 / 10
+#: Failed renewals cause one warning in this time at most.
+_WARN_EVERY_S = 5.0
 _SHORTEST_PAUSE_S = 0.02
 #: How long the task sleeps if all leases are paused.
 _IDLE_S = 1.0
@@ -56,6 +60,7 @@ class Lease:
         "pauses",
         "receipt",
         "renew_at",
+        "renew_from",
         "renewing",
         "vt",
     )
@@ -76,8 +81,8 @@ class Lease:
         self.owned = True
         #: Operations of its holder under way; the lease is not renewed meanwhile.
         self.pauses = 0
-        #: When to renew it, and the renewal under way.
-        self.renew_at = 0.0
+        #: When to renew it, from when on it may go along with others, and the renewal under way.
+        self.renew_at = self.renew_from = 0.0
         self.renewing: asyncio.Future[bool] | None = None
 
     @property
@@ -124,6 +129,8 @@ class LeaseKeeper:
         self._kept: dict[Lease, None] = {}
         self._changed = asyncio.Event()
         self._running = False
+        #: From when on a failed renewal is logged as a warning again.
+        self._warn_from = 0.0
         #: When the task wakes up by itself.
         self._wakes_at = 0.0
 
@@ -171,7 +178,7 @@ class LeaseKeeper:
         return [lease for lease in self._kept if lease.owned]
 
     def _schedule(self, lease: Lease) -> None:
-        lease.renew_at = lease.expires_at - lease.vt * (1 - _RENEW_AFTER)
+        _set_renewal(lease)
         # Most are due later than those kept already.
         if lease.renew_at < self._wakes_at:
             self._changed.set()
@@ -210,7 +217,7 @@ class LeaseKeeper:
     def _act(self, now: float) -> None:
         for lease in list(self._kept):
             # What is due soon goes along: one call for all.
-            due = now >= lease.renew_at - lease.vt / 10
+            due = now >= lease.renew_from
             if lease.pauses:
                 continue
             if not lease.owned:
@@ -231,14 +238,23 @@ class LeaseKeeper:
         if error is None:
             # Counted from before the request, so that our idea of its end is never too late.
             lease.expires_at = started + lease.vt
-            lease.renew_at = started + lease.vt * _RENEW_AFTER
-        elif isinstance(error, LeaseLost):
+            _set_renewal(lease)
+        elif isinstance(error, LeaseLost | QueueNotFound):
             logger.warning("%s", error)
             self._lose(lease)
         else:
-            logger.warning("lease not renewed yet, trying again: %s", error)
-            lease.renew_at = asyncio.get_running_loop().time() + lease.vt * _RETRY_AFTER
+            now = asyncio.get_running_loop().time()
+            self._log_failure(error, now)
+            # Not earlier, or a server that answers with errors would be asked without a pause.
+            lease.renew_at = lease.renew_from = now + lease.vt * _RETRY_AFTER
         self._changed.set()
+
+    def _log_failure(self, error: BaseException, now: float) -> None:
+        """Log a failed renewal; one warning stands for those of some seconds."""
+        level = logging.DEBUG
+        if now >= self._warn_from:
+            level, self._warn_from = logging.WARNING, now + _WARN_EVERY_S
+        logger.log(level, "lease not renewed yet, trying again: %s", error)
 
     def _lose(self, lease: Lease) -> None:
         self._kept.pop(lease, None)
@@ -250,6 +266,12 @@ def _renewal(lease: Lease) -> Operation[bool]:
     return messages.visibility(
         keys, receipt.id, vt_ms=round(lease.vt * 1000), receipt=receipt, channel=keys.wake
     )
+
+
+def _set_renewal(lease: Lease) -> None:
+    """Set when to renew it: when the first part of the lease is gone."""
+    lease.renew_at = lease.expires_at - lease.vt * (1 - _RENEW_AFTER)
+    lease.renew_from = lease.renew_at - lease.vt * _GO_ALONG
 
 
 def _give_up_at(lease: Lease) -> float:

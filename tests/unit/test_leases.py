@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from aiorsmq_ng import Unavailable
+from aiorsmq_ng import QueueNotFound, Unavailable
 from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.values import Leased
@@ -140,6 +140,39 @@ async def test_renewal_that_fails_is_tried_again():
 
         assert delivery.lease in s.keeper.kept()
         assert not delivery.lease_lost
+
+
+async def test_renewal_that_fails_waits_for_its_time_before_it_is_tried_again(caplog):
+    def answer(command):
+        raise Unavailable("redis refused it")
+
+    async with scene(answer) as s:
+        held = [s.due() for _ in range(20)]
+        for delivery in held:
+            delivery.hold()
+        await until(lambda: s.sent(RENEWAL))
+        for _ in range(10):
+            await settle_down()
+
+        tried = Counter(r.id for c in s.sent(RENEWAL) for r in c.requests)
+        assert tried == {delivery.id: 1 for delivery in held}
+        assert all(delivery.lease.renew_at > now() for delivery in held)
+        assert [r.levelname for r in caplog.records].count("WARNING") == 1
+
+
+async def test_lease_in_a_queue_that_is_gone_is_lost():
+    def answer(command):
+        raise QueueNotFound("jobs", "rsmq")
+
+    async with scene(answer) as s:
+        delivery = s.due()
+        told = []
+        delivery.hold(lambda: told.append(delivery.id))
+        await until(lambda: told)
+
+        assert delivery.lease_lost
+        assert len(s.sent(RENEWAL)) == 1
+        assert s.keeper.kept() == []
 
 
 @pytest.mark.usefixtures("quick_close")
