@@ -107,10 +107,13 @@ class Lease:
         return has_ended(self, asyncio.get_running_loop().time())
 
     def lose(self) -> None:
-        """Mark it as lost, and tell its holder."""
+        """Mark it as lost, and call its holder's callback; an error of that is logged."""
         self.lost = True
         if self.on_lost is not None:
-            self.on_lost()
+            try:
+                self.on_lost()
+            except Exception:
+                logger.exception("the callback for the lost %r failed", self)
 
     def __repr__(self) -> str:
         return f"<Lease of message {self.id} in queue {self.queue!r}>"

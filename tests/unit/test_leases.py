@@ -175,6 +175,22 @@ async def test_lease_in_a_queue_that_is_gone_is_lost():
         assert s.keeper.kept() == []
 
 
+async def test_callback_for_a_lost_lease_that_raises_is_logged_and_the_client_goes_on(caplog):
+    def refuse():
+        raise ZeroDivisionError("a fault of the program")
+
+    async with scene() as s:
+        over, well = s.delivery(used_s=LEASE_S - 2), s.due()
+        over.hold(refuse)
+        well.hold()
+        await until(lambda: over.lease_lost and s.sent(RENEWAL))
+        await settle_down()
+        await over.ack()
+
+        assert well.lease in s.keeper.kept()
+        assert "a fault of the program" in caplog.text
+
+
 @pytest.mark.usefixtures("quick_close")
 async def test_renewal_without_an_answer_does_not_hold_up_the_others():
     def answer(command):
