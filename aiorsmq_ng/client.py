@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -45,6 +46,8 @@ from .options import Options
 from .queue import Queue
 from .retry import Retry
 from .topic import Topic
+
+logger = logging.getLogger("aiorsmq_ng.client")
 
 #: How long closing waits for looks that are under way.
 _CLOSE_LONG_POLLS_S = 2.0
@@ -422,7 +425,7 @@ class RSMQ(RSMQVerbs):
             with anyio.move_on_after(limit_s):
                 async with anyio.create_task_group() as tasks:
                     for end in list(enders):
-                        tasks.start_soon(end)
+                        tasks.start_soon(_run_close_hook, end)
         await self._transport.aclose()
 
     async def _receive(
@@ -504,3 +507,11 @@ class RSMQ(RSMQVerbs):
             )
             self._long_polls[specs] = long_poll
         return long_poll
+
+
+async def _run_close_hook(hook: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Await *hook*; an error of it is logged, and keeps neither the others nor the client."""
+    try:
+        await hook()
+    except Exception:
+        logger.exception("a close hook failed; the client is closed all the same")

@@ -269,3 +269,29 @@ async def test_iteration_ends_with_an_error_when_the_right_to_receive_is_revoked
                 async with asyncio.timeout(10):
                     with pytest.raises(AccessDenied, match="refused access"):
                         await waiting
+
+
+async def test_close_hook_that_raises_is_logged_and_the_client_is_closed(caplog):
+    rsmq, driver = await scripted(lambda _: [[ID]])
+    others = []
+
+    async def refuse():
+        raise ZeroDivisionError("a fault of the program")
+
+    def refuse_at_once():
+        raise KeyError("another fault")
+
+    async def end():
+        await settle_down()
+        others.append("ended")
+
+    for hook in (refuse, refuse_at_once, end):
+        rsmq.add_close_hook(hook)
+    await rsmq.aclose()
+
+    assert others == ["ended"]
+    assert driver.closed
+    assert "a fault of the program" in caplog.text
+    assert "another fault" in caplog.text
+    with pytest.raises(ClientClosed):
+        await rsmq.queue("jobs").send("x")
