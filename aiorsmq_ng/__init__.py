@@ -72,7 +72,16 @@ if TYPE_CHECKING:
     from .retry import Retry
     from .subscription import Subscription
     from .topic import Topic
-    from .worker import Worker, WorkerHealth
+    from .worker import (
+        DeadLetterHook,
+        FailureHook,
+        Handler,
+        Hook,
+        Middleware,
+        Next,
+        Worker,
+        WorkerHealth,
+    )
 
 __version__ = "0.1.0"
 
@@ -88,18 +97,24 @@ __all__ = [
     "ConsumerInfo",
     "Contact",
     "DeadLetter",
+    "DeadLetterHook",
     "DeadLetters",
     "Delivery",
     "DoctorReport",
     "DurabilityUnmet",
+    "FailureHook",
     "Finding",
     "FindingKind",
+    "Handler",
+    "Hook",
     "InvalidValue",
     "Lease",
     "LeaseLost",
     "Message",
     "MessageState",
     "MessageTooLong",
+    "Middleware",
+    "Next",
     "NoAttributeSupplied",
     "NotSupported",
     "Options",
@@ -170,7 +185,10 @@ _HOMES = {
     "retry": ("Retry",),
     "subscription": ("Subscription",),
     "topic": ("Topic",),
-    "worker": ("Worker", "WorkerHealth"),
+    "worker": (
+        "DeadLetterHook", "FailureHook", "Handler", "Hook", "Middleware", "Next", "Worker",
+        "WorkerHealth",
+    ),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

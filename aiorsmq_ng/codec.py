@@ -318,6 +318,13 @@ def _to_json(codec: Codec) -> Callable[[bytes], bytes]:
     return lambda body: JSON.encode(codec.decode(body, Any))
 
 
+#: For a class that only msgspec reads, with a model that only pydantic reads.
+_MIXED = (
+    "it holds a model of pydantic in a class that pydantic does not know; make that a model, a "
+    "dataclass or a TypedDict, or make the model inside a msgspec.Struct or a dataclass"
+)
+
+
 def _adapter(wanted: Any) -> Any:
     """Return pydantic's way to read a type that holds one of its models."""
     try:
@@ -327,8 +334,9 @@ def _adapter(wanted: Any) -> Any:
     try:
         return pydantic.TypeAdapter(wanted)
     except pydantic.errors.PydanticUserError as error:
-        fault = str(error).splitlines()[0]
-    raise InvalidValue(f"bodies cannot be read as {wanted} by pydantic: {fault}")
+        kind = getattr(error, "code", None)
+        fault = _MIXED if kind == "schema-for-unknown-type" else str(error).splitlines()[0]
+    raise InvalidValue(f"bodies cannot be read as {wanted}: {fault}")
 
 
 def _holds_model(hint: Any, seen: set[type]) -> bool:

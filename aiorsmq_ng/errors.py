@@ -87,6 +87,20 @@ class QueueExists(ServerError):
         self.ns = ns
 
 
+def _how_to_create(queue: str) -> str:
+    """Return the call that makes *queue*, by its name.
+
+    A subscription's queue that ``create_queue`` makes gets no messages: its topic does not know it.
+    """
+    # As _protocol.topic_names writes it; nothing is imported here.
+    parts = queue.split("__")
+    if len(parts) in (2, 3) and parts[1] and not queue.endswith("-dead"):
+        return (
+            "by its name it is a subscription's: topic.subscribe() or subscription.join() makes it"
+        )
+    return "create it with create_queue()"
+
+
 class QueueNotFound(ServerError):
     """Raised by operations on a queue that does not exist (or is only half there).
 
@@ -95,7 +109,8 @@ class QueueNotFound(ServerError):
 
     code = "queueNotFound"
 
-    def __init__(self, queue: str, ns: str, hint: str = "create it with create_queue()") -> None:
+    def __init__(self, queue: str, ns: str, hint: str | None = None) -> None:
+        hint = hint or _how_to_create(queue)
         super().__init__(f"queue {queue!r} does not exist in namespace {ns!r}; {hint}")
         self.queue = queue
         self.ns = ns

@@ -322,7 +322,11 @@ class Topic:
         check_part("consumer", consumer)
         if mode not in (SHARED, EACH):
             raise InvalidValue(f"mode must be 'shared' or 'each', not {mode!r}")
-        if peer is not None or mode == EACH:
+        if peer is None and mode == EACH:
+            raise InvalidValue(
+                "mode 'each' needs a name for this process: pass peer=", code="missingParameter"
+            )
+        if peer is not None:
             check_part("peer", peer)
         silence_ms = limits.seconds_to_ms("silence", silence)
         if not silence_ms:

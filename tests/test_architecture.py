@@ -85,6 +85,7 @@ def test_all_is_the_public_surface():
     aliases = {
         *("CallerClient", "FindingKind", "MessageState", "Progress", "Seconds", "Severity"),
         *("SubscriptionMode", "SubscriptionState"),
+        *("DeadLetterHook", "FailureHook", "Handler", "Hook", "Middleware", "Next"),
     }
     assert defined | aliases == set(aiorsmq_ng.__all__)
 

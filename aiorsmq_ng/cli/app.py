@@ -135,6 +135,8 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
             fact = f"queue {name!r} does not exist in namespace {namespace!r}"
             if getattr(error, "unwanted", False):
                 return f"{fact}; list the existing ones with: {program(namespace)} queue list"
+            if "topic.subscribe()" in str(error):
+                return f"{fact}; a subscription's is made by: {program(namespace)} topic subscribe"
             return f"{fact}; create it with: {program(namespace)} queue create -n {name}"
         case aiorsmq_ng.QueueExists(queue=name, ns=namespace):
             fact = f"queue {name!r} exists already in namespace {namespace!r}"

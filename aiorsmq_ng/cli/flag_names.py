@@ -9,6 +9,7 @@ _WORDS = {
     "token= or RSMQ_TOKEN": "--token-file or RSMQ_TOKEN",
     "open the client with ns=": "give --ns ",
     "such as ns=": "such as --ns ",
+    "pass peer=": "give --peer",
     "unsubscribe it with discard=True": "unsubscribe it with --discard",
     "create it with create_queue()": "create it with: rsmqctl queue create",
     "at least one of vt, delay, maxsize": "at least one of --vt, --delay, --maxsize",

@@ -381,9 +381,9 @@ def describe(name: str) -> None:
     """Print a topic and its subscriptions as a JSON object.
 
     waiting counts the messages that wait for the first subscription, trimmed those that its limits
-    have removed, lost the subscriptions that ended because their queue was deleted. State off: the
-    peer has expired. State left: it was unsubscribed and still has messages, which are kept for
-    its return.
+    have removed, lost the subscriptions that ended because their queue was deleted. State on: it
+    gets what is published. State left: it was unsubscribed and still has messages, which are kept
+    for its return.
     """
     found = run(lambda rsmq: _described(rsmq, name))
     subscriptions = [

@@ -104,7 +104,11 @@ def test_limit_and_delete(ctl: Ctl) -> None:
     ("line", "status", "sentence"),
     [
         (("observe", "-n", "news", "-c", "nobody"), 1, "'nobody' has not subscribed"),
-        (("subscribe", "-n", "news", "-c", "a", "--mode", "each"), 2, "no peer name given"),
+        (
+            ("subscribe", "-n", "news", "-c", "a", "--mode", "each"),
+            2,
+            "needs a name for this process: give --peer",
+        ),
         (("publish", "-n", "news"), 2, "give either"),
         (("publish", "-n", "news", "-f", "x", "--dedup-key", "k"), 2, "single message"),
     ],

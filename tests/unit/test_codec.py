@@ -325,3 +325,16 @@ def test_nothing_in_the_package_can_run_what_it_reads():
             found += [(module.name, name) for name in names]
 
     assert found == []
+
+
+class Mixed(msgspec.Struct):
+    form: Form
+
+
+def test_a_model_in_a_struct_is_refused_with_what_is_possible():
+    with pytest.raises(
+        InvalidValue, match="make that a model, a dataclass or a TypedDict"
+    ) as caught:
+        from_body(b'{"form": {"number": 1}}', Mixed, JSON)
+
+    assert "arbitrary_types_allowed" not in str(caught.value)

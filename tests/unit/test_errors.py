@@ -20,6 +20,7 @@ from aiorsmq_ng import (
     UsageError,
     WrongContext,
 )
+from aiorsmq_ng._protocol.topic_names import queue_name
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 FAMILIES = (ServerError, UsageError, Unavailable)
@@ -89,3 +90,23 @@ def test_the_page_lists_every_error_with_its_code_under_its_family():
     assert listed == expected
     for name, where in heads.items():
         assert f"`{family(library_errors()[name]).__name__}`" in where
+
+
+@pytest.mark.parametrize("queue", [queue_name("news", "mail"), queue_name("n", "m", "p_1")])
+def test_a_subscriptions_queue_that_is_missing_is_not_to_be_created_by_hand(queue):
+    text = str(aiorsmq_ng.QueueNotFound(queue, "rsmq"))
+
+    assert "topic.subscribe()" in text
+    assert "subscription.join()" in text
+    assert "create_queue" not in text
+
+
+@pytest.mark.parametrize("queue", ["jobs", "jobs-dead", "news__", "news__mail-dead"])
+def test_any_other_queue_is_created_by_create_queue(queue):
+    assert "create_queue()" in str(aiorsmq_ng.QueueNotFound(queue, "rsmq"))
+
+
+async def test_a_subscription_to_each_peer_names_the_argument_that_is_missing():
+    topic = aiorsmq_ng.RSMQ("unix:///tmp/nowhere.sock").topic("news")
+    with pytest.raises(aiorsmq_ng.InvalidValue, match="pass peer="):
+        await topic.subscribe("mail", mode="each")
