@@ -19,8 +19,8 @@ Seconds = int | float | timedelta
 
 #: The longest wait of one receive; a longer pop waits several times.
 _LONGEST_WAIT_S = 9_999_999
-#: Messages popped here, not acknowledged and long back in the queue, of which an instance still
-#: knows that it has lost them. About 300 bytes each.
+#: Limit of records of expired leases: messages popped here that were not acknowledged and are back
+#: in the queue. About 300 bytes each.
 _REMEMBERED = 100_000
 
 #: A message: id, body.
@@ -42,8 +42,8 @@ class ReliableQueue:
     """A queue whose messages stay until they are acknowledged, with the verbs of RedisMQ.
 
     It is an ordinary RSMQ queue, which other clients may use at the same time. A popped message is
-    under a lease of *vt* (RedisMQ has none: give one longer than any message is worked on); when
-    that ends, the message can be popped again as if it had been recovered. The queue must exist
+    under a lease of *vt*. (RedisMQ has none: choose one longer than the processing of any message.)
+    When it ends, the message can be popped again as if it had been recovered. The queue must exist
     (``QueueNotFound``), unless *create* allows this object to create it.
 
     Args:
@@ -154,7 +154,7 @@ class ReliableQueue:
         """
         asked = list(dict.fromkeys(ids))
         held = [self.held[id] for id in asked if id in self.held]
-        # First, because this is where ids that cannot be ids are refused.
+        # First, because this call refuses invalid ids.
         done = set(
             await self.queue.delete_many(
                 [id for id in asked if id not in self.held], only_leased=True
@@ -169,7 +169,7 @@ class ReliableQueue:
                 failures.append(outcome)
                 continue
             elif not outcome.gone:
-                # Kept, so that a second try is not taken for one on behalf of the new holder.
+                # Kept, so that a second ack is not taken for one on behalf of the new holder.
                 continue
             self.held.pop(delivery.id, None)
         if failures:
@@ -234,7 +234,7 @@ class ReliableQueue:
         return []
 
     async def info(self) -> Counts:
-        """Count the messages; beyond 4096 hidden ones the delivered are an upper bound."""
+        """Count the messages; beyond 4096 hidden ones, the delivered count is an upper bound."""
         try:
             found = await self.queue.attributes()
         except QueueNotFound as error:
@@ -247,7 +247,7 @@ class ReliableQueue:
 
 
 async def _create(queue: ReliableQueue) -> None:
-    # RSMQ stores whole seconds; what is popped here has the lease that was asked for.
+    # RSMQ stores whole seconds; messages popped here have the exact lease.
     vt = math.ceil(queue.vt)
     await queue.rsmq.create_queue(queue.key, vt=vt, maxsize=-1, exist_ok=True)
 
@@ -255,12 +255,12 @@ async def _create(queue: ReliableQueue) -> None:
 def _check_may_create(queue: ReliableQueue, error: QueueNotFound) -> None:
     """Raise ``QueueNotFound`` unless a missing queue counts as empty."""
     if not queue.create:
-        hint = "create it with create_queue(), or give ReliableQueue create=True"
+        hint = "create it with create_queue(), or pass create=True to ReliableQueue"
         raise QueueNotFound(error.queue, error.ns, hint) from None
 
 
 def _take(held: dict[str, Delivery], delivery: Delivery) -> Row:
-    """Remember the receipt of a delivery, and return what the caller gets."""
+    """Record the receipt of a delivery, and return the id and body for the caller."""
     row = (delivery.id, delivery.body)
     delivery.body = b""
     held.pop(delivery.id, None)
@@ -292,8 +292,8 @@ def _common_client(queues: Sequence[ReliableQueue]) -> RSMQ:
 
 
 def _in_range(start: int, count: int, found: int) -> bool:
-    """Return True if *start* lies in the queue, judged by how much of the page there is.
+    """Return True if *start* is inside the queue, judged by the size of the page.
 
-    Seen from the end, a page that starts before the first message is short of what lies before.
+    Counted from the end, a page that starts before the first message is shorter than asked for.
     """
     return start >= 0 or found == min(count, -start)

@@ -1,6 +1,6 @@
 """Queues as a source and a sink of Spark: ``spark.read.format("rsmq")`` and its three siblings.
 
-Needs the extra ``spark``. Spark finds the format by itself where this package is installed.
+Needs the extra ``spark``. Spark finds the format automatically where this package is installed.
 """
 
 from importlib.util import find_spec

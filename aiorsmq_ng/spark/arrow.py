@@ -1,4 +1,4 @@
-"""Columns: which there are, and how replies become Arrow batches."""
+"""The columns of a queue, and the conversion of replies to Arrow batches."""
 
 # pyright: reportMissingImports=false, reportMissingModuleSource=false
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DIGIT[np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)] = np.arange
 _DIGIT[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", dtype=np.uint8)] = np.arange(10, 36)
 _POWERS: Any = 36 ** np.arange(9, -1, -1, dtype=np.int64)
 _TIME = pa.timestamp("us", tz="UTC")
-#: What codecs raise for a body that they do not understand.
+#: Errors that codecs raise for a body that does not decode.
 _UNDECODABLE = (ValueError, EOFError, OSError, zlib.error, msgspec.MsgspecError)
 
 
@@ -54,7 +54,7 @@ def full_schema(body_type: str) -> StructType:
 
 
 def check_schema(schema: StructType) -> None:
-    """Refuse columns that there are not, or that have another type."""
+    """Raise ``InvalidValue`` for columns that do not exist or have another type."""
     for column in schema.fields:
         if column.name not in _TYPES:
             close = difflib.get_close_matches(column.name, _TYPES, n=1, cutoff=0.4)
@@ -79,17 +79,17 @@ class BatchBuilder:
 
     @property
     def wants_bodies(self) -> bool:
-        """Whether bodies have to be read at all."""
+        """True if bodies must be read."""
         return "body" in self._names
 
     @property
     def wants_counts(self) -> bool:
-        """Whether the counts have to be read at all."""
+        """True if the counts must be read."""
         return bool({"receive_count", "first_received_at"} & set(self._names))
 
     @property
     def wants_scores(self) -> bool:
-        """Whether it matters when messages become visible."""
+        """True if the times at which messages become visible must be read."""
         return "visible_at" in self._names
 
     def build(
@@ -130,7 +130,7 @@ class BatchBuilder:
             try:
                 return _bytes(bodies, kind), None
             except (pa.ArrowInvalid, UnicodeDecodeError):
-                pass  # found out which one below
+                pass  # the loop below finds the row
         decode = self._decode or (lambda body: body)
         values: list[bytes | None] = []
         for id, body in zip(ids.list(), bodies, strict=True):
@@ -155,7 +155,7 @@ class Ids:
     """The ids of a page, as one text if they have the usual length."""
 
     def __init__(self, ids: Sequence[bytes] | bytes) -> None:
-        """Take a list of ids, or ids of the usual length one after the other."""
+        """Store a list of ids, or a text of concatenated ids of the usual length."""
         self._text: bytes | None = None
         self._list: Sequence[bytes] = ()
         if isinstance(ids, bytes):
@@ -169,14 +169,14 @@ class Ids:
         return len(self._list) if self._text is None else len(self._text) // ID_LENGTH
 
     def list(self) -> Sequence[bytes]:
-        """Return them one by one."""
+        """Return the ids as a list."""
         if not self._list and self._text:
             text = self._text
             self._list = [text[at : at + ID_LENGTH] for at in range(0, len(text), ID_LENGTH)]
         return self._list
 
     def array(self) -> pa.Array:
-        """Return them as a column."""
+        """Return the ids as a column."""
         if self._text is None or not self._text.isascii():
             return pa.array(self.list(), pa.string())
         ends: Any = np.arange(0, len(self._text) + 1, ID_LENGTH, dtype=np.int32)
@@ -184,7 +184,7 @@ class Ids:
         return pa.StringArray.from_buffers(len(self), *buffers)
 
     def sent_at(self) -> pa.Array:
-        """Return when messages were sent, as their ids tell; null where they do not."""
+        """Return the times of sending, read from the ids; null for ids without one."""
         text = self._text
         if text is None:
             text = b"".join(id if len(id) == ID_LENGTH else b"~" * ID_LENGTH for id in self.list())
@@ -213,7 +213,7 @@ def numbers(counts: Sequence[bytes | None], size: int) -> pa.Array:
 
 
 def times(stamps: Sequence[bytes | None], size: int) -> pa.Array:
-    """Return epoch milliseconds as text as times; null where there is none."""
+    """Convert epoch milliseconds in text form to times; null where there is none."""
     if not any(stamps):
         return pa.nulls(size, _TIME)
     missing: Any = np.zeros(size, dtype=bool)
@@ -221,7 +221,7 @@ def times(stamps: Sequence[bytes | None], size: int) -> pa.Array:
         missing = np.array([not s for s in stamps], dtype=bool)
         stamps = [s or b"0" for s in stamps]
     numbers = np.array(stamps, dtype="S").astype(np.float64)
-    # What other clients left there may be no time at all.
+    # Other clients may have stored something that is not a time.
     missing |= ~((numbers >= 0) & (numbers < 2**53))
     micros = np.where(missing, 0, numbers * 1000).astype(np.int64)
     return pa.array(micros, mask=missing).cast(_TIME)
@@ -251,14 +251,14 @@ def _json(body: bytes) -> bytes:
     return body
 
 
-#: What bodies go through after reading; ``None``: nothing.
+#: Decoders of bodies after reading; ``None`` leaves them as they are.
 _DECODERS: dict[str, Callable[[bytes], bytes] | None] = {
     "plain": None,
     "json": _json,
     "base64": lambda body: base64.b64decode(body, validate=True),
     "gzip": gzip.decompress,
 }
-#: What bodies go through before writing; ``None``: nothing.
+#: Encoders of bodies before writing; ``None`` leaves them as they are.
 ENCODERS: dict[str, Callable[[bytes], bytes] | None] = {
     "plain": None,
     "json": _json,

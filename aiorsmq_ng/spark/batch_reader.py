@@ -1,4 +1,4 @@
-"""Reading a queue as a table: a snapshot, looked at and left alone."""
+"""Reads a queue as a table: a snapshot that changes nothing in the queue."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .._protocol.spark import bulk
 from .arrow import BatchBuilder, Ids, between, check_schema, numbers, times
 from .options import ReadOptions
 
-#: More tasks than this are not made unless asked for.
+#: Limit of tasks, unless an option sets their number.
 MAX_PARTITIONS = 64
 
 
 @dataclass
 class SnapshotPartition(InputPartition):
-    """The messages that a snapshot has at some ranks, for one task."""
+    """A range of ranks of a snapshot, for one task."""
 
     parts: list[bulk.SnapshotRange]
 
 
 class SnapshotReader(DataSourceReader):
-    """Notes on the driver what the queue holds; tasks read it rank by rank."""
+    """Takes a snapshot of the queue on the driver; tasks read it rank by rank."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_schema(schema)
@@ -36,7 +36,7 @@ class SnapshotReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Make the snapshot, once per DataFrame, and divide it."""
+        """Take the snapshot, once per DataFrame, and divide it into partitions."""
         options, snapshot = self._options, uuid.uuid4().hex
         client, state = options.client(), bulk.SnapshotState()
         while state.now_ms is None or state.last:
@@ -58,9 +58,9 @@ class SnapshotReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read the messages of one partition that are still there."""
+        """Read the messages of one partition that still exist."""
         if not isinstance(partition, SnapshotPartition):
-            raise TypeError(f"not a partition of ours: {partition!r}")
+            raise TypeError(f"not a partition of this source: {partition!r}")
         options = self._options
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
         pages = (
@@ -103,7 +103,7 @@ class SnapshotReader(DataSourceReader):
 def _cut(
     snapshot: str, sizes: Sequence[int], start: int, stop: int
 ) -> Iterator[bulk.SnapshotRange]:
-    """Say in which pages of a snapshot the messages from *start* up to *stop* are."""
+    """Return the pages of a snapshot that contain the messages from *start* up to *stop*."""
     first = 0
     for page, size in enumerate(sizes):
         low, high = max(start - first, 0), min(stop - first, size)

@@ -1,4 +1,4 @@
-"""Clean up after a query that does not run: acknowledge its last batch, or release its claims."""
+"""Clean up after a stopped query: acknowledge its last batch, or release its claims."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def finalize(checkpoint: str | Path, **options: Any) -> int:
-    """Acknowledge what the query of *checkpoint* has finished; the result is how many claims.
+    """Acknowledge what the query of *checkpoint* has finished; return the number of claims.
 
-    Spark tells a source that a batch is done when it asks for the next one. A query that was
-    stopped in between, or ran with ``trigger(once=True)``, leaves its last batch in the queue, and
-    would find it done when it is started again. Call this only while the query does not run:
-    it takes the ledger over. *options* are those of the source without ``queue`` (``url`` ...).
+    Spark reports that a batch is done when it asks for the next one. A query that was stopped in
+    between, or ran with ``trigger(once=True)``, leaves its last batch in the queue, and would
+    acknowledge it when it is started again. Call this only while the query does not run: it takes
+    over the ledger. *options* are those of the source without ``queue`` (``url`` ...).
     """
     folder = _local(checkpoint)
     done = [int(f.name) for f in (folder / "commits").glob("*") if f.name.isdecimal()]
@@ -44,7 +44,7 @@ def finalize(checkpoint: str | Path, **options: Any) -> int:
 
 
 async def _finalize(transport: Transport, keys: QueueKeys, done: Offset, planned: int) -> int:
-    """Acknowledge the claims up to *done*; give back those after *planned*, unknown to Spark."""
+    """Acknowledge the claims up to *done*; give back those after *planned*, which Spark lacks."""
     ledger = await transport.run(claims.take_over(keys, done.ledger))
     finished = range(ledger.acked + 1, done.claim + 1)
     for number in finished:
@@ -56,11 +56,11 @@ async def _finalize(transport: Transport, keys: QueueKeys, done: Offset, planned
 
 
 def release(queue: str, ledger: str, **options: Any) -> int:
-    """Give back what the reader *ledger* of *queue* holds; the result is how many messages.
+    """Give back what the reader *ledger* of *queue* holds; return the number of messages.
 
     *ledger* is the name of a named reader, or the id from a checkpoint. A query that still runs
-    with it fails at its next step. For messages that were moved out of the queue this is the way
-    back, should the query never be started again.
+    with it fails at its next step. If the query is never started again, this is how messages that
+    were moved out of the queue return.
     """
     parsed = choices.parse(choices.StreamReadOptions, {"queue": queue, **_texts(options)})
     with closing(parsed.own_client()) as client:

@@ -1,4 +1,4 @@
-"""The options of the data source: names, types, defaults, and errors that help."""
+"""The options of the data source: names, types, defaults, and errors with a next step."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ O = TypeVar("O", bound="CommonOptions")  # noqa: E741 - options
 MAX_CONNECTIONS = 4
 DAY_MS = 86_400_000
 
-#: Other names for options: those of Spark's own, and those that users of Kafka's source know.
+#: Other names for options: those of Spark's own sources, and those of Kafka's source.
 ALIASES = {
     "path": "queue",
     "ns": "namespace",
     "groupid": "ledger",
     "maxoffsetspertrigger": "maxmessagespertrigger",
 }
-#: URLs of other clients, and why they are none for Spark's processes.
+#: URL schemes of other clients, and why Spark's processes cannot use them.
 _UNUSABLE = {
     "memory": "its processes share no memory",
     "grpc": "a broker has no calls for claims and bulk writes; use the URL of its Redis",
     "grpcs": "a broker has no calls for claims and bulk writes; use the URL of its Redis",
 }
-#: What Spark passes on to every source and sink.
+#: Options that Spark passes to every source and sink.
 _OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode", "mergeschema"})
 
 
@@ -71,22 +71,22 @@ class _ClientOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions:
-    """What reading and writing have in common."""
+    """Options that reading and writing share."""
 
-    #: Which way of using the source takes these options, for error messages.
+    #: The use of the source that has these options, for error messages.
     USE: ClassVar[str] = ""
 
     queue: str = ""
     url: str = ""
     url_env: str = ""
     password_env: str = ""
-    #: Whether a password may go to another machine in clear text.
+    #: True if a password may be sent to another machine in clear text.
     plain_password: bool = False
-    #: Whether the server may evict queues when its memory is full.
+    #: True if the server may evict queues when its memory is full.
     allow_eviction: bool = False
     #: One namespace, or several that are used as one, separated by commas.
     namespace: str = "rsmq"
-    #: How long one call to Redis may take, outages included.
+    #: Timeout of one call to Redis, outages included.
     timeout_ms: int = _number(60_000, 100)
 
     @property
@@ -95,7 +95,7 @@ class CommonOptions:
         return self.keys_of(self.queue)
 
     def keys_of(self, queue: str) -> QueueKeys:
-        """Return the keys of another queue, in the namespace that its name leads to."""
+        """Return the keys of another queue, in the namespace chosen by its name."""
         return self.shards.queue(limits.check_name(queue))
 
     @property
@@ -108,11 +108,11 @@ class CommonOptions:
         return self._client(own=False)
 
     def own_client(self) -> SyncClient:
-        """Return a client for the caller alone, who closes it."""
+        """Return a client for the caller alone, which must close it."""
         return self._client(own=True)
 
     def _client(self, *, own: bool) -> SyncClient:
-        # Most processes that Spark starts only look at options, and redis-py takes long to import.
+        # Most processes that Spark starts only read options, and redis-py is slow to import.
         from .._runtime.sync_client import SyncClient, shared_client  # noqa: PLC0415
 
         url = url_or_default(self.url or _from(self.url_env))
@@ -148,10 +148,10 @@ class ReadOptions(_Reading):
     USE: ClassVar[str] = "read"
 
     visibility: str = _one_of("all", "visible", "hidden")
-    #: Only messages sent at or after this, and before that (epoch microseconds).
+    #: Only messages sent at or after the first, and before the second (epoch microseconds).
     sent_after: int | None = _time()
     sent_before: int | None = _time()
-    #: 0: by the number of messages.
+    #: 0: chosen by the number of messages.
     num_partitions: int = _number(0, 0, 100_000)
     snapshot_ttl_ms: int = _number(3_600_000, 1000)
 
@@ -168,7 +168,7 @@ class StreamReadOptions(_Reading):
     max_messages_per_trigger: int = _number(100_000, 1)
     min_partitions: int = _number(1, 1, 100_000)
     claim_chunk: int = _number(1000, 1, MAX_CHUNK)
-    #: Whether the next batch is claimed while one runs, if that one was full.
+    #: True if the next batch is claimed while one runs, if that one was full.
     claim_ahead: bool = True
     ack_on: str = _one_of("start", "commit")
     fail_on_data_loss: bool = True
@@ -199,11 +199,11 @@ class WriteOptions(CommonOptions):
     job_id: str = ""
     send_size: int = _number(1000, 1, MAX_ROWS)
     on_oversize: str = _one_of("fail", "drop")
-    #: Whether queues that do not exist are created; otherwise they are an error.
+    #: True if missing queues are created; else they are an error.
     create_queue: bool = False
-    #: How long marks and rows of attempts that came to nothing are kept ...
+    #: How long marks and staged rows of failed attempts are kept ...
     mark_ttl_ms: int = _number(DAY_MS, 60_000)
-    #: ... and what a commit wrote down, which a query that is started again may need.
+    #: ... and the record of a commit, which a restarted query may need.
     commit_ttl_ms: int = _number(30 * DAY_MS, 60_000)
 
     def __post_init__(self) -> None:
@@ -215,7 +215,7 @@ class WriteOptions(CommonOptions):
 
 
 def parse(kind: type[O], given: Mapping[str, str]) -> O:
-    """Read what Spark passes on (lower-case names, all text) as options of *kind*."""
+    """Convert what Spark passes (lower-case names, all text) to options of *kind*."""
     known = {_camel(f.name).lower(): f for f in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for name, text in given.items():

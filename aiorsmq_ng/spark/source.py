@@ -22,7 +22,7 @@ class RSMQDataSource(DataSource):
     """RSMQ queues for Spark, format ``rsmq``.
 
     ``read`` looks at a queue, ``readStream`` consumes it, ``write`` and ``writeStream`` send.
-    Spark makes and copies this object in several processes; it connects to nothing.
+    Spark makes and copies this object in several processes; it has no connection.
     """
 
     @classmethod
@@ -32,7 +32,7 @@ class RSMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return all columns, for readers that name none."""
-        from .arrow import full_schema  # noqa: PLC0415 - Spark imports this module to look around
+        from .arrow import full_schema  # noqa: PLC0415 - Spark imports this module for discovery
 
         return full_schema(str(self.options.get("bodyType", "string")).lower())
 
@@ -43,7 +43,7 @@ class RSMQDataSource(DataSource):
         return SnapshotReader(choices.parse(choices.ReadOptions, self.options), schema)
 
     def streamReader(self, schema: StructType) -> ClaimReader:  # noqa: N802
-        """Return a reader that consumes."""
+        """Return a reader that consumes the queue."""
         from .stream_reader import ClaimReader  # noqa: PLC0415
 
         return ClaimReader(choices.parse(choices.StreamReadOptions, self.options), schema)
@@ -64,5 +64,5 @@ class RSMQDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Tell *spark* about the format; needed only where Spark does not find it by itself."""
+    """Register the format with *spark*, if Spark does not find it automatically."""
     spark.dataSource.register(RSMQDataSource)

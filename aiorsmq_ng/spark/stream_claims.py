@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 
-#: Messages that are acknowledged, given back or renewed by one call.
+#: Messages that one call acknowledges, gives back or renews.
 CHUNK = 1000
-#: How long closing waits for the calls of background tasks.
+#: Seconds that closing waits for the calls of background tasks.
 CLOSE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """The position of a stream: a ledger and its last claim. Spark keeps it in the checkpoint."""
+    """Position of a stream: a ledger and its last claim. Spark stores it in the checkpoint."""
 
     queue: str
     namespace: str
@@ -44,12 +44,12 @@ class Offset:
 
     @classmethod
     def of(cls, offset: dict[str, Any]) -> Offset:
-        """Read an offset as Spark kept it."""
+        """Read an offset as Spark stored it."""
         try:
             return cls(**offset)
         except TypeError:
             raise InvalidValue(
-                "the checkpoint holds no offset of a queue; is it one of another source?"
+                "the checkpoint has no offset of a queue; is it one of another source?"
             ) from None
 
     @classmethod
@@ -58,7 +58,7 @@ class Offset:
         return cls(keys.queue, keys.namespace.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the offset as Spark keeps it."""
+        """Return the offset as Spark stores it."""
         return asdict(self)
 
 
@@ -73,23 +73,23 @@ class ClaimSlice:
 
 
 class StreamClaims:
-    """Holds the claims of one query. One per query, in the process that Spark keeps for it."""
+    """Holds the claims of one query, in the process that Spark runs for that query."""
 
     def __init__(self, options: StreamReadOptions, transport: Transport) -> None:
         self._options = options
         self._keys = options.keys
         self._transport = transport
         self._ledger: Ledger | None = None
-        #: The ledger that is gone and that ``_ledger`` replaces, if there is one.
+        #: The lost ledger that ``_ledger`` replaces, if there is one.
         self._replaced = ""
         self._acked = 0
         #: Claims of this process that are not acknowledged: number -> messages.
         self._held: dict[int, int] = {}
         self._cutoff_ms: int | None = None
         self._renewal: asyncio.Task[None] | None = None
-        # A claim is renewed or dropped from ``_held``, never both at a time.
+        # A claim is either renewed or dropped from ``_held``, never both at a time.
         self._renewing = asyncio.Lock()
-        #: Why renewing ended; the next call raises it.
+        #: Error that ended the renewal; the next call raises it.
         self._failure: RSMQError | None = None
         #: Background tasks: acknowledgements, and the claim after the current one. They run one
         #: after the other; ``_last`` is the newest.
@@ -99,7 +99,7 @@ class StreamClaims:
         self._closing = False
 
     async def stop_at_now(self) -> None:
-        """Claim only messages that are ready at this moment, from here on."""
+        """From now on, claim only messages that are ready at this moment."""
         self._cutoff_ms = (await self.backlog()).now_ms
 
     async def backlog(self) -> claims.Backlog:
@@ -107,9 +107,9 @@ class StreamClaims:
         return await self._transport.run(claims.backlog(self._keys))
 
     async def latest(self, start: Offset, limit: int) -> Offset:
-        """Claim up to *limit* messages after *start*; *start* itself if there are none.
+        """Claim up to *limit* messages after *start*; return *start* if there are none.
 
-        Spark has finished with everything up to *start*, so that is acknowledged.
+        Spark has finished everything up to *start*, so that is acknowledged.
         """
         self._check(start)
         ledger = await self._attach(start.ledger)
@@ -122,12 +122,12 @@ class StreamClaims:
             await self._settle()
             return start
         if count >= limit and self._options.claim_ahead and self._ahead is None:
-            # More is waiting, most likely.
+            # The claim was full, so more messages are probably ready.
             self._ahead = number + 1, self._start(self._claim, number + 1, limit)
         return replace(start, ledger=ledger.id, claim=number, count=count)
 
     async def plan(self, start: Offset, end: Offset) -> list[ClaimSlice]:
-        """Divide what was claimed after *start* up to *end*; the same again after a restart."""
+        """Divide what was claimed after *start* up to *end*. A restart gives the same parts."""
         self._check(start)
         self._check(end)
         ledger = await self._attach(end.ledger)
@@ -148,15 +148,15 @@ class StreamClaims:
         self._check(end)
         if end.ledger and (await self._attach(end.ledger)).id == end.ledger:
             await self._acknowledge(end.claim)
-            # Otherwise latest() began it, and it goes on while the next batch runs.
+            # Otherwise latest() started it, and it continues while the next batch runs.
             if self._options.ack_on == "commit":
                 await self._settle()
 
     async def aclose(self) -> None:
         """Stop renewing. Claims stay as they are: Spark may have them in its log.
 
-        The claim that was made ahead is given back, because Spark does not know of it. A background
-        task that runs is waited for; those behind it are not begun.
+        The claim that was made ahead is given back, because Spark does not know it. A running
+        background task is awaited; those queued behind it are not started.
         """
         self._closing = True
         if self._renewal is not None:
@@ -183,7 +183,7 @@ class StreamClaims:
             )
 
     async def _attach(self, id: str) -> Ledger:
-        """Return the ledger *id*, taken over if this process has none yet; a new one for ''."""
+        """Return the ledger *id*; take it over if this process has none. '' makes a new one."""
         if self._ledger is not None:
             if id not in ("", self._ledger.id, self._replaced):
                 raise ClaimLost(self._keys.queue, id, "fenced")
@@ -197,11 +197,11 @@ class StreamClaims:
             except ClaimLost as error:
                 if error.cause == "fenced" or self._options.fail_on_data_loss:
                     raise _with_advice(error) from None
-                logger.warning("%s; it goes on with a new one", error)
+                logger.warning("%s; the query continues with a new one", error)
                 self._replaced = id
         if ledger is not None and ledger.mode != self._options.claim_mode:
             raise InvalidValue(
-                f"the checkpoint was begun with claimMode={ledger.mode}; go on with that, or use "
+                f"the checkpoint was made with claimMode={ledger.mode}; continue with that, or use "
                 "another checkpointLocation"
             )
         self._ledger = ledger or await self._begin()
@@ -209,7 +209,7 @@ class StreamClaims:
         return self._ledger
 
     async def _begin(self) -> Ledger:
-        """Make a new ledger; a named one takes the place of the one that had its name."""
+        """Make a new ledger. A named one replaces the ledger that had its name."""
         name, mode = self._options.ledger, self._options.claim_mode
         unique = uuid.uuid4().hex[:16]
         ledger = Ledger(
@@ -229,16 +229,16 @@ class StreamClaims:
         return ledger
 
     async def _next(self, number: int, limit: int) -> int:
-        """Make the next claim, unless it is made; return its size."""
+        """Make the next claim, unless it exists; return its size."""
         if self._ahead is not None and self._ahead[0] == number:
             (_, task), self._ahead = self._ahead, None
-            # Its error is not raised: an outage may be over, and any other error comes again below.
+            # Its error is not raised: an outage may be over, and any other error recurs below.
             await asyncio.wait([task])
         elif number in self._held:
             return self._held[number]
         else:
             await self._give_back_unplanned(number)
-        # Also if it is made: a driver that was replaced is told so by this call.
+        # Called even if the claim exists: a driver that was replaced gets an error here.
         await self._claim(number, limit)
         return self._held.get(number, 0)
 
@@ -261,13 +261,13 @@ class StreamClaims:
             self._hold(number, claimed.messages)
 
     def _hold(self, number: int, messages: int) -> None:
-        """Renew a claim from now on, if it has leases."""
+        """Start to renew a claim, if it has leases."""
         self._held[number] = messages
         if self._options.claim_mode == "lease" and self._renewal is None:
             self._renewal = asyncio.create_task(self._renew_held(self._options.lease_ms / 3000))
 
     async def _renew_held(self, every_s: float) -> None:
-        """Renew the leases of all claims again and again; ends with an error that is no outage."""
+        """Renew the leases of all claims periodically. Any error but an outage ends this."""
         while True:
             await asyncio.sleep(every_s)
             for number in sorted(self._held):
@@ -275,7 +275,9 @@ class StreamClaims:
                     taken, _gone = await self._renew(number)
                     if taken:
                         logger.warning(
-                            "%d messages of claim %d were received by others", taken, number
+                            "%d messages of claim %d were received by other consumers",
+                            taken,
+                            number,
                         )
                 except (Unavailable, AccessDenied) as outage:
                     logger.warning("leases were not renewed: %s", outage)
@@ -284,7 +286,7 @@ class StreamClaims:
                     return
 
     async def _renew(self, number: int) -> tuple[int, int]:
-        """Renew the leases of one claim; count messages that others received, and deleted ones."""
+        """Renew the leases of one claim; count messages received elsewhere, and deleted ones."""
         taken = gone = at = 0
         while at >= 0:
             async with self._renewing:
@@ -304,7 +306,7 @@ class StreamClaims:
         return taken, gone
 
     async def _give_back_unplanned(self, number: int) -> None:
-        """Give back what an earlier run claimed and Spark never logged; others may want it."""
+        """Give back claims of an earlier run that Spark never logged."""
         ledger = self._ledger
         if ledger is None:
             return
@@ -325,21 +327,21 @@ class StreamClaims:
             lost = ClaimLost(self._keys.queue, ledger.id, "claimGone")
             if fatal:
                 raise _with_advice(lost)
-            logger.warning("%s; its messages are left out", lost)
+            logger.warning("%s; its messages are skipped", lost)
             return
         self._hold(number, ledger.sealed[number])
         taken, gone = await self._renew(number)
         if gone:
-            logger.warning("%d messages of claim %d were deleted by others", gone, number)
+            logger.warning("%d messages of claim %d were deleted by other clients", gone, number)
         if taken and fatal:
             raise RSMQError(
                 f"{taken} messages of queue {self._keys.queue!r} that this query had claimed were "
-                "received by others while it was down; start it with failOnDataLoss=false to go on "
-                "without them, and use a longer leaseMs"
+                "received by others while it was down; start it with failOnDataLoss=false to "
+                "continue without them, and use a longer leaseMs"
             )
 
     async def _acknowledge(self, upto: int) -> None:
-        """Begin to acknowledge the claims up to *upto*; raise the errors of those begun before."""
+        """Start to acknowledge the claims up to *upto*; raise errors of earlier ones."""
         assert self._ledger is not None  # noqa: S101 - callers attach first
         if upto < self._acked:
             raise RSMQError(
@@ -358,7 +360,7 @@ class StreamClaims:
             self._acked = number
 
     async def _settle(self) -> None:
-        """Wait until all that is to be acknowledged is."""
+        """Wait until all pending acknowledgements are done."""
         while self._acks:
             await asyncio.wait([self._acks[0]])
             self._acks.pop(0).result()
@@ -366,7 +368,7 @@ class StreamClaims:
     def _start(
         self, work: Callable[..., Coroutine[Any, Any, None]], *args: object
     ) -> asyncio.Task[None]:
-        """Run *work* in the background after what was started before, unless closing has begun."""
+        """Run *work* in the background after earlier work, unless closing has begun."""
 
         async def in_turn(before: asyncio.Task[None] | None) -> None:
             if before is not None:
@@ -375,7 +377,7 @@ class StreamClaims:
                 await work(*args)
 
         self._last = task = asyncio.create_task(in_turn(self._last))
-        # Some errors are never asked for; asyncio would log them.
+        # Some errors are never retrieved; asyncio would log them.
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return task
 
@@ -413,5 +415,5 @@ def _with_advice(error: ClaimLost) -> RSMQError:
         return error
     return RSMQError(
         f"{error}; messages that were not acknowledged are or will be back in the queue. Start the "
-        "query with failOnDataLoss=false to go on, or with a new checkpointLocation"
+        "query with failOnDataLoss=false to continue, or with a new checkpointLocation"
     )

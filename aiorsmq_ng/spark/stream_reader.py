@@ -1,4 +1,4 @@
-"""The reader of a stream: consumes a queue by claims, which Spark can read again."""
+"""The reader of a stream: consumes a queue by claims, which Spark can read repeatedly."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -46,24 +46,24 @@ class ClaimRange(InputPartition):
 class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Claims on the driver, reads in tasks.
 
-    Spark makes several of these, in different processes: offsets and partitions come from one,
-    rows from copies of another. What tasks need travels in the partitions.
+    Spark makes several of these in different processes: offsets and partitions come from one,
+    rows from copies of another. Partitions carry everything that tasks need.
     """
 
     def __init__(self, options: StreamReadOptions, schema: StructType) -> None:
         check_schema(schema)
         self._options = options
         self._schema = schema
-        #: Client and claims of the process that Spark keeps for the query; ``None`` elsewhere.
+        #: Client and claims of the process that Spark runs for the query; ``None`` elsewhere.
         self._driver: tuple[SyncClient, StreamClaims] | None = None
         self._backlog: tuple[float, dict[str, int]] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the same offset always: Spark asks more than once."""
+        """Return the first offset. It is always the same, because Spark asks more than once."""
         return Offset.first(self._options.keys).to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much a batch may hold."""
+        """Return the limit of a batch."""
         return ReadMaxRows(self._options.max_messages_per_trigger)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -76,7 +76,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Tell what waits, for the query's progress."""
+        """Return the backlog, for the query's progress."""
         now = time.monotonic()
         if self._backlog is None or now - self._backlog[0] > _BACKLOG_S:
             client, claims = self._on_driver()
@@ -85,7 +85,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._backlog[1]
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take what is ready now, and then end."""
+        """Consume what is ready now, then end."""
         client, claims = self._on_driver()
         client.call(claims.stop_at_now())
 
@@ -97,7 +97,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the messages of one partition."""
         if not isinstance(partition, ClaimRange):
-            raise TypeError(f"not a partition of ours: {partition!r}")
+            raise TypeError(f"not a partition of this source: {partition!r}")
         options, slice = self._options, partition.slice
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
         pages = (
@@ -114,21 +114,21 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if page.taken and options.fail_on_data_loss:
                 raise RSMQError(
                     f"{page.taken} messages of queue {options.queue!r} that this query had claimed "
-                    "were received by others; start it with failOnDataLoss=false to go on without "
-                    "them, and use a longer leaseMs"
+                    "were received by others; start it with failOnDataLoss=false to continue "
+                    "without them, and use a longer leaseMs"
                 )
             yield _batch(builder, page)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledge what Spark has finished with."""
+        """Acknowledge what Spark has finished."""
         client, claims = self._on_driver()
         client.call(claims.commit(Offset.of(end)))
 
     def stop(self) -> None:
-        """Stop renewing, give back what was claimed ahead; nothing depends on this being called."""
+        """Stop renewing, and give back what was claimed ahead. Nothing depends on this call."""
         if self._driver is not None:
             client, claims = self._driver
-            # Spark closes the socket and sends the signal; the later of them must not end this.
+            # Spark closes the socket and sends a signal; the later one must not interrupt this.
             with suppress(ValueError):
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             client.call(claims.aclose())
@@ -138,7 +138,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._driver is None:
             client = self._options.own_client()
             self._driver = client, StreamClaims(self._options, client.transport)
-            # Spark ends this process by a signal; this makes it call stop().
+            # Spark ends this process with a signal; the handler calls stop().
             with suppress(ValueError):
                 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
                     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -146,7 +146,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _batch(builder: BatchBuilder, page: operations.ClaimPage) -> Any:
-    """Make rows of the messages that are still the query's."""
+    """Make rows of the messages that the query still holds."""
     sizes = [run.size for run in page.runs]
     size = len(sizes)
     counts = repeated(numbers([run.rc for run in page.runs], size), sizes)

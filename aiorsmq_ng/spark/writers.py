@@ -1,4 +1,4 @@
-"""Writing rows into queues: each once, whatever Spark has to run again."""
+"""Writes rows into queues, each once, even if Spark runs tasks again."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -57,12 +57,12 @@ _TYPES: dict[str, tuple[Any, ...]] = {
 
 @dataclass
 class Outcome(WriterCommitMessage):
-    """What one task did: rows per queue, and under which names it set them aside."""
+    """Result of one task: rows per queue, and the names under which it staged them."""
 
     job: str
     rows: dict[str, int] = field(default_factory=dict)
     staged: dict[str, str] = field(default_factory=dict)
-    #: Rows that were too long and left out, per queue.
+    #: Rows dropped because they were too long, per queue.
     dropped: dict[str, int] = field(default_factory=dict)
 
 
@@ -75,19 +75,19 @@ class BatchSink(DataSourceArrowWriter):
         self._job = options.job_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Outcome:
-        """Send the rows of one partition, or set them aside."""
+        """Send the rows of one partition, or stage them."""
         return _deliver(self._options, self._job, iterator, staged=self._staged)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Turn what was set aside into messages; what was sent directly is there already."""
+        """Turn staged rows into messages. Rows sent directly are messages already."""
         _tell_of_dropped(messages)
         if self._staged:
-            # A batch is committed only once, unless it has a name of its own.
+            # A batch is committed only once, unless it has a jobId.
             ttl_ms = self._options.commit_ttl_ms if self._options.job_id else 3_600_000
             _commit(self._options, self._job, 0, messages, ttl_ms)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop what was set aside; what was sent directly stays sent."""
+        """Drop staged rows. Rows sent directly stay sent."""
         _discard(self._options, messages)
 
     @property
@@ -101,14 +101,14 @@ class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         _check(schema, overwrite)
         if options.job_id:
-            # Under that name the epochs of a new checkpoint would be taken for those of the old.
+            # With it, the epochs of a new checkpoint would be taken for those of the old one.
             raise InvalidValue(
-                "option 'jobId' is for batches; a stream is known by its checkpointLocation"
+                "option 'jobId' is for batches; a stream is identified by its checkpointLocation"
             )
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Outcome:
-        """Set the rows of one partition aside, or send them."""
+        """Stage the rows of one partition, or send them."""
         context = TaskContext.get()
         job = context.getLocalProperty("sql.streaming.queryId")
         epoch = context.getLocalProperty("streaming.sql.batchId")
@@ -119,14 +119,14 @@ class StreamSink(DataSourceStreamArrowWriter):
         return _deliver(self._options, job, iterator, staged=True)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Turn what an epoch set aside into messages, once however often this is called."""
+        """Turn the staged rows of an epoch into messages, once, however often this is called."""
         _tell_of_dropped(messages)
         jobs = {m.job for m in messages if isinstance(m, Outcome)}
         if self._options.delivery != "direct" and jobs:
             _commit(self._options, jobs.pop(), batchId, messages, self._options.commit_ttl_ms)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Drop what an epoch set aside."""
+        """Drop the staged rows of an epoch."""
         _discard(self._options, messages)
 
 
@@ -188,14 +188,14 @@ def _creating(client: SyncClient, lots: Iterable[_Lot]) -> Iterator[_Lot]:
         yield lot
 
 
-#: Queue, rows that were sent or set aside, and rows that were left out.
+#: Queue, rows sent or staged, and rows dropped.
 _Delivered = tuple[str, int, int]
 
 
 def _send(
     options: WriteOptions, client: SyncClient, job: str, lots: Iterable[_Lot]
 ) -> Iterator[_Delivered]:
-    """Send lots in order; the next is made while one is in flight."""
+    """Send lots in order; the next lot is made while one is in flight."""
     partition, names = str(TaskContext.get().partitionId()), deque[str]()
 
     def operations() -> Iterator[Operation[bulk.BulkSent]]:
@@ -216,7 +216,7 @@ def _send(
 def _stage(
     options: WriteOptions, client: SyncClient, outcome: Outcome, lots: Iterable[_Lot]
 ) -> Iterator[_Delivered]:
-    """Set lots aside in order; each call says how many rows the calls before it set aside."""
+    """Stage lots in order; each call has the number of rows that earlier calls staged."""
     attempt = uuid.uuid4().hex
     rows: dict[str, int] = {}
     for lot in lots:
@@ -309,9 +309,9 @@ def _commit(
     messages: list[WriterCommitMessage | None],
     ttl_ms: int,
 ) -> None:
-    """Turn what an epoch set aside into messages; an interrupted commit of it is completed instead.
+    """Turn the staged rows of an epoch into messages, or complete an interrupted commit of it.
 
-    One record, beside the queue of the options, decides which attempts the epoch consists of, also
+    One record, beside the queue of the options, decides which attempts belong to the epoch, also
     for queues in other namespaces: no script can reach those together with the record. Their rows
     are kept for as long as the record before it is written.
     """
@@ -342,7 +342,7 @@ def _commit(
 def _by_namespace(
     options: WriteOptions, pairs: Iterable[tuple[str, str]]
 ) -> Iterable[tuple[QueueKeys, list[str]]]:
-    """Return a queue of each namespace, and the names of what attempts set aside there."""
+    """Return a queue of each namespace, and the names of the rows staged there."""
     found: dict[Namespace, tuple[QueueKeys, list[str]]] = {}
     for queue, attempt in pairs:
         keys = options.keys_of(queue)
@@ -351,7 +351,7 @@ def _by_namespace(
 
 
 def _tell_of_dropped(messages: list[WriterCommitMessage | None]) -> None:
-    """Say what onOversize=drop left out, so that it is not lost in silence."""
+    """Log what onOversize=drop dropped."""
     dropped: dict[str, int] = {}
     for message in messages:
         if isinstance(message, Outcome):
@@ -363,7 +363,7 @@ def _tell_of_dropped(messages: list[WriterCommitMessage | None]) -> None:
 
 
 def _discard(options: WriteOptions, messages: list[WriterCommitMessage | None]) -> None:
-    """Remove what attempts set aside."""
+    """Remove the staged rows of attempts."""
     pairs = (
         pair
         for message in messages

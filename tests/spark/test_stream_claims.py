@@ -150,7 +150,7 @@ def test_mode_of_a_checkpoint_stays(start, bench):
     claimant = start(ledger="etl")
     end = claimant.latest(claimant.origin, 5)
 
-    with pytest.raises(InvalidValue, match="begun with claimMode=lease"):
+    with pytest.raises(InvalidValue, match="made with claimMode=lease"):
         start(ledger="etl", claimMode="move").latest(end, 5)
 
 

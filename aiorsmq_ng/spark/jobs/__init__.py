@@ -1,4 +1,4 @@
-"""Ready jobs around queues: archive, replay, load, report, triage.
+"""Ready-made jobs for queues: archive, replay, load, report, triage.
 
 Functions that return a summary as a ``dict``; ``rsmqctl pipeline`` runs them from the command line.
 """

@@ -1,4 +1,4 @@
-"""Queues into Parquet, exactly once, partitioned by queue and day."""
+"""Archives queues as Parquet, exactly once, partitioned by queue and day."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
 
-#: Told of every batch: queue, number of the batch, rows.
+#: Callback for every batch: queue, number of the batch, rows.
 Progress = Callable[[str, int, int], None]
-#: What Spark says when a busy machine takes longer than ten seconds to start Python; and how often
-#: a query is started at most.
+#: Spark's error if a busy machine takes longer than ten seconds to start Python, and the limit of
+#: starts of a query.
 _LATE = "Python worker failed to connect back"
 _STARTS = 3
 
@@ -28,12 +28,12 @@ def archive(
     every: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Drain *queues* into Parquet files under *target*; the result is rows per queue.
+    """Drain *queues* into Parquet files under *target*; return the rows per queue.
 
-    Files lie in ``queue=.../date=.../batch=...``, the day being that of sending. A batch that runs
+    Files are in ``queue=.../date=.../batch=...``, the day being that of sending. A batch that runs
     again replaces its own files, so any reader of Parquet sees every message once. Checkpoints
     are kept in *checkpoint* (by default ``_checkpoints`` in *target*) and belong to the files.
-    Takes what is ready now and ends; with *every*, such as ``"1 minute"``, goes on for ever.
+    Archives what is ready now and ends; with *every*, such as ``"1 minute"``, it does not end.
     """
     rows = dict.fromkeys(queues, 0)
     for queue in rows:
@@ -45,7 +45,7 @@ def archive(
         if every:
             writer.trigger(processingTime=every).start()
         else:
-            # One after the other: they would only take turns.
+            # One after the other: concurrent queries would only take turns.
             _run(writer.trigger(availableNow=True))
     if every:
         spark.streams.awaitAnyTermination()
@@ -58,7 +58,7 @@ def read_archive(spark: SparkSession, target: str) -> DataFrame:
 
 
 def _run(writer: DataStreamWriter) -> None:
-    """Run a query to its end; it goes on where it was if Python was late to start."""
+    """Run a query to its end. Start it again, from its checkpoint, if Python started too late."""
     for left in reversed(range(_STARTS)):
         try:
             writer.start().awaitTermination()

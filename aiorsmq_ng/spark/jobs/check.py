@@ -1,4 +1,4 @@
-"""Checks made before Spark starts, which takes long: options, server, queues."""
+"""Checks before the slow start of Spark: options, server, queues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...errors import QueueNotFound
 from ..options import ReadOptions, StreamReadOptions, WriteOptions, parse
 
 _KINDS = {kind.USE: kind for kind in (ReadOptions, StreamReadOptions, WriteOptions)}
-#: Stands for queues that only the job itself will know.
+#: Placeholder for queues that only the job will know.
 _ANY = "any"
 
 
@@ -21,12 +21,12 @@ def check(
     *,
     timeout_ms: int = 2000,
 ) -> None:
-    """Raise what a job with these options would raise at its start; needs no Spark.
+    """Raise what a job with these options would raise at its start. Needs no Spark.
 
     *use* is ``read``, ``readStream`` or ``write``. ``InvalidValue`` for an option or a name,
     ``Unavailable`` if the server does not answer within *timeout_ms*, ``QueueNotFound`` for a
-    queue that is not there, unless the job would create it. Without *queues* only the server is
-    asked.
+    queue that does not exist, unless the job would create it. Without *queues*, only the server
+    is checked.
     """
     given = [parse(_KINDS[use], {**(options or {}), "queue": name}) for name in queues or [_ANY]]
     client = replace(given[0], timeout_ms=timeout_ms).own_client()

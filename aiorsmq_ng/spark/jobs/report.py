@@ -1,4 +1,4 @@
-"""Traffic seen from an archive: tables, and plots in one page."""
+"""Report on the traffic in an archive: tables, and plots on one page."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ...errors import InvalidValue
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: What is read of an archive.
+#: Columns that are read from an archive.
 _COLUMNS = (
     "id", "queue", "body", "sent_at", "first_received_at", "receive_count", "archived_at",
 )  # fmt: skip
-#: Messages shown that were received most often.
+#: Number of most often received messages shown.
 TOP = 20
 _COLOURS = ("#33658a", "#f26419", "#6a994e", "#86629c", "#bc4749", "#52796f")
 
@@ -27,10 +27,10 @@ _COLOURS = ("#33658a", "#f26419", "#6a994e", "#86629c", "#bc4749", "#52796f")
 def report(
     spark: SparkSession, source: str | DataFrame, page: str | Path | None = None
 ) -> dict[str, Any]:
-    """Return what an archive tells about its queues; with *page*, write it as HTML there too.
+    """Return statistics of the queues in an archive; with *page*, also write them there as HTML.
 
     Times are seconds. *waited* is from sending to the first receive, *kept* from sending to
-    archiving. What the archive received itself is not counted: a message that no consumer received
+    archiving. The receive of the archive itself is not counted: a message that no consumer received
     before it was archived has no receives and did not wait.
     """
     frame = spark.read.parquet(source) if isinstance(source, str) else source

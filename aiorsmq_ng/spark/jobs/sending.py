@@ -1,4 +1,4 @@
-"""Tables into queues: what was archived once more, or what was never a message before."""
+"""Sends tables to queues: archived messages again, or rows of any other table."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Pace:
 
     #: Messages per second, in order; 0: all at once.
     rate: float = 0.0
-    #: Spread them over so many seconds, by chance of their content; 0: all at once.
+    #: Seconds over which they are spread, by a hash of their content; 0: all at once.
     spread: int = 0
 
     def __post_init__(self) -> None:
@@ -41,12 +41,12 @@ def replay(
     keep_ids: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Send archived messages again: to *queue*, or each to the queue it came from.
+    """Send archived messages again: to *queue*, or each to its original queue.
 
     *source* is what ``archive`` wrote, the name of a table, or a DataFrame with a column ``body``;
     *where* is a condition in SQL. With *keep_ids* messages get their old ids, and those that are
-    still in the queue are left alone. All or nothing is sent; give ``jobId`` in *options*, and a
-    job that runs again sends nothing twice.
+    still in the queue are left alone. All or nothing is sent. With ``jobId`` in *options*, a job
+    that runs again sends nothing twice.
     """
     frame = _read(spark, source)
     if where:

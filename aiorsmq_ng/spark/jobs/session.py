@@ -1,4 +1,4 @@
-"""A session for a job that is not given one."""
+"""The Spark session of a job that has none."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def session(master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Return the running session, or start one: on this machine, unless *master* says where.
+    """Return the running session, or start one: on this machine, or on *master*.
 
-    Under ``spark-submit`` its master counts. Workers run this Python, unless told otherwise.
+    Under ``spark-submit`` its master applies. Workers run this Python, unless configured otherwise.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - takes a second, and needs the extra
 

@@ -1,4 +1,4 @@
-"""Dead letters: what they are, and some of them back to work."""
+"""Groups dead letters by reason, and redrives chosen ones."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..options import ReadOptions, parse
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Reasons are gathered on the driver; of more dead letters than this only the first ones are.
+#: Limit of dead letters whose reasons are read, because the driver collects them.
 MAX_REASONS = 200_000
 _CHUNK = 100
 
