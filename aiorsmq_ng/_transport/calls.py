@@ -301,6 +301,10 @@ class CallRunner:
                 "leases of a lost call are not given back, they end by themselves: %s", error
             )
             return
+        except Exception:
+            # Raised further, it would end all tasks of the client.
+            logger.exception("a recall failed in an unexpected way; please report it")
+            return
         finally:
             self._recalls -= 1
         self._release_number(call)
@@ -312,6 +316,13 @@ class CallRunner:
         except (RSMQError, NotExecuted, ReplyLost) as error:
             call.outcome = None
             outcome.set_exception(ReplyLost(str(error)))
+            outcome.exception()
+        except Exception as error:
+            # Raised further, it would end all tasks of the client.
+            logger.exception("a resumed send failed in an unexpected way; please report it")
+            call.outcome = None
+            text = f"the call failed in an unexpected way ({type(error).__name__})"
+            outcome.set_exception(ReplyLost(text))
             outcome.exception()
         except BaseException:
             outcome.cancel()

@@ -355,6 +355,45 @@ async def test_receive_whose_outcome_stays_unknown_is_recalled():
     assert (memory, number, attempt) == (*ticket(driver.commands[0])[:2], 0)
 
 
+async def test_recall_whose_reply_cannot_be_read_leaves_the_client_alone():
+    recalled = asyncio.Event()
+
+    def answer(command):
+        if ticket(command)[2] == 0:
+            recalled.set()
+            raise ValueError("not a reply")
+        if command.kind is messages.SEND:
+            return echo(command)
+        raise ReplyLost("connection reset")
+
+    async with running(answer, deadline_s=0.6) as (_, transport):
+        with pytest.raises(Unavailable):
+            await transport.run(messages.receive(ReceiveSpec(KEYS), 1, vt_ms=-1))
+        async with asyncio.timeout(30):
+            await recalled.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert await transport.run(send()) == [ID.decode()]
+
+
+async def test_resumed_send_whose_reply_cannot_be_read_may_be_resumed_again():
+    replies = []
+
+    def answer(command):
+        if not replies:
+            raise ReplyLost("connection reset")
+        return replies[-1]
+
+    async with running(answer, deadline_s=0.6) as (_, transport):
+        with pytest.raises(SendUnknown) as caught:
+            await transport.run(send())
+        replies.append(7)
+        with pytest.raises(SendUnknown) as again:
+            await transport.resume(caught.value.token)
+        replies.append([[ID]])
+        assert await transport.resume(again.value.token) == [ID.decode()]
+
+
 async def test_lease_counts_from_before_the_attempt_that_was_answered():
     gate = asyncio.get_running_loop().create_future()
     async with running(lambda _: gate) as (driver, transport):
