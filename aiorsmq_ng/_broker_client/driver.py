@@ -40,9 +40,7 @@ class BrokerDriver:
         """Make one attempt of *call*; see ``Driver``."""
         handler = HANDLERS.get(call.kind)
         if handler is None:
-            raise NotSupported(
-                f"this ({call.kind.name}) cannot be done through a broker; connect to its Redis"
-            )
+            raise NotSupported("this call cannot be done through a broker; connect to its Redis")
         # The broker process must be known before anything is asked for that may be repeated.
         await self._channel.ready()
         attempt = Attempt(self._channel, call)

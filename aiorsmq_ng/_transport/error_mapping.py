@@ -63,7 +63,7 @@ def raise_mapped(error: Exception) -> NoReturn:
             "consume messages or raise its maxmemory"
         ) from None
     if (advice := _denied(error, word, text)) is not None:
-        raise AccessDenied(f"redis refused access: {text}; {advice}") from None
+        raise AccessDenied(f"redis refused access: {text.rstrip('.')}; {advice}") from None
     if isinstance(error, _TRY_LATER) or any(word in text for word in _TRY_LATER_WORDS):
         if word == "BUSY":
             logger.warning("the server is busy with a script that does not end; waiting for it")

@@ -185,8 +185,11 @@ def _checked(name: str, token: str) -> bytes:
 
 def _caller(name: str, table: Mapping[str, Any]) -> Caller:
     roles = _words(name, table, "roles", ())
-    if not roles or not ROLES.issuperset(roles):
-        raise InvalidValue(f"token {name!r} needs 'roles', a list of {', '.join(sorted(ROLES))}")
+    unknown = [role for role in roles if role not in ROLES]
+    if unknown or not roles:
+        wrong = f", not {', '.join(map(repr, unknown))}" if unknown else ""
+        known = ", ".join(sorted(ROLES))
+        raise InvalidValue(f"token {name!r} needs 'roles', a list of {known}{wrong}")
     # A single list restricts the token; lists that are missing then permit nothing.
     rest = () if any(key in table for key in _NAMES) else ("*",)
     names = (tuple(_words(name, table, key, rest)) for key in _NAMES)

@@ -209,18 +209,31 @@ def _attributes(target: type) -> dict[str, str]:
                     default = f" = {ast.unparse(node.value)}" if _is_shown(node.value) else ""
                     kind = f"`{ast.unparse(node.annotation)}{default}`"
                     found[shown] = f"{kind}. {comment}" if comment else kind
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                if (comment := _comment(lines, node)) and not node.targets[0].id.startswith("_"):
+                    found[node.targets[0].id] = comment
             elif isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                found |= dict(_assigned(node, lines))
+                found |= dict(_assigned(node, lines, named_too=issubclass(owner, Exception)))
     return found
 
 
-def _assigned(made: ast.FunctionDef, lines: list[str]) -> Iterator[tuple[str, str]]:
+def _assigned(
+    made: ast.FunctionDef, lines: list[str], *, named_too: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield the documented attributes; with *named_too*, also those with a parameter's name."""
+    kinds = {
+        a.arg: ast.unparse(a.annotation)
+        for a in made.args.args + made.args.kwonlyargs
+        if a.annotation
+    }
     for node in ast.walk(made):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(targets[0], ast.Attribute):
             name, comment = targets[0].attr, _comment(lines, node)
             if comment and not name.startswith("_"):
                 yield name, comment
+            elif name in kinds and named_too and not name.startswith("_"):
+                yield name, f"`{kinds[name]}`"
 
 
 def _comment(lines: list[str], node: ast.stmt) -> str:
@@ -298,7 +311,26 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 def _prefix(node: ast.stmt) -> str:
     marks = [ast.unparse(d) for d in node.decorator_list]  # type: ignore[attr-defined]
     kinds = "".join(f"@{m}\n" for m in marks if m in ("staticmethod", "classmethod"))
-    return kinds + ("async def " if isinstance(node, ast.AsyncFunctionDef) else "def ")
+    # An async generator, and a context manager, is called without await.
+    awaited = isinstance(node, ast.AsyncFunctionDef) and not _yields(node)
+    return kinds + ("async def " if awaited else "def ")
+
+
+def _yields(node: ast.stmt) -> bool:
+    return any(isinstance(part, ast.Yield | ast.YieldFrom) for part in ast.walk(node))
+
+
+def _returned(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the type that a call of *node* returns to its caller."""
+    returns = ast.unparse(node.returns) if node.returns else ""
+    marks = {ast.unparse(d).rpartition(".")[2] for d in node.decorator_list}
+    for mark, kind in (
+        ("contextmanager", "AbstractContextManager"),
+        ("asynccontextmanager", "AbstractAsyncContextManager"),
+    ):
+        if mark in marks:
+            return re.sub(r"^(Async)?(Iterator|Generator)\b", kind, returns)
+    return returns
 
 
 def _code(head: str, node: ast.FunctionDef, *, returns: bool) -> str:
@@ -308,7 +340,7 @@ def _code(head: str, node: ast.FunctionDef, *, returns: bool) -> str:
 def _signature(head: str, node: ast.stmt, *, returns: bool = True) -> str:
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     shown = list(_shown_parameters(node.args))
-    end = f" -> {ast.unparse(node.returns)}" if returns and node.returns else ""
+    end = f" -> {_returned(node)}" if returns and node.returns else ""
     line = f"{head}({', '.join(shown)}){end}"
     if len(line.rsplit("\n", maxsplit=1)[-1]) <= WIDTH:
         return line
