@@ -69,6 +69,8 @@ SPLIT_FROM = 64
 CALLS_PER_LANE = 2
 #: How long closing waits for calls under way and give-backs.
 CLOSE_S = 3.0
+#: Ticks of the event loop that closing leaves to tasks which have to give something back.
+_LAST_TICKS = 8
 #: Give-backs for callers who are gone: how long each may take, and how many may be under way. What
 #: is not given back comes back when its lease ends; new work must not starve behind them.
 GIVE_BACK_S = 2.0
@@ -262,8 +264,7 @@ class Transport:
         """
         if self._quiet is not None:
             with anyio.move_on_after(within_s):
-                while self._busy:
-                    await self._quiet.wait()
+                await self._until_idle()
 
     async def resume(self, token: SendToken) -> Any:
         """Repeat the call that *token* is of, and return what the send would have."""
@@ -336,12 +337,19 @@ class Transport:
         self._closed = True
         if self._host is not None and self._quiet is not None and not self._host.done():
             with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
-                while self._busy:
-                    await self._quiet.wait()
+                # A task that was cancelled with its reply in hand gives it back some ticks later.
+                for _ in range(_LAST_TICKS):
+                    await self._until_idle()
+                    await asyncio.sleep(0)
                 await self._calls.forget()
+                await self._until_idle()
             self._host.cancel()
             await asyncio.gather(self._host, return_exceptions=True)
         await self._disconnect()
+
+    async def _until_idle(self) -> None:
+        while self._busy and self._quiet is not None:
+            await self._quiet.wait()
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open" if self._tasks else "idle"
@@ -422,9 +430,13 @@ class Transport:
         self._quiet.clear()
         self._due.append(lane)
         # A runner takes its next step in the next tick, after everybody in this one submitted.
-        if self._resting:
-            self._resting.pop().set_result(None)
-        elif self._spare:
+        while self._resting:
+            rest = self._resting.pop()
+            # Cancelled when the client has just been closed: what is due fails with the rest.
+            if not rest.done():
+                rest.set_result(None)
+                return
+        if self._spare:
             self._spare -= 1
             self._tasks.start_soon(self._serve_lanes)
 
