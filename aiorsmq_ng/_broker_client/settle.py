@@ -108,7 +108,13 @@ async def _settle(
     """Settle by as few calls as possible."""
     results: list[Outcome] = []
     for page in attempt.pages(receipts):
-        response = await attempt.ask(method, receipts=[receipt.proof for receipt in page], **how)
+        proofs = [receipt.proof for receipt in page]
+        try:
+            response = await attempt.ask(method, receipts=proofs, **how)
+        except Answered as answered:
+            # Of this page only: those before it are settled.
+            results += [answered.error] * len(page)
+            continue
         errors = {error.index: error.error for error in response.errors}
         for place, (receipt, outcome) in enumerate(zip(page, response.outcomes, strict=True)):
             done = outcome == pb.OUTCOME_DONE

@@ -136,6 +136,17 @@ async def test_send_that_another_broker_did_not_make_may_have_been_made_by_the_f
         await driver.run(call)
 
 
+async def test_error_of_a_later_page_leaves_receipts_of_earlier_pages_settled():
+    error = QueueNotFound("jobs", "rsmq")
+    link = Link(pb.SettleResponse(outcomes=[pb.OUTCOME_DONE]), Answered(error))
+    link.max_batch = 1
+    receipts = [Receipt("i" * 32, 1, 5, "p"), Receipt("j" * 32, 1, 5, "q")]
+
+    results = await run(link, *(messages.ack(KEYS, receipt) for receipt in receipts))
+
+    assert results == [None, error]
+
+
 async def test_receipt_without_the_broker_s_proof_is_refused():
     refused = pb.SettleResponse(outcomes=[pb.OUTCOME_BAD_RECEIPT])
 
