@@ -160,8 +160,9 @@ async def _delete(attempt: Attempt, requests: list[messages.DeleteRequest]) -> l
     results = []
     for request in requests:
         results.append([id for id in request.ids if id in found])
-        # Of several operations that name the same message one has deleted it.
-        found -= set(request.ids)
+        if not attempt.call.in_doubt:
+            # Of several operations that name the same message one has deleted it.
+            found -= set(request.ids)
     return results
 
 

@@ -147,6 +147,15 @@ async def test_error_of_a_later_page_leaves_receipts_of_earlier_pages_settled():
     assert results == [None, error]
 
 
+async def test_repeated_delete_takes_an_id_for_deleted_by_every_operation_that_names_it():
+    call = call_of(messages.delete(KEYS, ["1", "2"]), messages.delete(KEYS, ["2"]))
+    link = Link(*[pb.DeleteMessagesResponse(ids=["1", "2"])] * 2)
+    assert await BrokerDriver(link).run(call) == [["1", "2"], []]
+    call.doubt()
+
+    assert await BrokerDriver(link).run(call) == [["1", "2"], ["2"]]
+
+
 async def test_receipt_without_the_broker_s_proof_is_refused():
     refused = pb.SettleResponse(outcomes=[pb.OUTCOME_BAD_RECEIPT])
 
