@@ -22,10 +22,12 @@ from aiorsmq_ng import (  # noqa: E402
     ServerError,
     ServerOutOfMemory,
     Unavailable,
+    errors,
 )
 from aiorsmq_ng._broker_client.errors import Answered, Failure, NoBroker  # noqa: E402
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost  # noqa: E402
 from aiorsmq_ng.broker.errors import STATUS, error_status  # noqa: E402
+from aiorsmq_ng.rpc.errors import rebuild  # noqa: E402
 
 
 class RpcError:
@@ -73,6 +75,17 @@ def test_error_that_the_broker_met_is_the_same_error_here(error):
     assert type(found.error) is type(error)
     assert (str(found.error), found.error.code) == (str(error), error.code)
     assert {"code": error.code} | vars(found.error) == {"code": error.code} | vars(error)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "code")],
+)
+def test_every_error_of_the_library_is_rebuilt_as_itself(kind):
+    error = rebuild(kind.code, "said", {"queue": "jobs"})
+
+    assert type(error) is kind
+    assert (str(error), error.code, vars(error)["queue"]) == ("said", kind.code, "jobs")
 
 
 def test_error_of_a_newer_broker_keeps_its_code():
