@@ -167,7 +167,6 @@ RECEIVE: Kind[Received] = Kind(
     name="receive",
     merge=True,
     numbered=True,
-    takes_messages=True,
     undo=give_back,
     news=_dead_lettered,
     with_start_time=Received.at,
@@ -175,7 +174,6 @@ RECEIVE: Kind[Received] = Kind(
 RECEIVE_FIRST: Kind[Received] = Kind(
     name="receive_first",
     numbered=True,
-    takes_messages=True,
     undo=give_back,
     news=_dead_lettered,
     with_start_time=Received.at,
@@ -284,7 +282,7 @@ class PopRequest(QueueRequest, frozen=True):
         return self.count
 
 
-POP: Kind[Popped] = Kind(name="pop", merge=True, takes_messages=True)
+POP: Kind[Popped] = Kind(name="pop", merge=True)
 
 
 def pop(keys: QueueKeys, count: int) -> Operation[Popped]:

@@ -45,9 +45,6 @@ class Kind(Struct, Generic[R], frozen=True, eq=False, kw_only=True):
     repeatable: bool = False
     #: Whether calls carry a number, by which the server recognises a repetition.
     numbered: bool = False
-    #: Whether results hold messages that were taken out of reach of others. Such a result counts
-    #: only if the server that gave it is the primary still.
-    takes_messages: bool = False
     #: Whether it changes when a message becomes visible, so that it must not overtake another one
     #: that does.
     changes_visibility: bool = False

@@ -47,7 +47,6 @@ class RecoverRequest(Request, frozen=True):
 RECOVER: Kind[Recovered] = Kind(
     name="recover",
     numbered=True,
-    takes_messages=True,
     undo=lambda page: give_back(page.received),
     news=lambda page: page.received.dead_lettered,
     with_start_time=lambda page, asked_at: page._replace(received=page.received.at(asked_at)),
