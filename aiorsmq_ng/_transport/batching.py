@@ -382,6 +382,7 @@ class Transport:
         finally:
             self._closed = True
             self._tasks = None
+            self._resting.clear()
             for lane in (*self._lanes.values(), *self._due):
                 for waiting in lane.waiting:
                     waiting.fail(_never_made())
@@ -432,11 +433,13 @@ class Transport:
         # A runner takes its next step in the next tick, after everybody in this one submitted.
         while self._resting:
             rest = self._resting.pop()
-            # Cancelled when the client has just been closed: what is due fails with the rest.
+            # That of a runner that is cancelled is done: asyncio.run cancels all tasks at its end.
             if not rest.done():
                 rest.set_result(None)
                 return
-        if self._spare:
+        # A transport that is cancelled starts no runner, which would outlive the cancellation; what
+        # is due fails when it has ended.
+        if self._spare and self._host is not None and not self._host.cancelling():
             self._spare -= 1
             self._tasks.start_soon(self._serve_lanes)
 

@@ -637,6 +637,23 @@ async def test_closing_finishes_calls_under_way():
     assert await task == [ID.decode()]
 
 
+async def test_operation_submitted_while_the_runners_are_cancelled_fails_as_never_made():
+    """``asyncio.run`` cancels all tasks at its end; what they do then may submit operations."""
+    async with running(echo) as (_, transport):
+        await transport.start()
+        await transport.run(send())
+        resting = list(transport._resting)
+        for rest in resting:
+            rest.cancel()
+        transport._host.cancel()
+        future = transport.submit(send())
+        with pytest.raises(ClientClosed):
+            await future
+
+        assert resting
+        assert transport._resting == []
+
+
 async def test_transport_closed_by_another_task_than_its_opener_is_fine():
     driver = ScriptedDriver(echo)
     transport = transport_on(driver)
