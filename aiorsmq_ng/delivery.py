@@ -126,13 +126,22 @@ class Delivery(Message):
         transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
         transport.check()
         operation = self._visibility(vt_ms, "" if vt_ms else "r")
+        # It stays in the lease until it is answered, also if the caller is cancelled: a release
+        # has to follow it, or it would hide the message again.
+        lease.renewing = extending = transport.submit(operation, after=lease.renewing)
         keeper.pause(lease)
-        try:
-            await transport.submit(operation, after=lease.renewing)
-            lease.vt = vt_ms / 1000
-            lease.expires_at = started + lease.vt
-        finally:
+
+        def answered(_: object) -> None:
+            if lease.renewing is extending:
+                lease.renewing = None
+            if not extending.cancelled() and extending.exception() is None:
+                lease.vt = vt_ms / 1000
+                lease.expires_at = started + lease.vt
             keeper.resume(lease)
+
+        extending.add_done_callback(answered)
+        await asyncio.wait([extending])
+        extending.result()
 
     async def release(self, delay: limits.Seconds = 0, *, unseen: bool = False) -> None:
         """Give the message back; it is visible again after *delay*.

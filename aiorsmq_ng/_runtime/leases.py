@@ -11,8 +11,9 @@ and reports a loss by the callback in the lease. The rules:
    take it up: if that has not called ``take_over`` when a renewal is due, the lease is removed.
 3. A holder that sends an operation of its own on the lease brackets it with ``pause`` and
    ``resume``. No renewal is sent in between, and the result of one under way is ignored.
-4. The renewal under way stays in the lease until it is answered, also after the lease was lost or
-   dropped: a release has to follow it, or the renewal would hide the message again.
+4. The renewal under way, or its holder's extension, stays in the lease until it is answered, also
+   after the lease was lost or dropped, or the holder was cancelled: a release has to follow it, or
+   the message would be hidden again.
 """
 
 from __future__ import annotations
@@ -234,7 +235,8 @@ class LeaseKeeper:
                 lease.renewing.add_done_callback(partial(self._renewed, lease, now))
 
     def _renewed(self, lease: Lease, started: float, done: asyncio.Future[bool]) -> None:
-        lease.renewing = None
+        if lease.renewing is done:
+            lease.renewing = None
         if lease not in self._kept or lease.pauses or done.cancelled():
             return  # settled meanwhile, or about to be
         error = done.exception()

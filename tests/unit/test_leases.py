@@ -320,6 +320,31 @@ async def test_release_after_the_lease_was_given_up_still_follows_the_renewal_un
         assert s.driver.commands[1].requests[-1].vt_ms == 0
 
 
+async def test_release_follows_an_extension_whose_caller_was_cancelled():
+    """The extension may reach the server late; overtaking the release it would hide the message."""
+    extending = gate()
+
+    def answer(command):
+        return extending if len(s.sent(RENEWAL)) == 1 else [1]
+
+    async with scene(answer) as s:
+        delivery = s.delivery()
+        delivery.hold()
+        extension = asyncio.create_task(delivery.extend(600))
+        await until(lambda: s.sent(RENEWAL))
+        extension.cancel()
+        releasing = asyncio.create_task(delivery.release())
+        await settle_down()
+        written = len(s.driver.commands)
+        extending.set_result([1])
+        await releasing
+
+        assert extension.cancelled()
+        assert written == 1
+        assert s.driver.commands[1].requests[-1].vt_ms == 0
+        assert s.keeper.kept() == []
+
+
 async def test_ack_does_not_wait_for_the_renewal_under_way():
     async with scene(lambda c: gate() if c.kind is RENEWAL else fine(c)) as s:
         delivery = s.due()
@@ -548,8 +573,10 @@ async def test_verb_that_ends_after_its_block_does_not_renew_the_lease_again(ver
                 call = delivery.extend(60) if verb == "extend" else delivery.ack()
                 late = asyncio.create_task(call)
                 await until(lambda: s.driver.commands)
+                # The end of the block waits for an extension, and not for an ack.
+                refusal = Unavailable("redis refused it")
+                asyncio.get_running_loop().call_later(0.05, slow.set_exception, refusal)
                 raise KeyError
-        slow.set_exception(Unavailable("redis refused it"))
         with pytest.raises(Unavailable):
             await late
 
