@@ -108,9 +108,11 @@ def test_keeper_that_leaves_is_followed_by_the_one_heard_of_last():
     keeper, one, two = member("1", keeper=True), member("2", heard="99000"), member("3")
     state = peers(keeper, one, two)
 
-    assert state.leaving("c", "1") == Ending([keeper], [], two.queue, [])
-    assert state.leaving("c", "2") == Ending([one], [one], "", [])
-    assert state.leaving("c", None) == Ending([keeper, one, two], [one, two], "", ["clock:c"])
+    assert state.leaving("c", "1") == Ending([keeper], [], two.queue, [], consumer="c", peer="1")
+    assert state.leaving("c", "2") == Ending([one], [one], "", [], consumer="c", peer="2")
+    assert state.leaving("c", None) == Ending(
+        [keeper, one, two], [one, two], "", ["clock:c"], consumer="c"
+    )
 
 
 def test_plan_names_the_keys_and_channels_of_all_that_are_subscribed():
