@@ -274,7 +274,7 @@ def reader(wanted: Any, codec: Codec) -> Reader:
     # pydantic's models know best how to read themselves; it need not be installed for this.
     if hasattr(wanted, "model_validate_json"):
         return _validating(wanted.model_validate_json, wanted, codec)
-    if _holds_model(wanted, set()):
+    if holds_model(wanted, set()):
         return _validating(_adapter(wanted).validate_json, wanted, codec)
     # A codec of the user's own may know any type.
     if check := getattr(codec, "check", None):
@@ -339,7 +339,7 @@ def _adapter(wanted: Any) -> Any:
     raise InvalidValue(f"bodies cannot be read as {wanted}: {fault}")
 
 
-def _holds_model(hint: Any, seen: set[type]) -> bool:
+def holds_model(hint: Any, seen: set[type]) -> bool:
     """Return True if a model of pydantic is part of *hint*: in a list, a union, a dataclass, ..."""
     if hasattr(hint, "model_validate_json"):
         return True
@@ -350,7 +350,7 @@ def _holds_model(hint: Any, seen: set[type]) -> bool:
             parts += typing.get_type_hints(hint).values()
         except Exception:  # the codec says what is wrong with it
             return False
-    return any(_holds_model(part, seen) for part in parts)
+    return any(holds_model(part, seen) for part in parts)
 
 
 def _has_fields(kind: type) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 from . import codec
 from ._common import ids
+from .errors import InvalidValue
 
 T = TypeVar("T")
 
@@ -110,13 +111,20 @@ class Message:
         """Return the body decoded from JSON, checked against *type* if one is given.
 
         Plain JSON, whatever the client's codec is; ``decode`` uses the codec. *type* may be
-        anything msgspec understands: a dataclass, a TypedDict, ``list[int]``. Raises
-        ``InvalidValue`` if the body is not JSON or does not fit.
+        anything msgspec understands: a dataclass, a TypedDict, ``list[int]``; for a
+        model of pydantic, use ``decode``. Raises ``InvalidValue`` if the body is not JSON or does
+        not fit.
 
         Args:
             type: what to check the value against; ``None`` for plain JSON values.
         """
-        return codec.JSON.decode(self.body, Any if type is None else type)
+        try:
+            return codec.JSON.decode(self.body, Any if type is None else type)
+        except InvalidValue as error:
+            if type is None or not codec.holds_model(type, set()):
+                raise
+            fault = str(error)
+        raise InvalidValue(f"{fault}; json() reads no models of pydantic: use decode()")
 
     @overload
     def decode(self, type: type[T]) -> T: ...

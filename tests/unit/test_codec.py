@@ -338,3 +338,13 @@ def test_a_model_in_a_struct_is_refused_with_what_is_possible():
         from_body(b'{"form": {"number": 1}}', Mixed, JSON)
 
     assert "arbitrary_types_allowed" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wanted", [Form, list[Form]])
+def test_json_of_a_model_names_the_call_that_reads_it(wanted):
+    body = b'{"number": 1}' if wanted is Form else b'[{"number": 1}]'
+    message = Message("x" * 32, body, 1, 0)
+
+    with pytest.raises(InvalidValue, match=r"use decode\(\)"):
+        message.json(wanted)
+    assert message.decode(wanted) in (Form(number=1), [Form(number=1)])
