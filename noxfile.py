@@ -1,4 +1,4 @@
-"""Everything that must hold before a change is taken: ``nox`` runs it on this interpreter."""
+"""Checks that a change must pass: ``nox`` runs them on this interpreter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 #: for a second can fail such a test, and Spark waits ten seconds for a Python process and no more.
 #: It gets one more try; the summary counts and names it.
 AGAIN = ("--reruns", "1", "--reruns-delay", "3", "-rR")
-# What the long forms look at; some two hours.
+# Long forms of the tests; about two hours.
 NIGHT = {
     "RSMQ_MODEL_EXAMPLES": "5000",
     "RSMQ_FUZZ_EXAMPLES": "20000",
@@ -39,8 +39,8 @@ def _java() -> int:
     if program is None:
         return 0
     asked = [program, "-version"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    shown = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
     return int(found[1]) if found else 0
 
 
@@ -80,7 +80,7 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All tests, on real servers, in three processes; arguments go to pytest.
 
-    Half of their time they wait, so that one process more than processors is quicker.
+    The tests wait for half of their time, so one process more than processors is faster.
     """
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
     session.run("pytest", "-n", "3", *AGAIN, *session.posargs)
@@ -115,14 +115,14 @@ def _lowest(*extras: str) -> list[str]:
     wanted = list(project["dependencies"])
     for extra in extras:
         wanted += project["optional-dependencies"][extra]
-    # redis[hiredis] asks for it, without our saying which.
+    # A dependency of redis[hiredis]; pyproject.toml has no bound for it.
     wanted.append("hiredis>=3.0")
     return [re.sub(r"(\[.*\])?>=([^,]+).*", r"==\2", each) for each in wanted]
 
 
 @nox.session(python=["3.11", "3.12", "3.13"])
 def matrix(session: nox.Session) -> None:
-    """All tests on every Python we promise; fails if one is missing."""
+    """All tests on every supported Python; fails if one is missing."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
     session.run("pytest", *session.posargs)
 

@@ -124,7 +124,7 @@ class Arena:
         await asyncio.gather(*(process.stop() for process in self.processes.values()))
 
     def fail(self, name: str, why: str) -> None:
-        """Take note that a contender failed."""
+        """Record that a contender failed."""
         self.failures[name] = why
         print(f"{name}: {why}", file=sys.stderr)
 

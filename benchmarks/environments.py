@@ -1,6 +1,6 @@
 """Environments of the peers' own: nothing that a peer needs comes near the package's own.
 
-They lie in ``.bench`` beside the package and are kept; remove the folder to make them anew.
+They are kept in ``.bench`` beside the package; remove the folder to make them again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _is_there(folder: Path, packages: Sequence[str]) -> bool:
 
 
 def _sign(folder: Path, packages: Sequence[str]) -> None:
-    # Last, so that an installation that was broken off is made anew.
+    # Last, so that an interrupted installation is repeated.
     (folder / "installed").write_text(" ".join(packages))
 
 

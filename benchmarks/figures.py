@@ -11,7 +11,7 @@ from .table import grouped, medians, ratio
 #: Compute a figure from a result, for ``ours`` or ``uvloop``; none if the result does not have it.
 Compute = Callable[[dict[str, Any], str], float | None]
 LOOPS = ("ours", "uvloop")
-#: Workloads whose bounds are told.
+#: Workloads whose bounds are reported.
 BOUNDED = {
     "send64": "64 senders",
     "send_many100": "send_many(100)",
@@ -29,13 +29,13 @@ class Figure:
     against: str
     goal: float
     compute: Compute
-    #: Whether less is better.
+    #: True if less is better.
     most: bool = False
-    #: Whether the event loop matters to it.
+    #: True if the event loop matters to it.
     looped: bool = True
 
     def met(self, reached: float) -> bool:
-        """Tell whether it is enough."""
+        """Return True if the value reaches the goal."""
         return reached <= self.goal if self.most else reached >= self.goal
 
     @property

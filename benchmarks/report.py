@@ -62,7 +62,7 @@ def studies_markdown(result: dict[str, Any]) -> str:
 
 def _failures(failures: dict[str, str]) -> str:
     if not failures:
-        return "Nobody failed."
+        return "No contender failed."
     return "These failed: " + "; ".join(f"{name} ({why})" for name, why in failures.items()) + "."
 
 

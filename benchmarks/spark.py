@@ -50,7 +50,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """Measures time, processor time and memory of everybody who takes part."""
+    """Measures time, processor time and memory of all processes that take part."""
 
     def __init__(self, server: int, jvm: int) -> None:
         self._server, self._jvm = server, jvm
@@ -68,7 +68,7 @@ class Watch:
                 tell("once more: python took longer to start than Spark waits")
         wall, after = time.perf_counter() - started, self._seconds()
         spent = {name: round(after[name] - before[name], 3) for name in after}
-        # What everybody took, without those who take part.
+        # Processor time of all processes, minus those that take part.
         spent["foreign"] = round(2 * spent["foreign"] - sum(spent.values()), 3)
         return {"wall": round(wall, 3), **spent}
 
@@ -238,7 +238,7 @@ class Stage:
     def __enter__(self) -> Stage:
         self.server.__enter__()
         self.redis = Redis.from_url(self.server.url)
-        # It would do so now and then, and take the second processor from whoever works then.
+        # It would do so now and then, and take the second processor from the side that is measured.
         self.redis.config_set("auto-aof-rewrite-percentage", 0)
         run = SyncClient(self.server.url, Options(deadline=60)).run
         for name in ("warm", "plain", "spark"):
@@ -334,7 +334,13 @@ def options() -> argparse.Namespace:
     add("--rounds", type=int, default=1, help="0: compare nothing")
     add("--size", type=int, default=200)
     add("--master", default="local[2]")
-    add("--growth", type=int, nargs="*", default=[], help="measure Spark alone, so many each")
+    add(
+        "--growth",
+        type=int,
+        nargs="*",
+        default=[],
+        help="measure Spark alone, with these numbers of messages",
+    )
     add(
         "--write",
         action="store_true",

@@ -13,7 +13,7 @@ from aiorsmq_ng.testing import PrivateServer
 
 
 def percentile(times: Sequence[float], percent: int) -> float | None:
-    """Return the milliseconds that so many percent of *times* (seconds) do not exceed."""
+    """Return a percentile of *times* (seconds) in milliseconds."""
     if not times:
         return None
     return round(sorted(times)[-(-len(times) * percent // 100) - 1] * 1000, 4)

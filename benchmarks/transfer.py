@@ -60,7 +60,7 @@ async def send_all(url: str, name: str, body: str, count: int) -> Run:
 
 
 async def emptied(url: str) -> None:
-    """Make the queue ``copy`` anew."""
+    """Delete the queue ``copy`` and create it again."""
     async with RSMQ(url) as rsmq:
         if "copy" in await rsmq.list_queues():
             await rsmq.delete_queue("copy")

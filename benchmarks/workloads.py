@@ -23,7 +23,7 @@ class Workload:
     group: str = "rates"
 
     def job(self, messages: int) -> dict[str, object]:
-        """Return what a driver is told."""
+        """Return the job description for a driver."""
         whole = (
             max(1, round(messages / self.batch)) * self.batch if self.kind != "drain" else messages
         )

@@ -29,7 +29,7 @@ class Arq(Peer):
         await self.pool.enqueue_job("job", body)
 
     async def drain(self, job: Job, times: list[float]) -> None:
-        """Let a worker do the jobs, so many at a time."""
+        """Let a worker do the jobs, ``job.tasks`` at a time."""
 
         async def work(_: object, body: str) -> None:
             self.count.done()

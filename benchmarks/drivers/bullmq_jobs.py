@@ -33,7 +33,7 @@ class BullMQ(Peer):
         )
 
     async def drain(self, job: Job, times: list[float]) -> None:
-        """Let a worker do the jobs, so many at a time."""
+        """Let a worker do the jobs, ``job.tasks`` at a time."""
 
         async def work(job: object, token: str) -> None:
             self.count.done()

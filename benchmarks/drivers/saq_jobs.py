@@ -27,7 +27,7 @@ class Saq(Peer):
         await self.queue.enqueue("work", body=body, ttl=-1)
 
     async def drain(self, job: Job, times: list[float]) -> None:
-        """Let a worker do the jobs, so many at a time."""
+        """Let a worker do the jobs, ``job.tasks`` at a time."""
 
         async def work(_: object, *, body: str) -> None:
             self.count.done()

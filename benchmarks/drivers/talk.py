@@ -1,8 +1,8 @@
 """The line protocol between the harness and a contender's process, for contenders in Python.
 
-One JSON object per line on standard input, one per line back. ``{"prepare": job}`` makes the queue
-anew on an empty server, and fills it if the job takes messages; ``{"run": job}`` does the job and
-tells how long it took. Only what ``run`` does is measured.
+One JSON object per line on standard input, one per line back. ``{"prepare": job}`` empties the
+server, creates the queue, and fills it if the job takes messages. ``{"run": job}`` does the job and
+returns how long it took. Only what ``run`` does is measured.
 
 This module needs nothing but the standard library, because it runs in the environment of each peer.
 """
@@ -118,7 +118,7 @@ class Countdown:
         self.over = asyncio.Event()
 
     def begin(self, messages: int) -> None:
-        """Count from so many down."""
+        """Count down from the number of messages."""
         self.left = messages
         self.over.clear()
 
@@ -132,7 +132,7 @@ class Countdown:
 async def spread(
     calls: int, tasks: int, call: Callable[[], Awaitable[object]], times: list[float]
 ) -> None:
-    """Make so many calls by so many tasks, each one after the other; note their times."""
+    """Make calls by several tasks, each one after the other; record their times."""
     left = calls
     clock = time.perf_counter
 

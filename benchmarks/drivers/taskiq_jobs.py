@@ -37,7 +37,7 @@ class Taskiq(Peer):
         await self.job.kiq(body)
 
     async def drain(self, job: Job, times: list[float]) -> None:
-        """Let a receiver do the tasks, so many at a time."""
+        """Let a receiver do the tasks, ``job.tasks`` at a time."""
         self.count.begin(job.messages)
         self.finish = asyncio.Event()
         receiver = Receiver(self.broker, max_async_tasks=job.tasks, max_prefetch=job.tasks)

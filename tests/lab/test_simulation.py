@@ -136,7 +136,7 @@ def test_world_in_which_everybody_waits_is_an_error():
     async def play(world):
         await asyncio.get_running_loop().create_future()
 
-    with pytest.raises(RuntimeError, match="stands still"):
+    with pytest.raises(RuntimeError, match="is deadlocked"):
         played(play)
 
 

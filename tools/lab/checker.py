@@ -1,4 +1,4 @@
-"""Whether what happened may happen: a history and what is stored, held against the guarantees."""
+"""Checks a history of calls and the stored state against the guarantees."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Verdict:
     #: Deliveries, and those of them that were not the first of their message.
     delivered: int = 0
     redelivered: int = 0
-    #: Deliveries whose holder was told that the lease was lost.
+    #: Deliveries whose holder got LeaseLost.
     refused: int = 0
     #: Acked, never delivered, and not there.
     lost: int = 0
@@ -63,7 +63,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Tell whether no rule was broken."""
+        """Return True if no rule was broken."""
         return not self.violations
 
     def require(self) -> None:
@@ -92,7 +92,7 @@ def check(
 ) -> Verdict:
     """Hold *history* and the *state* after it against the rules.
 
-    The queue was empty when the history began, and nobody else used it. With *strict* a send of
+    The queue was empty when the history began, and no other client used it. With *strict* a send of
     unknown fate and a stranded lease are faults, too: lost replies must have been made good. *skip*
     names rules that do not apply, such as "O4" where the server lost its data. *drain_within_s*
     limits the time from ``fault_over`` to ``drained``. *key_of* finds the key of a body.
@@ -124,7 +124,7 @@ class _Case:
         self.received = history.of("received")
         self.popped = history.of("popped")
         self.settled = history.of("settled")
-        # A body without an id, or an id without a body, reaches nobody.
+        # A body without an id, or an id without a body, reaches no consumer.
         self.stored = {
             id: key_of(body)
             for stock in (state.queue, state.dead)
@@ -177,7 +177,7 @@ class _Case:
                     yield f"{id} went to {later.holder!r} under the lease of {earlier.holder!r}"
 
     def no_stale_settlement(self) -> Iterator[str]:
-        """See that nobody settled what somebody else had received before."""
+        """Check that no client settled a message after another client had received it."""
         ended: dict[str, int] = defaultdict(int)
         for event in (*self.settled, *self.history.of("extended")):
             newer = [e for e in self.deliveries[event.id] if e.rc > event.rc]
@@ -190,7 +190,7 @@ class _Case:
                 yield f"{id} was taken out of the queue {times} times"
 
     def nothing_vanished(self) -> Iterator[str]:
-        """See that what is gone was acked, forwarded or popped by somebody."""
+        """Check that every message that is gone was acked, forwarded or popped."""
         settling = (*self.settled, *self.history.of("settling"))
         ended = {e.id for e in settling if e.how in ("ack", "forward")}
         ended |= {e.id for e in self.popped}
@@ -222,7 +222,7 @@ class _Case:
         """Compare ``totalsent`` with what was stored, ``totalrecv`` with what was delivered."""
         stock, verdict = self.state.queue, self.verdict
         verdict.drift = stock.totalsent - len(self.seen)
-        # A pop whose reply was lost may have destroyed a message that nobody else saw.
+        # A pop whose reply was lost may have destroyed a message that no other call returned.
         if not 0 <= verdict.drift <= min(self.unclaimed_pops, sum(self.unknown.values())):
             yield f"totalsent is {stock.totalsent}, and {len(self.seen)} messages were stored"
         verdict.stranded = stock.totalrecv - len(self.received) - len(self.popped)
@@ -243,7 +243,7 @@ class _Case:
             if len(several) > 1:
                 yield f"{id} stands for different bodies: {_some(several)}"
         if invented := set(self.ids) - {e.key for e in self.history.of("sending", "acked")}:
-            yield f"bodies that nobody sent: {_some(invented)}"
+            yield f"bodies that were never sent: {_some(invented)}"
 
     def drained(self, within_s: float | None) -> Iterator[str]:
         """See that a queue that is said to be empty is, and was in time."""
@@ -274,7 +274,7 @@ class _Case:
         return {e.id for e in (*self.received, *self.popped)}
 
     def _unknown_sends(self) -> dict[str, int]:
-        """Return per key how many sends nobody can tell about, crashed ones included."""
+        """Return per key the number of sends of unknown outcome, also of crashed clients."""
         open_: dict[str, int] = defaultdict(int)
         for event in self.history.of("sending"):
             open_[event.key] += 1
@@ -290,7 +290,7 @@ class _Case:
         return sum(e.count for e in begun if e.call not in ended)
 
     def _held_until(self, delivery: Event) -> float:
-        """Return until when *delivery* was certainly held: its lease ran and nobody ended it."""
+        """Return until when *delivery* was certainly held: its lease ran and was not ended."""
         # Granted after the call began, so it ends no earlier than this.
         until = delivery.begun + delivery.vt
         mine = [e for e in self._after.get(delivery.id, ()) if e.rc == delivery.rc]

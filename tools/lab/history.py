@@ -1,4 +1,4 @@
-"""What happened: every call of a test and what came of it, to be judged afterwards."""
+"""Records every call of a test and its outcome, to be checked afterwards."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class History:
         self.add(Event("acked", self.clock(), key=key, id=id))
 
     def unknown(self, key: str, detail: str = "") -> None:
-        """Record that nobody can tell whether it was stored."""
+        """Record that the outcome of the send is unknown."""
         self.add(Event("unknown", self.clock(), key=key, detail=detail))
 
     def failed(self, key: str, detail: str = "") -> None:

@@ -66,7 +66,7 @@ class Inventory:
 
     @classmethod
     async def read(cls, queue: Queue) -> Self:
-        """Read everything. Two commands per queue: take it when nobody works on them."""
+        """Read everything, with two commands per queue. No client may use them meanwhile."""
         context = context_of(queue)
         driver = await redis_driver(context.transport)
         return cls(
@@ -83,7 +83,7 @@ class ResourceSnapshot:
     tasks: int
     #: Memory of this process in bytes; ``None`` where the system does not tell.
     rss: int | None
-    #: Connections to the server, of everybody.
+    #: Connections of all clients to the server.
     connections: int
 
     @classmethod
@@ -95,7 +95,7 @@ class ResourceSnapshot:
         return cls(len(asyncio.all_tasks()), _rss(), int(fields["connected_clients"]))
 
     def growth(self, before: ResourceSnapshot, *, memory: float = 0.05) -> list[str]:
-        """Say what has grown since *before*; memory may by so large a part."""
+        """Return what has grown since *before*; memory may grow by the given part."""
         grown = [
             f"{name}: {was}, now {now}"
             for name, was, now in (

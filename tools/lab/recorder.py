@@ -94,19 +94,19 @@ class RecordedQueue:
         return message
 
     async def ack(self, delivery: Delivery) -> bool:
-        """Ack; tell whether that was confirmed."""
+        """Ack. Return True if that was confirmed."""
         return await self._settle(delivery, "ack", delivery.ack())
 
     async def release(self, delivery: Delivery, delay: Seconds = 0) -> bool:
-        """Give back; tell whether that was confirmed."""
+        """Release. Return True if that was confirmed."""
         return await self._settle(delivery, "release", delivery.release(delay))
 
     async def reject(self, delivery: Delivery, reason: str | None = None) -> bool:
-        """Put aside; tell whether that was confirmed."""
+        """Reject. Return True if that was confirmed."""
         return await self._settle(delivery, "reject", delivery.reject(reason))
 
     async def extend(self, delivery: Delivery, vt: Seconds) -> bool:
-        """Hold for longer; tell whether that was confirmed."""
+        """Extend the lease. Return True if that was confirmed."""
         begun = self.history.clock()
         try:
             await delivery.extend(vt)

@@ -24,9 +24,9 @@ _POISON = "poison"
 class Jobs:
     """Producers send, consumers work, fail, stall and crash; in the end everything is done.
 
-    Some bodies are poison: whoever works on them fails, until they are put aside. With *replay* a
-    reply that was lost must have been made good: no send of unknown fate and no lease that nobody
-    got, but for those of clients that crashed.
+    Some bodies are poison: their handlers fail until they are rejected. With *replay*, lost replies
+    must have been recovered: no send of unknown outcome and no lease without a holder, except for
+    those of clients that crashed.
     """
 
     producers: int = 2
@@ -52,7 +52,7 @@ class Jobs:
         await asyncio.wait(sending)
         world.calm()
         await world.settled()
-        # Somebody must be left to do the work.
+        # At least one consumer must be left.
         await self._consumer(world, "consumer-last")
         queue = self._queue(observer)
         while (await queue.attributes()).msgs:  # noqa: ASYNC110 - the queue sends no events
@@ -117,7 +117,7 @@ class Jobs:
         return client.queue(_QUEUE, retry=Retry(self.max_receives))
 
     def _not_made_good(self, world: World) -> Iterator[Violation]:
-        # A client that crashed was cancelled; nobody can make good for it.
+        # A client that crashed was cancelled, and recovers nothing.
         for event in world.history.of("unknown", "unclaimed"):
             if event.detail != "CancelledError":
                 oracle = "O1" if event.kind == "unknown" else "O7"

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """How often what goes wrong with a call: parts of one, drawn anew for every call."""
+    """Probabilities of the faults of a call, drawn for every call."""
 
     #: No connection: the command is not written.
     refused: float = 0.03
@@ -35,7 +35,7 @@ class Faults:
     lost_reply: float = 0.04
     #: Executed, and the reply comes after up to ``slow_s``.
     slow_reply: float = 0.04
-    #: Executed after up to ``slow_s``, even if nobody waits for it any more.
+    #: Executed after up to ``slow_s``, even if its caller no longer waits.
     late_request: float = 0.02
     #: A wake-up that does not arrive.
     lost_wake_up: float = 0.1

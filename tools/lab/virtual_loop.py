@@ -32,7 +32,7 @@ class _InstantSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if not ready and timeout is None:
-            raise RuntimeError("the simulation stands still: everybody waits, and nobody for time")
+            raise RuntimeError("the simulation is deadlocked: all tasks wait, and none for a timer")
         if not ready and timeout is not None and timeout > 0:
             self.now += timeout
         return ready

@@ -75,7 +75,7 @@ def unread(method: str, request: Any, streams: int = 50, connections: int = 4) -
 
 
 def many(method: str, message: bytes, streams: int, headers: list[tuple[str, str]]) -> Attack:
-    """Open so many streams, 900 on a connection, and leave them open."""
+    """Open many streams, 900 per connection, and leave them open."""
 
     async def attack(address: str) -> None:
         async with AsyncExitStack() as stack:

@@ -18,10 +18,10 @@ from ..lab import Verdict, Violation
 
 Figures = tuple[dict[str, Any], Verdict | None]
 
-#: Far longer than a run: a lease that nobody ends is still there when they are counted.
+#: Far longer than a run: a lease that is not ended is still there when they are counted.
 VT = 600.0
 PREFETCH = 8
-#: How long leases may take to end once everybody has left.
+#: How long leases may take to end once all consumers have left.
 SETTLE_S = 20.0
 #: The longest time after which a consumer is left, in seconds; most replies come within it.
 _SOON = 0.008

@@ -35,7 +35,7 @@ class Ledger:
     stop: bool = False
 
     async def send(self, queue: Queue, sender: int) -> None:
-        """Send one message after the other until told to stop."""
+        """Send one message after the other until stopped."""
         n = 0
         while not self.stop:
             n += 1

@@ -73,7 +73,7 @@ class Cast:
             await self._pause(0.05)
 
     async def live(self, rsmq: RSMQ) -> None:
-        """Be heard of, mostly; then be silent for a while, and come back, die or unsubscribe."""
+        """Receive regularly; then be silent for a while, and return, die or unsubscribe."""
         peer = await self._join(rsmq)
         while not self._over:
             for _ in range(self._chance.randrange(1, 20)):

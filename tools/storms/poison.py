@@ -32,7 +32,7 @@ class Outcome:
 
     @property
     def innocent(self) -> list[str]:
-        """Dead letters that kill nobody."""
+        """Dead letters that kill no process."""
         return [body for body in self.dead if not body.startswith("poison")]
 
 

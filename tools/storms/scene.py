@@ -45,7 +45,7 @@ class Scene:
         self.chance = random.Random(self.seed)
         self.history = History()
         self.marks: list[tuple[float, str]] = []
-        #: Calls under way, for whoever cancels them.
+        #: Calls in flight, for faults that cancel them.
         self.calls: set[asyncio.Task[Any]] = set()
         self.options = Options(deadline=self.load.deadline, durability=self.load.durability)
         self.rsmq = RSMQ(self.url, ns=self.ns, options=self.options)
@@ -68,7 +68,7 @@ class Scene:
         return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
     async def play(self, seconds: float, *faults: Fault, least: int = 0) -> None:
-        """Let everybody work for *seconds* under *faults*, then drain the queue.
+        """Run all producers and consumers for *seconds* under *faults*, then drain the queue.
 
         Go on until *least* sends are confirmed, if the machine is slow.
         """
@@ -85,7 +85,7 @@ class Scene:
         await self.play_through(all_faults)
 
     async def play_through(self, fault: Fault) -> None:
-        """Let everybody work until *fault* ends by itself, then drain the queue."""
+        """Run all producers and consumers until *fault* ends, then drain the queue."""
         self.began = self.history.clock()
         consumers = [asyncio.create_task(self._consume(n)) for n in range(self.load.consumers)]
         producers = [asyncio.create_task(self._produce(n)) for n in range(self.load.producers)]
@@ -103,7 +103,7 @@ class Scene:
             await asyncio.gather(*producers, *consumers, return_exceptions=True)
 
     async def verdict(self, **rules: Any) -> Verdict:
-        """Judge; everybody has gone home."""
+        """Check the history, after all clients have ended."""
         rules.setdefault("drain_within_s", self.load.vt / 2)
         return check(self.history, await Inventory.read(self.queue), **rules)
 

@@ -33,7 +33,7 @@ class Ledger:
         self.ids = array("q", bytes(8 * capacity))
         self.deliveries = bytearray(capacity)
         self.acks = bytearray(capacity)
-        #: Until when its holder certainly has it; 0 if nobody does.
+        #: Until when its holder certainly has it; 0 without a holder.
         self.held_until = array("d", bytes(8 * capacity))
         self.begun = self.confirmed = self.received = self.again = self.refused = 0
         self.copies = self.overlaps = self.twice = 0

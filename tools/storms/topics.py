@@ -31,7 +31,7 @@ MODES = {**{f"c{number}": "shared" for number in range(SUBSCRIPTIONS)}, "each": 
 
 
 class Peers:
-    """Processes that read the subscriptions; one that is dead is started anew, under a new name."""
+    """Processes that read the subscriptions; a dead one is started again, under a new name."""
 
     def __init__(self, url: str, folder: Path, vt: int, modes: dict[str, str]) -> None:
         self._url = url

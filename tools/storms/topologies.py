@@ -19,8 +19,8 @@ from .steadfast import SteadfastScene
 Figures = tuple[dict[str, Any], Verdict | None]
 How = Literal["kill", "pause", "partition"]
 
-#: A lease that nobody gave back ends soon enough for the queue to be drained. Nobody stops waiting
-#: while a fault lasts: what comes then is given back, and would be a lease that no caller got.
+#: A lease that was not given back ends soon enough for the queue to be drained. No consumer stops
+#: waiting during a fault: what arrives then is given back, and would be a lease without a holder.
 LOAD = Load(producers=4, consumers=6, vt=8.0, rate=200, deadline=20.0, wait=60.0)
 #: Long enough for a busy machine: a master that has no replica yet, and is replaced for being slow
 #: by one that lacks its last sends, would show them twice.
@@ -32,7 +32,7 @@ FOLLOWS = "the old master follows the new one"
 #: Sentinels on a machine that stalls do nothing for half a minute.
 FOLLOWS_WITHIN_S = 90.0
 #: A replica that takes over knows nothing of the last acks and leases, so messages may come again
-#: and counts begin anew. What was sent is another matter.
+#: and counts restart. What was sent is another matter.
 NOT_KEPT_BY_FAILOVER = ("O2", "O3", "O4")
 
 
@@ -131,7 +131,7 @@ async def _follows(server: PrivateServer, group: SentinelGroup) -> bool:
 
 
 class PartitionedGroup(SentinelGroup):
-    """A master that everybody reaches through a proxy: its replica, the sentinels, the clients."""
+    """A master that its replica, the sentinels and the clients reach through a proxy."""
 
     proxy: FaultProxy
 
