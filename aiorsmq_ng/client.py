@@ -104,7 +104,7 @@ class RSMQ(RSMQVerbs):
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
         self._presence = Presence(self._transport, self._keeper)
-        self._letters = DeadLetters()
+        self._letters = DeadLetters(self._codec)
         self._transport.hears = self._letters.found
         self._plans = Plans()
         self._closing: asyncio.Task[None] | None = None

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from .._protocol.values import DeadLettered
+from ..codec import JSON, Codec
 from ..models import DeadLetter
 
 logger = logging.getLogger("aiorsmq_ng.dead_letters")
@@ -24,7 +25,8 @@ class DeadLetters:
     Programs call ``listen`` and ``forget``; the client calls ``found`` and ``tell``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, codec: Codec = JSON) -> None:
+        self._codec = codec
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -42,6 +44,7 @@ class DeadLetters:
         logger.warning(
             "message %s of %r was moved to %r: %s", message.id, queue, dead, buried.reason
         )
+        message.with_codec(self._codec)
         self.tell(DeadLetter(message, queue, dead, buried.reason, by_receive=True))
 
     def tell(self, letter: DeadLetter) -> None:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from aiorsmq_ng import Delivery, Retry, Worker
+from aiorsmq_ng import RSMQ, Delivery, Retry, Worker
 
 from ..support.clock import pass_time
 from .test_worker import until, work
@@ -228,3 +228,25 @@ async def test_every_listener_hears_of_a_dead_letter_a_worker_or_not(rsmq, raw, 
 
     await until(lambda: len(heard) == 1)
     assert worker.health.rejected == 1
+
+
+async def test_dead_letter_that_a_receive_moved_is_decoded_by_the_clients_codec(server_url, ns):
+    class Reversed:
+        def encode(self, value):
+            return value[0].encode()[::-1]
+
+        def decode(self, body, type):
+            return [body[::-1].decode()]
+
+    async with RSMQ(server_url, ns=ns, codec=Reversed()) as rsmq:
+        heard = []
+        rsmq.dead_letters.listen(heard.append)
+        await rsmq.create_queue("jobs")
+        queue = rsmq.queue("jobs", retry=Retry(1))
+        await queue.send(["abc"])
+        assert await queue.receive_many(1, vt=0)
+        assert await queue.receive_many(1) == []
+
+        assert [letter.by_receive for letter in heard] == [True]
+        assert heard[0].message.body == b"cba"
+        assert heard[0].message.decode(list) == ["abc"]
