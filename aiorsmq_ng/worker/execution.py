@@ -109,9 +109,7 @@ class Execution:
     async def _run(self) -> None:
         self._begun = True
         try:
-            arguments = (
-                [self._batch] if self.handler.size else self.handler.arguments(self._batch[0])
-            )
+            arguments = [] if self.handler.size else self.handler.arguments(self._batch[0])
         except InvalidValue as misfit:
             # It will not decode the next time either.
             reason = str(misfit)[:500]
@@ -127,6 +125,9 @@ class Execution:
         self._batch[:] = still_leased(self._batch)
         if not self._batch:
             return  # given back: it was too late to begin
+        if self.handler.size:
+            # A copy: whatever the handler does to its list, all messages are settled.
+            arguments = [list(self._batch)]
         raised = await self._handle(arguments)
         if self._left_behind:
             return

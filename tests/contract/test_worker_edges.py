@@ -577,3 +577,19 @@ async def test_handler_that_awaits_a_cancelled_task_fails_and_the_worker_goes_on
 
     assert failures == [RuntimeError]
     assert worker.health.failed == 1
+
+
+async def test_batch_handler_that_empties_its_list_has_all_messages_settled(rsmq, work):  # noqa: F811
+    worker = Worker(rsmq)
+
+    @worker.batch_handler("jobs", size=3, wait=5)
+    async def handle(messages: list[Delivery]) -> None:
+        messages.clear()
+
+    queue = await rsmq.create_queue("jobs")
+    await queue.send_many(list("abc"))
+    task = work(worker)
+    await until(lambda: worker.health.running == 0 and worker.health.done == 3)
+    await stopped(worker, task)
+
+    assert (await queue.attributes()).msgs == 0
