@@ -761,7 +761,7 @@ MUTANTS = (
     Mutant(
         "worker: a handler that ended in a stall is left to the fence",
         "aiorsmq_ng/worker/execution.py",
-        "asyncio.get_running_loop().call_soon(self._cancel_handler)",
+        "asyncio.get_running_loop().call_soon(self._cancel_handler, reason)",
         "self._interrupted = True",
         ("tests/contract/test_worker_edges.py",),
     ),

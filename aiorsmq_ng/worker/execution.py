@@ -207,14 +207,13 @@ class Execution:
         self._interrupt(f"it took longer than {self.handler.timeout:g} s")
 
     def _interrupt(self, reason: str) -> None:
-        self._reason = self._reason or reason
         # Not at once: a handler whose last step is due already ends by itself. Whether the lease
         # held long enough for that is for the fence to say.
-        asyncio.get_running_loop().call_soon(self._cancel_handler)
+        asyncio.get_running_loop().call_soon(self._cancel_handler, reason)
 
-    def _cancel_handler(self) -> None:
+    def _cancel_handler(self, reason: str) -> None:
         if self._handling and not self._interrupted:
-            self._interrupted = True
+            self._interrupted, self._reason = True, reason
             self.task.cancel()
             loop = asyncio.get_running_loop()
             self._patience = loop.call_later(_CANCEL_S, self._mark_stuck)

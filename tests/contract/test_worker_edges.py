@@ -593,3 +593,28 @@ async def test_batch_handler_that_empties_its_list_has_all_messages_settled(rsmq
     await stopped(worker, task)
 
     assert (await queue.attributes()).msgs == 0
+
+
+async def test_handler_that_ends_as_its_lease_is_lost_fails_by_its_own_error(rsmq, work):  # noqa: F811
+    """Nothing was cancelled, so what it raised counts, and not that the lease was lost."""
+    worker = Worker(rsmq)
+    failures = []
+
+    @worker.on_failure
+    async def note(message, error):
+        failures.append(type(error))
+
+    @worker.handler("jobs", retry=Retry(1))
+    async def handle(message: Delivery) -> None:
+        message.lease.lose()
+        inner = asyncio.get_running_loop().create_future()
+        inner.cancel()
+        await inner
+
+    queue = await rsmq.create_queue("jobs")
+    await queue.send("x")
+    task = work(worker)
+    await until(lambda: failures)
+    await stopped(worker, task)
+
+    assert failures == [RuntimeError]
