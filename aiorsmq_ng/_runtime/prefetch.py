@@ -69,7 +69,9 @@ def still_leased(messages: list[D]) -> list[D]:
     if not late:
         return messages
     _give_back_late(late)
-    return [message for message in messages if message not in late]
+    # Not by comparing messages: after a long stall there are many of both.
+    gone = {id(message) for message in late}
+    return [message for message in messages if id(message) not in gone]
 
 
 def _give_back_late(late: list[D]) -> None:
