@@ -89,7 +89,7 @@ class Worker:
         if prefetch is not None and prefetch < 1:
             raise InvalidValue(f"prefetch must be at least 1, not {prefetch!r}")
         self._prefetch = prefetch or concurrency
-        self._order = order
+        self._order: Literal["strict", "weighted"] = order
         self._create = create
         self._handlers: list[QueueHandler] = []
         self._middleware: list[Middleware] = []
