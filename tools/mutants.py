@@ -826,8 +826,8 @@ MUTANTS = (
     Mutant(
         "leases: no renewal is sent beside an operation of the holder",
         "aiorsmq_ng/_runtime/leases.py",
-        "if lease not in self._kept or lease.pauses or done.cancelled():",
-        "if lease not in self._kept or done.cancelled():",
+        "            if lease.pauses:\n                continue\n",
+        "",
         ("tests/unit/test_leases.py",),
     ),
     Mutant(

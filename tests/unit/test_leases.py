@@ -747,6 +747,19 @@ async def test_message_that_is_handed_over_is_renewed_inside_its_block():
         assert not delivery.lease_lost
 
 
+async def test_lease_whose_holder_is_at_work_on_it_is_not_renewed_beside():
+    async with scene() as s:
+        paused, other = s.delivery(lease_s=0.3), s.delivery(lease_s=0.3)
+        paused.hold()
+        s.keeper.pause(paused.lease)
+        other.hold()
+        await until(lambda: len(s.sent(RENEWAL)) >= 3)
+
+        assert paused.lease.renewing is None
+        assert paused.lease.expires_at < other.lease.expires_at
+        assert not paused.lease_lost
+
+
 async def test_visible_at_is_the_end_of_the_lease_as_an_aware_datetime():
     async with scene() as s:
         left = s.delivery(used_s=10).visible_at - datetime.now(UTC)
