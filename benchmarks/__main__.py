@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import contenders, figures, report, revisions, table, workloads
-from .arena import arena
+from .arena import Sample, arena
 from .contenders import Contender
 from .revisions import Checkout
 
@@ -35,8 +35,11 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     known = dict.fromkeys(word for w in workloads.ALL for word in (w.group, w.name))
     every = [contender.name for contender in contenders.ALL]
     add = parser.add_argument
-    add("--rounds", type=int, default=7)
-    add("--duration", type=float, default=0.2, help="seconds of one turn, about")
+    add("--rounds", type=int, help=f"default: 7, or {revisions.ROUNDS} with --before")
+    add(
+        "--duration", type=float,
+        help=f"seconds of one turn, about; default: 0.2, or {revisions.TURN_S} with --before",
+    )  # fmt: skip
     add(
         "--workloads", nargs="+", metavar="NAME", choices=[*known, *report.STUDIES], default=[],
         help=f"names or groups of workloads ({' '.join(known)}), studies "
@@ -58,6 +61,9 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("the contender before needs --before REV")
     if given.before and given.contenders and not {"ours", "before"} <= {*given.contenders}:
         parser.error("--before compares the contenders ours and before: name both, or none")
+    rounds, duration = (revisions.ROUNDS, revisions.TURN_S) if given.before else (7, 0.2)
+    given.rounds = given.rounds or rounds
+    given.duration = given.duration or duration
     return given
 
 
@@ -72,15 +78,25 @@ async def run(chosen: argparse.Namespace, before: Checkout | None = None) -> dic
 
     coming = entrants(chosen.contenders, before)
     playing = [w for w in workloads.ALL if wanted(w.name, w.group)]
-    samples, studies = [], {}
-    async with arena(coming if playing else []) as one:
-        for workload in playing:
-            tell(workload.title)
-            samples += await one.play(workload, chosen.rounds, chosen.duration)
-        server = await one.server.info("server")
+    samples: list[Sample] = []
+    studies, failures = {}, {}
+    for rounds in revisions.heats(chosen.rounds) if before else [range(1, chosen.rounds + 1)]:
+        async with arena(coming if playing else [], pairs=before is not None) as one:
+            for workload in playing:
+                tell(workload.title)
+                samples += await one.play(
+                    workload, len(rounds), chosen.duration, first=rounds.start
+                )
+            server = await one.server.info("server")
+        failures |= one.failures
+    idle_before: asyncio.Task[dict[str, Any]] | None = None
     for name, study in report.STUDIES.items():
         if wanted(name) and (before is None or name == "idle" or chosen.workloads):
             tell(study.TITLE)
+            if before is not None and name == "idle":
+                idle_before = asyncio.create_task(
+                    asyncio.to_thread(before.study, name, chosen.duration)
+                )
             studies[name] = await study.measure(chosen.duration)
     result = {
         "date": time.strftime("%Y-%m-%d", time.gmtime(began)),
@@ -89,7 +105,7 @@ async def run(chosen: argparse.Namespace, before: Checkout | None = None) -> dic
         "versions": {name: process.versions for name, process in one.processes.items()},
         "settings": {"rounds": chosen.rounds, "duration_s": chosen.duration},
         "seconds": round(time.time() - began),
-        "failures": one.failures,
+        "failures": failures,
         "studies": studies,
         "samples": samples,
     }
@@ -100,11 +116,8 @@ async def run(chosen: argparse.Namespace, before: Checkout | None = None) -> dic
             "ours": revisions.here(),
             "ratios": revisions.compared(samples),
         }
-        if "idle" in studies:
-            tell("The same before")
-            result["before"]["idle"] = await asyncio.to_thread(
-                before.study, "idle", chosen.duration
-            )
+        if idle_before is not None:
+            result["before"]["idle"] = await idle_before
         result["before"]["load"] = [load, os.getloadavg()[0]]
         result["seconds"] = round(time.time() - began)
     return result

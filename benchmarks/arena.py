@@ -3,6 +3,11 @@
 A workload is played round by round: in each round every contender has one turn, in an order that
 moves on by one from round to round, so that what the machine does meanwhile meets all alike. How
 many messages a turn has follows from the rate of the turn before, so turns take about equally long.
+
+An arena for *pairs* compares contenders that differ by some percent. Every contender has two turns
+in a round, the second ones in reverse order (A B B A), so that a machine that becomes slower during
+a round does the same to all. All turns of a round have the same number of messages. The server has
+one processor and the contenders have another, as far as the system allows.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +58,7 @@ class Process:
             limit=LINE_BYTES,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **extra},
         )
+        self.pid = self._process.pid
         self._said = asyncio.create_task(_tail(self._process.stderr))
         self.versions = (await self._hear())["ready"]
 
@@ -89,6 +95,15 @@ class Process:
         return json.loads(line)
 
 
+def _pin(one: Iterable[int], others: Iterable[int]) -> None:
+    """Give processes one processor, and other processes another, where the system can do that."""
+    if sys.platform == "linux" and len(processors := sorted(os.sched_getaffinity(0))) > 1:
+        for pids, processor in ((one, processors[0]), (others, processors[-1])):
+            for pid in pids:
+                with suppress(OSError):
+                    os.sched_setaffinity(pid, {processor})
+
+
 async def _tail(stream: asyncio.StreamReader | None) -> str:
     """Return what a process says last beside its answers; a line that names an error if any."""
     last = error = ""
@@ -101,8 +116,9 @@ async def _tail(stream: asyncio.StreamReader | None) -> str:
 class Arena:
     """The server, and the contenders that came."""
 
-    def __init__(self, server: PrivateServer) -> None:
+    def __init__(self, server: PrivateServer, *, pairs: bool = False) -> None:
         self.server = server
+        self.pairs = pairs
         self.processes: dict[str, Process] = {}
         #: Who could not come, or failed, and why.
         self.failures: dict[str, str] = {}
@@ -118,6 +134,9 @@ class Arena:
                 self.fail(contender.name, str(error))
             else:
                 self.processes[contender.name] = process
+        if self.pairs:
+            server = await self.server.info("server")
+            _pin([int(server["process_id"])], [p.pid for p in self.processes.values()])
 
     async def dismiss(self) -> None:
         """End all processes."""
@@ -128,27 +147,43 @@ class Arena:
         self.failures[name] = why
         print(f"{name}: {why}", file=sys.stderr)
 
-    async def play(self, workload: Workload, rounds: int, duration_s: float) -> list[Sample]:
-        """Play a workload: one round that only warms up and finds the rates, then *rounds*."""
+    async def play(
+        self, workload: Workload, rounds: int, duration_s: float, *, first: int = 1
+    ) -> list[Sample]:
+        """Play a workload: one round that only warms up and finds the rates, then *rounds*.
+
+        The rounds are counted from *first* on.
+        """
         names = [name for name, p in self.processes.items() if p.contender.plays(workload)]
         samples = []
         for number in range(rounds + 1 if names else 0):
-            for name in names[number % len(names) :] + names[: number % len(names)]:
+            for name, messages in self._turns(names, workload, number, duration_s):
                 if f"{name}, {workload.name}" in self.failures:
                     continue
                 try:
-                    sample = await self._turn(name, workload, duration_s)
+                    sample = await self._turn(name, workload, messages)
                 except Failed as error:
                     self.fail(f"{name}, {workload.name}", str(error))
                     continue
                 if number:
-                    samples.append({"round": number, **sample})
+                    samples.append({"round": first + number - 1, **sample})
         return samples
 
-    async def _turn(self, name: str, workload: Workload, duration_s: float) -> Sample:
-        rate = self._rates.get((name, workload.name), 0)
-        wanted = max(workload.first, int(rate * duration_s))
-        job = workload.job(min(wanted, workload.most))
+    def _turns(
+        self, names: list[str], workload: Workload, number: int, duration_s: float
+    ) -> list[tuple[str, int]]:
+        """Return the turns of a round: contender, and number of messages."""
+        start = number % len(names)
+        order = names[start:] + names[:start]
+        rates = [self._rates.get((name, workload.name), 0) for name in order]
+        if self.pairs:
+            rates = [min(rates)] * len(order)
+        wanted = [max(workload.first, int(rate * duration_s)) for rate in rates]
+        turns = [(name, min(n, workload.most)) for name, n in zip(order, wanted, strict=True)]
+        return [*turns, *reversed(turns)] if self.pairs else turns
+
+    async def _turn(self, name: str, workload: Workload, messages: int) -> Sample:
+        job = workload.job(messages)
         process = self.processes[name]
         await self.server.command("FLUSHALL")
         await process.ask({"prepare": job})
@@ -174,10 +209,10 @@ class Arena:
 
 
 @asynccontextmanager
-async def arena(contenders: Iterable[Contender]) -> AsyncIterator[Arena]:
+async def arena(contenders: Iterable[Contender], *, pairs: bool = False) -> AsyncIterator[Arena]:
     """Start a server without persistence, and the contenders; end them all."""
     async with PrivateServer() as server:
-        one = Arena(server)
+        one = Arena(server, pairs=pairs)
         try:
             await one.admit(contenders)
             yield one

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from math import comb
+from statistics import fmean
 from typing import Any
 
 from . import contenders, workloads
 
+#: How likely the true median is on either side of its interval, at most.
+_TAIL = 0.025
 COLUMNS = ("rate", "p50_ms", "p99_ms", "client_us", "server_us", "foreign")
 
 
@@ -47,14 +51,33 @@ def ratio(
 def ratios(
     samples: Iterable[dict[str, Any]], column: str, one: tuple[str, str], other: tuple[str, str]
 ) -> list[float]:
-    """Return the ratio of *one* to *other* within each round that has both."""
-    found: dict[tuple[str, str], dict[int, float]] = {one: {}, other: {}}
+    """Return the ratio of *one* to *other* within each round that has both.
+
+    If a contender has several turns in a round, their mean counts.
+    """
+    found: dict[tuple[str, str], dict[int, list[float]]] = {one: {}, other: {}}
     for sample in samples:
         key = (sample["workload"], sample["contender"])
         if key in found:
-            found[key][sample["round"]] = sample[column]
+            found[key].setdefault(sample["round"], []).append(sample[column])
     rounds = sorted(found[one].keys() & found[other].keys())
-    return [found[one][n] / found[other][n] for n in rounds if found[other][n]]
+    means = [(fmean(found[one][n]), fmean(found[other][n])) for n in rounds]
+    return [ours / theirs for ours, theirs in means if theirs]
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return two of the values between which the true median lies with a probability of 95 %.
+
+    They are chosen by rank, so the scatter may have any shape. Fewer than six values cannot reach
+    95 %: then they are the least and the greatest.
+    """
+    ordered, number = sorted(values), len(values)
+    tail, rank = 0.0, 0
+    # The probability that at most `rank` values are on one side of the true median.
+    while (tail := tail + comb(number, rank) / 2**number) <= _TAIL:
+        rank += 1
+    rank = max(rank, 1)
+    return ordered[rank - 1], ordered[-rank]
 
 
 def grouped(number: float) -> str:

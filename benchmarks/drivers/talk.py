@@ -10,6 +10,7 @@ This module needs nothing but the standard library, because it runs in the envir
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -153,6 +154,8 @@ async def spread(
 async def _answer(peer: Peer, request: dict[str, dict[str, object]]) -> dict[str, object]:
     if "prepare" in request:
         await peer.prepare(Job(**request["prepare"]))  # type: ignore[arg-type]
+        # What is left of earlier turns would be collected at any moment of this one.
+        gc.collect()
         return {"ok": True}
     job = Job(**request["run"])  # type: ignore[arg-type]
     busy, began = time.process_time(), time.perf_counter()
