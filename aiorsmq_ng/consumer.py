@@ -12,7 +12,6 @@ import anyio
 from ._runtime.context import QueueContext
 from ._runtime.outages import retry_through_outages
 from ._runtime.prefetch import Prefetch, still_leased
-from ._transport.batching import GIVE_BACK_S
 from .delivery import Delivery
 
 #: Lease up to that number of messages, waiting for the first.
@@ -21,6 +20,8 @@ Receive = Callable[[int], Awaitable[list[Delivery]]]
 #: A consumer whose call to ``anext`` was cancelled stays at work if the next call follows within
 #: this time: a loop that calls it with a timeout costs no more.
 IDLE_S = 0.1
+#: How long ``aclose`` waits for what is given back; that goes on afterwards.
+_GIVE_BACK_S = 2.0
 
 
 class Consumer(AsyncIterator[Delivery]):
@@ -55,7 +56,7 @@ class Consumer(AsyncIterator[Delivery]):
         Giving it back goes on if the caller is cancelled meanwhile.
         """
         if going := self._close():
-            await asyncio.wait(going, timeout=GIVE_BACK_S)
+            await asyncio.wait(going, timeout=_GIVE_BACK_S)
 
     async def __aenter__(self) -> Self:
         return self

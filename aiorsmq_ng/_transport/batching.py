@@ -71,9 +71,8 @@ CALLS_PER_LANE = 2
 CLOSE_S = 3.0
 #: Ticks of the event loop that closing leaves to tasks which have to give something back.
 _LAST_TICKS = 8
-#: Give-backs for callers who are gone: how long each may take, and how many may be under way. What
-#: is not given back comes back when its lease ends; new work must not starve behind them.
-GIVE_BACK_S = 2.0
+#: Give-backs under way at a time, for callers who are gone. What is not given back comes back when
+#: its lease ends; new work must not starve behind them.
 MAX_GIVE_BACKS = 64 * 256
 
 
@@ -246,15 +245,15 @@ class Transport:
     def begin(self, operations: Iterable[Operation[Any]]) -> None:
         """Run give-backs in the background, also while the client is being closed.
 
-        They have little time, and what comes when too many are under way is left out: leases end by
-        themselves.
+        They have as long as a call. What comes when too many are under way is left out: leases end
+        by themselves.
         """
         for operation in operations:
             if self._give_backs >= MAX_GIVE_BACKS:
                 logger.warning("too many give-backs are under way; leases end by themselves")
                 return
             self._give_backs += 1
-            future = self._submit(operation, within_s=min(GIVE_BACK_S, self._deadline_s))
+            future = self._submit(operation)
             future.add_done_callback(self._gave_back)
 
     async def quiet(self, within_s: float) -> None:
@@ -391,7 +390,6 @@ class Transport:
         self,
         operation: Operation[R],
         after: asyncio.Future[Any] | None = None,
-        within_s: float | None = None,
         *,
         firm: bool = False,
     ) -> asyncio.Future[R]:
@@ -399,7 +397,7 @@ class Transport:
         if running_loop() is not self._loop_guard.here:
             raise self._loop_guard.refusal()
         future: asyncio.Future[R] = self._loop.create_future()
-        deadline = self._loop.time() + (within_s or self._deadline_s)
+        deadline = self._loop.time() + self._deadline_s
         waiting = PendingOperation(operation, future, deadline, firm)
         if after is None or after.done():
             self._enqueue(waiting)

@@ -194,8 +194,7 @@ async def test_what_a_lost_receive_took_is_given_back(relay, ns, inner):
         await until(ready)
 
 
-async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner, monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng._transport.batching.GIVE_BACK_S", 30)
+async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner):
     stored = await inner.create_queue("jobs")
     async with await client(relay, ns) as rsmq:
         for _ in range(5):
@@ -213,8 +212,7 @@ async def test_receive_that_is_cancelled_leaves_nothing_leased(relay, ns, inner,
         await until(all_ready)
 
 
-async def test_consumer_that_is_cancelled_gives_back_what_it_took(rsmq, inner, monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng._transport.batching.GIVE_BACK_S", 30)
+async def test_consumer_that_is_cancelled_gives_back_what_it_took(rsmq, inner):
     queue = await rsmq.create_queue("jobs")
     stored = inner.queue("jobs")
     await queue.send_many([str(n) for n in range(10)])

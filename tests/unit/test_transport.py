@@ -1,6 +1,7 @@
 """The transport joins operations, keeps their fates apart, and survives its callers."""
 
 import asyncio
+import random
 import time
 from contextlib import asynccontextmanager
 
@@ -28,6 +29,7 @@ from aiorsmq_ng._transport.calls import CallNumbers
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
 from aiorsmq_ng._transport.redis_calls import ScriptMissing, WrongLayout
 from aiorsmq_ng._transport.retries import RetryBudget
+from tools.lab.virtual_loop import run_virtually
 
 from ..support.driver import ScriptedDriver, transport_on
 
@@ -538,6 +540,32 @@ async def test_message_taken_for_a_cancelled_caller_is_given_back():
 
     give_back = driver.commands[1]
     assert given_back(give_back) == (Receipt(ID.decode(), 1, 17), 0, "u")
+
+
+def test_message_of_a_cancelled_caller_is_given_back_after_seconds_without_the_server():
+    released = []
+
+    async def cancel_and_wait(loop):
+        def answer(command):
+            if command.kind is messages.RECEIVE:
+                return reply
+            if loop.time() < away_until:
+                raise NotExecuted("the server is away")
+            released.append(given_back(command))
+            return [1]
+
+        reply, away_until = loop.create_future(), loop.time() + 4
+        async with running(answer) as (_, transport):
+            receiving = asyncio.create_task(
+                transport.run(messages.receive(ReceiveSpec(KEYS), 1, vt_ms=-1))
+            )
+            await asyncio.sleep(0.1)
+            receiving.cancel()
+            reply.set_result([leased(ID)])
+            await asyncio.sleep(5)
+
+    run_virtually(cancel_and_wait, random.Random(0), 0)
+    assert released == [(Receipt(ID.decode(), 1, 17), 0, "u")]
 
 
 async def test_message_whose_caller_is_cancelled_as_it_arrives_is_given_back():
