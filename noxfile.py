@@ -20,10 +20,6 @@ nox.options.reuse_existing_virtualenvs = True
 JAVA = 17
 GROUPS = nox.project.dependency_groups
 PROJECT = nox.project.load_toml("pyproject.toml")
-#: Servers, clusters and processes are killed here, beside each other: a machine that stands still
-#: for a second can fail such a test, and Spark waits ten seconds for a Python process and no more.
-#: It gets one more try; the summary counts and names it.
-AGAIN = ("--reruns", "1", "--reruns-delay", "3", "-rR")
 # Long forms of the tests; about two hours.
 NIGHT = {
     "RSMQ_MODEL_EXAMPLES": "5000",
@@ -83,7 +79,7 @@ def tests(session: nox.Session) -> None:
     The tests wait for half of their time, so one process more than processors is faster.
     """
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
-    session.run("pytest", "-n", "3", *AGAIN, *session.posargs)
+    session.run("pytest", "-n", "3", *session.posargs)
 
 
 @nox.session
@@ -94,7 +90,7 @@ def spark(session: nox.Session) -> None:
     session.install("-e", ".[all,spark]", *GROUPS(PROJECT, "test", "spark"))
     chosen = any(argument.startswith("tests") for argument in session.posargs)
     where = [] if chosen else ["tests/spark"]
-    session.run("pytest", "-n", "2", *AGAIN, *where, *session.posargs)
+    session.run("pytest", "-n", "2", *where, *session.posargs)
 
 
 @nox.session
@@ -104,7 +100,7 @@ def lowest(session: nox.Session) -> None:
     # Over what the tests' own tools ask for; import-linter is the one that does not start then.
     session.install("--no-deps", *_lowest("cli", "grpc"))
     session.run(
-        "pytest", "-n", "3", *AGAIN,
+        "pytest", "-n", "3",
         "--ignore=tests/test_architecture.py", *session.posargs,
     )  # fmt: skip
 

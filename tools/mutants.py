@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -1009,9 +1011,33 @@ MUTANTS = (
 )
 
 
-def run(mutant: Mutant, folder: Path) -> str:
-    """Return the test that noticed; raise if none did, or if the text is not there any more."""
-    tree = folder / "tree"
+class Survived(Exception):
+    """The tests stayed green without the mechanism, or did not run; says what pytest said."""
+
+
+def run(mutant: Mutant) -> str:
+    """Return the test that noticed; raise ``Survived`` if none did."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        _copy(tree)
+        path = tree / mutant.path
+        text = path.read_text()
+        if text.count(mutant.old) != 1:
+            raise Survived(f"{mutant.path} does not hold its text once")
+        path.write_text(text.replace(mutant.old, mutant.new))
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", *mutant.tests],
+            cwd=tree, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tree)},
+            check=False,
+        )  # fmt: skip
+    red = re.search(r"^(?:FAILED|ERROR) tests/(\S+)::(.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    if done.returncode != 1 or not red:
+        raise Survived(f"the tests say\n{done.stdout[-2000:]}")
+    return f"{red[1]} {red[2]}"
+
+
+def _copy(tree: Path) -> None:
+    """Copy what git knows or would know of this checkout."""
     names = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -1020,37 +1046,40 @@ def run(mutant: Mutant, folder: Path) -> str:
         if (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
-    path = tree / mutant.path
-    text = path.read_text()
-    if text.count(mutant.old) != 1:
-        raise SystemExit(f"{mutant.mechanism}: {mutant.path} does not hold its text once")
-    path.write_text(text.replace(mutant.old, mutant.new))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", *mutant.tests],
-        cwd=tree, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tree)},
-        check=False,
-    )  # fmt: skip
-    red = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR tests"))]
-    if done.returncode != 1 or not red:
-        raise SystemExit(f"{mutant.mechanism}: taken out, and the tests say\n{done.stdout[-2000:]}")
-    return red[0].split("::")[0].split("/", 1)[1] + " " + red[0].split("::")[1].split(" - ")[0]
+
+
+def _chosen(words: list[str], part: str) -> tuple[Mutant, ...]:
+    """Return the mutants with one of *words*, or all; of them the *part*, written as ``2/3``."""
+    number, parts = map(int, part.split("/"))
+    if not 1 <= number <= parts:
+        raise SystemExit(f"there is no part {part}")
+    found = [m for m in MUTANTS if not words or any(w in m.mechanism for w in words)]
+    return tuple(found[number - 1 :: parts])
 
 
 def main() -> None:
-    """Take out every mechanism, or those named, and keep the list for the report."""
+    """Take out every mechanism, or those chosen, and keep a complete list for the report."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
     parser.add_argument("words", nargs="*", help="only mechanisms with one of these words")
+    parser.add_argument("--part", default="1/1", help="of these, one part of several: 2/3")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
     options = parser.parse_args()
-    chosen = [
-        m for m in MUTANTS if not options.words or any(w in m.mechanism for w in options.words)
-    ]
-    rows = []
-    for mutant in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            noticed = run(mutant, Path(folder))
-        print(f"red: {mutant.mechanism}: {noticed}", flush=True)
-        rows.append({"mechanism": mutant.mechanism, "noticed first by": f"`{noticed}`"})
-    if not options.words and REPORT.exists():
+    chosen = _chosen(options.words, options.part)
+    rows, survivors = [], []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for mutant, playing in [(mutant, pool.submit(run, mutant)) for mutant in chosen]:
+            try:
+                noticed = playing.result()
+            except Survived as told:
+                survivors.append(mutant)
+                print(f"SURVIVED: {mutant.mechanism}: {told}", flush=True)
+            else:
+                print(f"red: {mutant.mechanism}: {noticed}", flush=True)
+                rows.append({"mechanism": mutant.mechanism, "noticed first by": f"`{noticed}`"})
+    print(f"{len(chosen)} played, {len(rows)} red, {len(survivors)} survived")
+    if survivors:
+        raise SystemExit(1)
+    if chosen == MUTANTS and REPORT.exists():
         figures = {**json.loads(REPORT.read_text()), "mutants": rows}
         REPORT.write_text(json.dumps(figures) + "\n")
         REPORT.with_suffix(".md").write_text("\n".join(report.page(figures)) + "\n")

@@ -22,7 +22,7 @@ Figures = tuple[dict[str, Any], Verdict | None]
 VT = 600.0
 PREFETCH = 8
 #: How long leases may take to end once all consumers have left.
-SETTLE_S = 20.0
+SETTLE_S = 40.0
 #: The longest time after which a consumer is left, in seconds; most replies come within it.
 _SOON = 0.008
 #: How long work on a message takes: often a tick, now and then as long as a reply.
@@ -290,23 +290,26 @@ async def leave(
                     await way(queue, chance)
                 done += 1
         gc.collect()
+        figures = await _left_behind(rsmq, queue)
         with anyio.move_on_after(SETTLE_S):
-            while (
-                (await queue.attributes()).leased
-                or rsmq._keeper.kept()
-                or (await queue.stats()).consumers
-            ):
+            while any(figures[f"still {what}"] for what in ("leased", "renewed", "present")):
                 await asyncio.sleep(0.02)
-        attributes = await queue.attributes()
-        figures = {
-            "rounds": done, "messages": attributes.totalsent, "handed out": attributes.totalrecv,
-            "still leased": attributes.leased,
-            "still renewed": len(rsmq._keeper.kept()),
-            "still present": sum(c.consumers for c in (await queue.stats()).consumers),
-        }  # fmt: skip
+                figures = await _left_behind(rsmq, queue)
         _kept.clear()
         await rsmq.delete_queue("jobs")
-        return figures
+        return {"rounds": done, **figures}
+
+
+async def _left_behind(rsmq: RSMQ, queue: Queue) -> dict[str, Any]:
+    """Count what consumers of *rsmq* hold, once no call of it may still take or give back."""
+    await rsmq._transport.quiet(SETTLE_S)
+    attributes, stats = await queue.attributes(), await queue.stats()
+    return {
+        "messages": attributes.totalsent, "handed out": attributes.totalrecv,
+        "still leased": attributes.leased,
+        "still renewed": len(rsmq._keeper.kept()),
+        "still present": sum(c.consumers for c in stats.consumers),
+    }  # fmt: skip
 
 
 async def by_way(name: str, seconds: float) -> Figures:
