@@ -28,13 +28,14 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any, cast
+from typing import cast
 
 from hiredis import Reader
 from redis import exceptions as driver_errors
 from redis.asyncio.connection import AbstractConnection
 
 from .._protocol.operation import Reply
+from . import redis_versions
 
 _MORE = object()
 #: Commands that may be under way on one wire, and bytes of one that goes along with others.
@@ -77,11 +78,11 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
 
     def __init__(self, connection: AbstractConnection) -> None:
         super().__init__(connection)
-        self._transport = _transport_of(connection)
+        self._transport = redis_versions.transport_of(connection)
         self._stream = cast(asyncio.StreamReaderProtocol, self._transport.get_protocol())
         self._parser = Reader(
             protocolError=driver_errors.InvalidResponse,
-            replyError=connection._parser.parse_error,  # noqa: SLF001
+            replyError=redis_versions.error_parser(connection),
             notEnoughData=_MORE,
         )
         self._replies: deque[asyncio.Future[Reply]] = deque()
@@ -92,7 +93,7 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
 
     def belongs_to(self, connection: AbstractConnection) -> bool:
         """Return True if it is still that of *connection*, which may have been reopened."""
-        return self._transport is _transport_of(connection)
+        return self._transport is redis_versions.transport_of(connection)
 
     def can_join(self, packed: bytes) -> bool:
         """Return True if a command may be sent along with those in flight."""
@@ -174,8 +175,3 @@ def _answer(future: asyncio.Future[Reply], reply: Reply | Exception) -> None:
         future.set_exception(reply)
     else:
         future.set_result(reply)
-
-
-def _transport_of(connection: AbstractConnection) -> asyncio.Transport:
-    writer: Any = connection._writer  # noqa: SLF001 - redis-py has no public name for it
-    return cast(asyncio.Transport, writer.transport)

@@ -1,11 +1,11 @@
-"""What differs between the versions of redis-py that are supported, under one name each."""
+"""What redis-py has no public name for, or names differently from version to version."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import redis
 from redis.asyncio.cluster import ClusterNode, NodesManager
@@ -28,6 +28,18 @@ def tls_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             "install a newer one: pip install -U redis"
         )
     return {"ssl_check_hostname": settings.get("ssl_cert_reqs") != "none"} | dict(settings)
+
+
+def transport_of(connection: AbstractConnection) -> asyncio.Transport:
+    """Return the transport below a connection that is open."""
+    writer: Any = connection._writer  # noqa: SLF001
+    return cast(asyncio.Transport, writer.transport)
+
+
+def error_parser(connection: AbstractConnection) -> Callable[[str], Exception]:
+    """Return the function that makes redis-py's exception of an error reply."""
+    parser: Any = connection._parser  # noqa: SLF001
+    return cast(Callable[[str], Exception], parser.parse_error)
 
 
 async def has_unread(connection: AbstractConnection) -> bool:
