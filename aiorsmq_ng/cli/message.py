@@ -17,6 +17,7 @@ from .options import (
     ids_option,
     name_option,
     nothing,
+    single_body,
     skip_option,
     to_option,
 )
@@ -87,19 +88,12 @@ def send(
     With --dedup-key a second message within five minutes is not stored: the id is that of the
     first, and a note on stderr says so.
     """
-    if (body is None) == (file is None):
-        raise click.UsageError("give either '-m' / '--message' or '-f' / '--file'")
-    if file is not None:
-        if dedup_key is not None:
-            raise click.UsageError("'--dedup-key' is for a single message")
+    raw = single_body(body, file, skip=skip, dedup_key=dedup_key)
+    if raw is None:
         from .transfer.commands import send_file
 
-        send_file(name, file, delay, skip)
+        send_file(name, str(file), delay, skip)
         return
-    if skip:
-        raise click.UsageError("'--skip' is for '-f' / '--file'")
-    # Arguments that are not UTF-8 reach Python as surrogates; this restores their bytes.
-    raw = str(body).encode(errors="surrogateescape")
     show_sent(run(lambda rsmq: rsmq.queue(name).send(raw, delay=delay, dedup_key=dedup_key)))
 
 

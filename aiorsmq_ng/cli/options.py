@@ -166,3 +166,19 @@ def nothing(sentence: str, *, fail: bool) -> None:
     complain(sentence)
     if fail:
         click.get_current_context().exit(NOTHING_THERE)
+
+
+def single_body(
+    body: str | None, file: str | None, *, skip: int, dedup_key: str | None
+) -> bytes | None:
+    """Return the body of ``--message``; None if ``--file`` is given instead."""
+    if (body is None) == (file is None):
+        raise click.UsageError("give either '-m' / '--message' or '-f' / '--file'")
+    if body is None:
+        if dedup_key is not None:
+            raise click.UsageError("'--dedup-key' is for a single message")
+        return None
+    if skip:
+        raise click.UsageError("'--skip' is for '-f' / '--file'")
+    # Arguments that are not UTF-8 reach Python as surrogates; this restores their bytes.
+    return body.encode(errors="surrogateescape")

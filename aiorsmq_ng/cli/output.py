@@ -68,6 +68,18 @@ def show_rows(rows: Iterable[Record], columns: Sequence[str]) -> None:
     write("".join((text.head, *text.rows, text.tail)))
 
 
+def show_names(names: Sequence[str], column: str) -> None:
+    """Print names in the format of ``-o``; by default as a JSON list of strings."""
+    match current_settings().output:
+        case "table" | "csv":
+            show_rows(({column: name} for name in names), [column])
+        case "ndjson":
+            for name in names:
+                emit(name)
+        case _:
+            emit(names)
+
+
 class Text(NamedTuple):
     """Formatted records: the text before them, each of them, the text after."""
 

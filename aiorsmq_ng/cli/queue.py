@@ -21,7 +21,7 @@ from .options import (
     to_option,
     yes_option,
 )
-from .output import Record, attributes_record, complain, emit, show_record, show_rows
+from .output import Record, attributes_record, complain, show_names, show_record, show_rows
 
 STATS_COLUMNS = (
     "queue", "ready", "leased", "delayed", "dead", "oldest_age", "totalsent", "totalrecv",
@@ -50,15 +50,7 @@ def queue() -> None:
 @global_options()
 def list_queues() -> None:
     """Print the names of all queues as a JSON list, sorted."""
-    names = run(lambda rsmq: rsmq.list_queues())
-    match current_settings().output:
-        case "table" | "csv":
-            show_rows(({"queue": name} for name in names), ["queue"])
-        case "ndjson":
-            for name in names:
-                emit(name)
-        case _:
-            emit(names)
+    show_names(run(lambda rsmq: rsmq.list_queues()), "queue")
 
 
 @click.command(

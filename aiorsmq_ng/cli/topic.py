@@ -20,10 +20,11 @@ from .options import (
     fail_empty_option,
     messages,
     nothing,
+    single_body,
     skip_option,
     yes_option,
 )
-from .output import Record, attributes_record, emit, show_record, show_rows, show_sent
+from .output import Record, attributes_record, show_names, show_record, show_rows, show_sent
 from .peek import PEEK_COLUMNS, Printer, given_back, peek_record, take
 
 MODES = ("shared", "each")
@@ -97,15 +98,7 @@ def topic() -> None:
 @global_options()
 def list_topics() -> None:
     """Print the names of all topics as a JSON list, sorted."""
-    names = run(lambda rsmq: rsmq.list_topics())
-    match current_settings().output:
-        case "table" | "csv":
-            show_rows(({"topic": name} for name in names), ["topic"])
-        case "ndjson":
-            for name in names:
-                emit(name)
-        case _:
-            emit(names)
+    show_names(run(lambda rsmq: rsmq.list_topics()), "topic")
 
 
 @click.command(
@@ -146,19 +139,12 @@ def publish(
     lines are done, to resume with --skip. With --dedup-key a second message within five minutes is
     not stored: the id is that of the first, and a note on stderr says so.
     """
-    if (body is None) == (file is None):
-        raise click.UsageError("give either '-m' / '--message' or '-f' / '--file'")
-    if file is not None:
-        if dedup_key is not None:
-            raise click.UsageError("'--dedup-key' is for a single message")
+    raw = single_body(body, file, skip=skip, dedup_key=dedup_key)
+    if raw is None:
         from .transfer.commands import publish_file
 
-        publish_file(name, file, delay, skip)
+        publish_file(name, str(file), delay, skip)
         return
-    if skip:
-        raise click.UsageError("'--skip' is for '-f' / '--file'")
-    # Arguments that are not UTF-8 reach Python as surrogates; this restores their bytes.
-    raw = str(body).encode(errors="surrogateescape")
     show_sent(run(lambda rsmq: rsmq.topic(name).publish(raw, delay=delay, dedup_key=dedup_key)))
 
 
