@@ -197,6 +197,35 @@ def test_every_member_of_a_public_class_that_a_page_names_exists(page):
     assert missing == []
 
 
+INNERMOST = re.compile(r"(?<![\w.@])([A-Z]\w+)(?:\.([a-z_]\w*))?\(([^()]*)\)")
+
+
+def unknown_arguments(text: str) -> list[str]:
+    """Return named arguments in code spans that the public name called there does not take."""
+    unknown = []
+    rest = " ".join(re.findall(r"`([^`]+)`", text))
+    while call := INNERMOST.search(rest):
+        owner, name, words = call.groups()
+        rest = rest[: call.start()] + "_" + rest[call.end() :]
+        if owner in aiorsmq_ng.__all__:
+            target = getattr(aiorsmq_ng, owner)
+            known = inspect.signature(getattr(target, name) if name else target).parameters
+            named = re.findall(r"(\w+)=", words)
+            unknown += [f"{call[0]}: {word}" for word in named if word not in known]
+    return unknown
+
+
+@pytest.mark.parametrize("page", [*NOW, ROOT / "CHANGELOG.md"], ids=[*NOW_IDS, "CHANGELOG.md"])
+def test_every_argument_by_which_a_page_calls_a_public_name_exists(page):
+    assert unknown_arguments(FENCE.sub("", page.read_text())) == []
+
+
+def test_argument_that_a_call_does_not_take_is_found():
+    text = "`RSMQ.queue(name, retry=Retry(tries=5), vt=3)` and `Worker(threads=2)`"
+
+    assert unknown_arguments(text) == ["Retry(tries=5): tries", "Worker(threads=2): threads"]
+
+
 @pytest.mark.parametrize("page", NOW, ids=NOW_IDS)
 def test_every_module_that_a_page_names_exists(page):
     """As ``_transport/urls.py`` or with the folder in front; a name alone may be anywhere."""
