@@ -1,5 +1,4 @@
-"""RSMQ as values: every operation is built and its reply is read here, without any I/O.
+"""RSMQ as values: every operation is built here, and its reply is decoded here, without any I/O.
 
-Nothing in this package touches a socket, a clock or a source of chance; the transport runs what
-is built here.
+This package is pure: no sockets, no clock, no randomness. The transport runs what is built here.
 """

@@ -1,4 +1,4 @@
-"""Operations that look for damage and repair it: keys, ids, fields, messages, the server."""
+"""Operations of the doctor, which find and repair damage: keys, ids, fields, messages, server."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FEWEST_FIELDS = 10
 
 
 class ServerReply(NamedTuple):
-    """The server's clock, and what it says of itself (empty if it does not)."""
+    """The server's clock and its ``INFO`` (empty if the user may not read that)."""
 
     now_ms: float
     info: dict[str, str]
 
 
 class KeysPage(NamedTuple):
-    """Keys of a namespace, and where to go on. ``refused``: why there are none."""
+    """Keys of a namespace, and the cursor of the next page. ``refused``: why there are none."""
 
     keys: list[bytes]
     cursor: bytes
@@ -42,9 +42,9 @@ class Fault(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """The keys of a queue as such."""
+    """State of the keys of a queue."""
 
-    #: Whether its messages can be looked at.
+    #: True if its messages can be examined.
     readable: bool
     ids: int
     fields: int
@@ -54,14 +54,14 @@ class QueueState(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """How many there were, and a few of them."""
+    """A number, and a few samples of what was counted."""
 
     number: int
     samples: list[str]
 
 
 class IdsPage(NamedTuple):
-    """What was noticed about one page of ids."""
+    """Findings of one page of ids."""
 
     cursor: bytes
     looked_at: int
@@ -71,17 +71,17 @@ class IdsPage(NamedTuple):
 
 
 class FieldsCursor(NamedTuple):
-    """Where a walk through the fields of a hash stands."""
+    """Position of a walk through the fields of a hash."""
 
     cursor: bytes = b"0"
-    #: Whether the server may be asked to leave the bodies out.
+    #: True if the server can leave the bodies out (``HSCAN NOVALUES``).
     names_only: bool = True
-    #: How many fields to ask for if bodies are read along with them.
+    #: Number of fields to read at once if the bodies come with them.
     few: int = FEWEST_FIELDS
 
 
 class FieldsPage(NamedTuple):
-    """What was noticed about one page of fields."""
+    """Findings of one page of fields."""
 
     next: FieldsCursor
     looked_at: int
@@ -90,38 +90,38 @@ class FieldsPage(NamedTuple):
 
 
 class ServerRequest(NamespaceRequest, frozen=True):
-    """Ask the node that holds the namespace for its clock and its own account of itself."""
+    """Ask the node that holds the namespace for its clock and its ``INFO``."""
 
 
 class KeysRequest(NamespaceRequest, frozen=True):
-    """Look for keys that begin with the namespace, one page from *cursor* on."""
+    """Find keys that begin with the namespace, one page from *cursor* on."""
 
     cursor: bytes
 
 
 class ExamineRequest(QueueRequest, frozen=True):
-    """Look at the keys of a queue as such, and repair them if asked to."""
+    """Examine the keys of a queue, and repair them if *repair* is set."""
 
     repair: bool
 
 
 class IdsRequest(QueueRequest, frozen=True):
-    """Look at one page of ids; changes nothing."""
+    """Examine one page of ids; changes nothing."""
 
     cursor: bytes
     horizon_ms: int
 
 
 class FieldsRequest(QueueRequest, frozen=True):
-    """Look at one page of the fields of the hash; changes nothing."""
+    """Examine one page of the fields of the hash; changes nothing."""
 
     at: FieldsCursor
 
 
 class ExamineMessagesRequest(QueueRequest, frozen=True):
-    """Look at messages closer, and repair them if asked to.
+    """Examine single messages, and repair them if *repair* is set.
 
-    The result says for each id what was wrong, or nothing.
+    The result has the kind of finding for each id, or ``None``.
     """
 
     suspects: Sequence[bytes]
@@ -141,33 +141,33 @@ REPAIR_MESSAGES: Kind[list[FindingKind | None]] = Kind(name="doctor_repair_messa
 
 
 def server(namespace: Namespace) -> Operation[ServerReply]:
-    """Ask the node that holds the namespace for its clock and its own account of itself."""
+    """Ask the node that holds the namespace for its clock and its ``INFO``."""
     return Operation(SERVER, ServerRequest(namespace))
 
 
 def keys(namespace: Namespace, cursor: bytes) -> Operation[KeysPage]:
-    """Look for keys that begin with the namespace, one page from *cursor* on."""
+    """Find keys that begin with the namespace, one page from *cursor* on."""
     return Operation(KEYS, KeysRequest(namespace, cursor))
 
 
 def queue(keys: QueueKeys, *, repair: bool) -> Operation[QueueState]:
-    """Look at the keys of a queue as such, and repair them if asked to."""
+    """Examine the keys of a queue, and repair them if *repair* is set."""
     return Operation(REPAIR if repair else EXAMINE, ExamineRequest(keys, repair))
 
 
 def ids(keys: QueueKeys, cursor: bytes, horizon_ms: int) -> Operation[IdsPage]:
-    """Look at one page of ids; changes nothing."""
+    """Examine one page of ids; changes nothing."""
     return Operation(IDS, IdsRequest(keys, cursor, horizon_ms))
 
 
 def fields(keys: QueueKeys, at: FieldsCursor) -> Operation[FieldsPage]:
-    """Look at one page of the fields of the hash; changes nothing."""
+    """Examine one page of the fields of the hash; changes nothing."""
     return Operation(FIELDS, FieldsRequest(keys, at))
 
 
 def messages(
     keys: QueueKeys, suspects: Sequence[bytes], *, repair: bool, horizon_ms: int, channel: str
 ) -> Operation[list[FindingKind | None]]:
-    """Look at messages closer and repair them if asked to; per id what was wrong, or nothing."""
+    """Examine single messages, and repair them if *repair* is set; the result is as requested."""
     request = ExamineMessagesRequest(keys, suspects, repair, horizon_ms, channel)
     return Operation(REPAIR_MESSAGES if repair else EXAMINE_MESSAGES, request)

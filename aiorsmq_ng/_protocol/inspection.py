@@ -25,7 +25,7 @@ class PeekRequest(QueueRequest, frozen=True):
 class PendingRequest(QueueRequest, frozen=True):
     """Read leased messages, looking at up to 1000 hidden ones from rank *at* on."""
 
-    #: How many leased ones to pass over first.
+    #: Number of leased messages to skip first.
     skip: int
     #: Negative to walk from the end towards the front.
     count: int

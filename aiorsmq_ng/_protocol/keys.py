@@ -10,7 +10,7 @@ from ..errors import QueueCorrupt, QueueNotFound, RSMQError
 _DAMAGE = {
     "queueCorrupt": "an attribute or a counter in its hash is not a number",
     "wrongType": "one of its keys has another type than RSMQ gives it",
-    "scriptFailed": "a script stumbled over what its keys hold",
+    "scriptFailed": "a script failed on what its keys hold",
 }
 
 
@@ -37,7 +37,7 @@ class Namespace:
 
 @dataclass(frozen=True)
 class QueueKeys:
-    """The keys of one queue. RSMQ's own three, and side keys under ``ng`` that only we know."""
+    """The keys of one queue: RSMQ's own three, and side keys under ``ng`` of this library."""
 
     namespace: Namespace
     queue: str
@@ -59,11 +59,11 @@ class QueueKeys:
 
     @cached_property
     def wake(self) -> str:
-        """Channel on which we publish when ``realtime`` is off, for those who watch a queue."""
+        """Channel on which this library publishes arrivals if ``realtime`` is off."""
         return f"{self.namespace.name}:{self.queue}:ng:wake"
 
     def call(self, waiter: str) -> str:
-        """Channel on which one waiter is called when a message is there for it."""
+        """Channel of one waiter's wake-ups."""
         return f"{self.wake}:{waiter}"
 
     @cached_property
@@ -73,12 +73,12 @@ class QueueKeys:
 
     @cached_property
     def with_deliveries(self) -> tuple[str, str, str]:
-        """RSMQ's two keys of a queue, and what is known of deliveries."""
+        """RSMQ's two keys of a queue, and the notes on its deliveries."""
         return (self.zset, self.hash, self.deliveries)
 
     @cached_property
     def consumers(self) -> str:
-        """Hash with a TTL: client that consumes -> when it was last heard of and what it holds."""
+        """Hash with a TTL: consuming client -> time of its last announcement and what it holds."""
         return f"{self.namespace.name}:{self.queue}:ng:consumers"
 
     def call_record(self, series: str) -> str:
@@ -94,7 +94,7 @@ class QueueKeys:
         return f"{self.namespace.name}:{self.queue}:ng:reason:{id}"
 
     def ledger(self, ledger: str) -> str:
-        """Hash: one reader's claims, what it acknowledged, the fence that keeps old ones out."""
+        """Hash: one reader's claims and acknowledgements, and the fence against earlier holders."""
         return f"{self.namespace.name}:{self.queue}:ng:ledger:{ledger}"
 
     def claim(self, ledger: str, number: int) -> str:
@@ -102,11 +102,11 @@ class QueueKeys:
         return f"{self.namespace.name}:{self.queue}:ng:claim:{ledger}:{number}"
 
     def group(self, name: str) -> str:
-        """Key: which ledger stands for a named reader now."""
+        """Key: id of the present ledger of a named reader."""
         return f"{self.namespace.name}:{self.queue}:ng:group:{name}"
 
     def snapshot(self, id: str, page: int) -> str:
-        """Sorted set with a TTL: what the queue held when a reader looked, or a page of that."""
+        """Sorted set with a TTL: one page of a snapshot of what the queue holds."""
         return f"{self.namespace.name}:{self.queue}:ng:snapshot:{id}:{page}"
 
     def marks(self, job: str) -> str:
@@ -114,7 +114,7 @@ class QueueKeys:
         return f"{self.namespace.name}:{self.queue}:ng:marks:{job}"
 
     def staged(self, id: str) -> str:
-        """List with a TTL: rows of one attempt that wait for the commit, three values each."""
+        """List with a TTL: staged rows of one attempt, three values each."""
         return f"{self.namespace.name}:{self.queue}:ng:staged:{id}"
 
     def epochs(self, job: str) -> str:
@@ -128,24 +128,24 @@ class QueueKeys:
 
     @cached_property
     def heard(self) -> str:
-        """Hash beside a topic's own queue: peer -> when it was last heard of."""
+        """Hash beside a topic's own queue: peer -> time of its last sign of life."""
         return f"{self.namespace.name}:{self.queue}:ng:heard"
 
     @cached_property
     def gone(self) -> str:
-        """Sorted set with a TTL beside a topic's own queue: peers that were taken for dead."""
+        """Sorted set with a TTL beside a topic's own queue: peers that timed out."""
         return f"{self.namespace.name}:{self.queue}:ng:gone"
 
     @cached_property
     def kept(self) -> tuple[str, str]:
-        """Sorted set and hash with a TTL: what a topic's first subscription got, for others."""
+        """Sorted set and hash with a TTL: the backlog, kept for consumers that subscribe later."""
         return (
             f"{self.namespace.name}:{self.queue}:ng:kept",
             f"{self.namespace.name}:{self.queue}:ng:kept-bodies",
         )
 
     def failure(self, code: str) -> RSMQError:
-        """Return the error that a script's code word means for this queue."""
+        """Return the error for a script's error code on this queue."""
         if code == QueueNotFound.code:
             return QueueNotFound(self.queue, self.namespace.name)
         return QueueCorrupt(self.queue, _DAMAGE.get(code, code))

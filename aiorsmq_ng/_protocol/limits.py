@@ -17,7 +17,7 @@ MAX_COUNT = 100_000
 
 _DIGEST = re.compile(r"digest:([0-9a-f]{32})")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
-# PyRSMQ accepts dots, spaces and letters of any alphabet; what separates keys it does not.
+# PyRSMQ accepts dots, spaces and letters of any alphabet, but no colon, which separates keys.
 _FOREIGN_NAME = re.compile(r"[^:\x00-\x1f\x7f]{1,160}")
 # 32 characters by rule; old Rust clients wrote 28 to 31. Attributes (vt, ...) are far shorter, so
 # an id can never name one.
@@ -68,7 +68,7 @@ def check_id(id: object) -> str:
 
 
 def seconds_to_ms(what: str, value: Seconds) -> int:
-    """Return a per-call duration in whole milliseconds; fractions of a second are welcome."""
+    """Return a per-call duration in whole milliseconds; fractions of a second are allowed."""
     if type(value) is int and 0 <= value <= MAX_SECONDS:
         return value * 1000
     seconds = in_seconds(what, value)
@@ -78,12 +78,12 @@ def seconds_to_ms(what: str, value: Seconds) -> int:
 
 
 def optional_ms(what: str, value: Seconds | None) -> int:
-    """Return milliseconds, or -1 (the scripts' word for the queue's stored value) for ``None``."""
+    """Return milliseconds, or -1 for ``None``, which scripts read as the queue's stored value."""
     return -1 if value is None else seconds_to_ms(what, value)
 
 
 def whole_seconds(what: str, value: Seconds) -> int:
-    """Return a duration to be stored: other clients fail on stored fractions, so none are."""
+    """Return a duration in whole seconds, to be stored: other clients fail on stored fractions."""
     milliseconds = seconds_to_ms(what, value)
     if milliseconds % 1000 or (isinstance(value, float) and not value.is_integer()):
         raise InvalidValue(
@@ -114,15 +114,15 @@ def check_count(value: object) -> int:
 
 
 def digest(key: object) -> str:
-    """Return a dedup key as it goes into a key's name: of one length, and not to be read there.
+    """Return the digest of a dedup key, for the name of a Redis key: fixed length, not readable.
 
-    ``digest:`` and a digest stand for the key that it was made of: a broker is given no other.
+    ``digest:`` and a digest stand for the key that it was made of; clients of a broker send that.
     """
     if not isinstance(key, str) or not key:
         raise InvalidValue(f"dedup_key must be a text of at least one character, not {key!r}")
     if made := _DIGEST.fullmatch(key):
         return made[1]
-    # Half a surrogate pair is no text, but as good a key as any.
+    # A lone surrogate is not valid text, but it can be a key.
     return blake2b(key.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -13,15 +13,15 @@ from .keys import QueueKeys
 from .operation import Kind, Operation, QueueRequest, Request
 from .values import DeadLettered, Dedup, Receipt, Received
 
-#: Characters of the reason of a rejection that are kept: some lines, for people.
+#: Characters of a rejection's reason that are stored: some lines for an operator to read.
 REASON_LENGTH = 1000
 
 
 class SendRequest(QueueRequest, frozen=True):
     """Store *bodies* in order, all or none. The result is the ids, in the same order.
 
-    A message with a dedup key stands alone in its request; its id is a ``Sent`` whose
-    ``duplicate`` says that an earlier message with the key is there in its place.
+    A message with a dedup key is the only one in its request. Its id is a ``Sent``; if
+    ``duplicate`` is true, it is the id of the earlier message with that key.
     """
 
     bodies: Sequence[bytes]
@@ -70,7 +70,7 @@ def send(
 
 
 class ReceiveSpec(NamedTuple):
-    """A queue to receive from, and where its messages go that were received too often."""
+    """A queue to receive from, and the dead-letter queue for messages received too often."""
 
     keys: QueueKeys
     #: Deliveries after which a message goes to the dead-letter queue; 0 for no limit.
@@ -80,7 +80,7 @@ class ReceiveSpec(NamedTuple):
     channel: str = ""
     #: Lease in milliseconds for calls that name none; -1 for the queue's stored one.
     vt_ms: int = -1
-    #: Return the name of the client that receives, for people who look for the last holder.
+    #: Return the name of the receiving client; it is stored as the last holder of the message.
     holder: Callable[[], str] = str
 
     @property
@@ -92,12 +92,12 @@ class ReceiveSpec(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """The receiver that is called when a message comes after an empty receive."""
+    """The receiver that gets a wake-up when a message arrives after an empty receive."""
 
     name: str = ""
-    #: The longest time between two looks of its own accord.
+    #: The longest time between two receives without a wake-up.
     cap_ms: int = 0
-    #: After how long it looks again, unless another waiter does by then; 0 if it does not wait.
+    #: Time until its next receive, unless another waiter receives by then; 0 if it does not wait.
     pause_ms: int = 0
 
 
@@ -121,13 +121,13 @@ class ReceiveRequest(Request, frozen=True):
 
     @property
     def lane(self) -> tuple[Any, ...]:
-        """Receives of one client from one queue share a call, one waiter each."""
+        """Receives of one client from one queue share a call, if their waiter is the same."""
         spec, waiter = self.spec, self.waiter
         return (spec.keys.zset, self.holder, spec.limit, waiter.name, waiter.cap_ms)
 
     @property
     def weight(self) -> int:
-        """As many as it may take."""
+        """The most messages it may take."""
         return self.count
 
 
@@ -136,7 +136,7 @@ class ReceiveFirstRequest(Request, frozen=True):
 
     specs: tuple[ReceiveSpec, ...]
     count: int
-    #: -1 for each queue's own, that of its spec or its stored one.
+    #: -1 for each queue's own lease: that of its spec, else its stored one.
     vt_ms: int
     waiter: Waiter
     holder: str
@@ -148,12 +148,12 @@ class ReceiveFirstRequest(Request, frozen=True):
 
     @property
     def weight(self) -> int:
-        """As many as it may take."""
+        """The most messages it may take."""
         return self.count
 
 
 def give_back(received: Received) -> list[Operation[bool]]:
-    """Make messages visible again that were taken for a caller that is gone."""
+    """Build the operations that make the messages visible again, for a cancelled caller."""
     return [
         visibility(m.keys, m.id, vt_ms=0, receipt=m.receipt, channel=m.keys.wake, how="u")
         for m in received.messages
@@ -168,14 +168,14 @@ RECEIVE: Kind[Received] = Kind(
     merge=True,
     numbered=True,
     undo=give_back,
-    news=_dead_lettered,
+    events=_dead_lettered,
     with_start_time=Received.at,
 )
 RECEIVE_FIRST: Kind[Received] = Kind(
     name="receive_first",
     numbered=True,
     undo=give_back,
-    news=_dead_lettered,
+    events=_dead_lettered,
     with_start_time=Received.at,
 )
 
@@ -185,8 +185,8 @@ def receive(
 ) -> Operation[Received]:
     """Lease up to *count* ready messages. Undone by making them visible again.
 
-    A *waiter* for which there is nothing learns when to look again, and is called if a message
-    comes first.
+    If there is none, the reply says when the *waiter* should receive again. If a message arrives
+    before that, the waiter gets a wake-up.
     """
     lease_ms = spec.vt_ms if vt_ms < 0 else vt_ms
     return Operation(RECEIVE, ReceiveRequest(spec, count, lease_ms, waiter, spec.holder()))
@@ -203,21 +203,22 @@ def receive_first(
 class ReceiveSource(NamedTuple):
     """Where a receiver takes messages from: one queue, or several in order of priority."""
 
-    #: Build the operation that leases up to *count* messages for *vt_ms*, for a caller that looks
-    #: again after *pause_ms* if there is none (0: it does not wait).
+    #: Build the operation that leases up to *count* messages for *vt_ms*, for a caller that
+    #: receives again after *pause_ms* if there is none (0: it does not wait).
     receive: Callable[[int, int, int], Operation[Received]]
-    #: Channels on which RSMQ's own clients announce arrivals to all.
+    #: Channels on which RSMQ's own clients announce arrivals to every subscriber.
     realtime: tuple[str, ...]
-    #: Channels on which the waiter is called, and what lets others be called in its place.
+    #: Channels of the waiter's wake-ups, each with the operation that passes a wake-up on to
+    #: another waiter.
     calls: dict[str, Operation[int]]
-    #: What takes the waiter off for good, whatever it has promised.
+    #: Operations that remove the waiter, even if it has a receive planned.
     leave: tuple[Operation[int], ...]
-    #: Whether the operations of several waiters share one call.
+    #: True if the operations of several waiters share one call.
     shared: bool
 
 
 def source(specs: Sequence[ReceiveSpec], name: str, cap_ms: int) -> ReceiveSource:
-    """Return the source for one queue or several, whose waiter is called *name*."""
+    """Return the source for one queue or several; *name* is the name of its waiter."""
     shared = len(specs) == 1
 
     def make(count: int, vt_ms: int, pause_ms: int) -> Operation[Received]:
@@ -226,7 +227,7 @@ def source(specs: Sequence[ReceiveSpec], name: str, cap_ms: int) -> ReceiveSourc
             return receive(specs[0], count, vt_ms=vt_ms, waiter=waiter)
         return receive_first(specs, count, vt_ms=vt_ms, waiter=waiter)
 
-    # Most receivers that do not wait ask for the same again and again.
+    # A receiver that does not wait makes the same request again and again.
     known = lru_cache(maxsize=16)(make)
 
     def ask(count: int, vt_ms: int, pause_ms: int) -> Operation[Received]:
@@ -242,7 +243,7 @@ def source(specs: Sequence[ReceiveSpec], name: str, cap_ms: int) -> ReceiveSourc
 
 
 class UnwaitRequest(QueueRequest, frozen=True):
-    """Take a waiter off. The result is how many others were called in its place."""
+    """Remove a waiter, and wake other waiters in its place. The result is always 1."""
 
     waiter: str
     for_good: bool
@@ -252,15 +253,18 @@ UNWAIT: Kind[int] = Kind(name="unwait", repeatable=True)
 
 
 def unwait(keys: QueueKeys, name: str, *, for_good: bool = False) -> Operation[int]:
-    """Take the waiter *name* off, and let another one come for what it was to come for.
+    """Remove the waiter *name*, and wake another one for the message that it was woken for.
 
-    If it is to look later than in a moment, it stays, unless *for_good*.
+    A waiter whose next receive is not due yet stays registered, unless *for_good*.
     """
     return Operation(UNWAIT, UnwaitRequest(keys, name, for_good))
 
 
 class Popped(NamedTuple):
-    """What a pop took; ``again`` if nothing, but a message may be there behind ids without body."""
+    """What a pop took.
+
+    ``again`` is true if it took nothing but read only ids without a body; a message may follow.
+    """
 
     messages: list[Message]
     again: bool
@@ -278,7 +282,7 @@ class PopRequest(QueueRequest, frozen=True):
 
     @property
     def weight(self) -> int:
-        """As many as it may take."""
+        """The most messages it may take."""
         return self.count
 
 
@@ -293,8 +297,8 @@ def pop(keys: QueueKeys, count: int) -> Operation[Popped]:
 class DeleteRequest(QueueRequest, frozen=True):
     """Delete messages by id, whether they are leased or not. The result is those that existed.
 
-    After an attempt whose reply was lost, the result is all: one that is gone by now was deleted
-    by that attempt, or by another client.
+    After an attempt whose reply was lost, the result is all ids: a message that no longer exists
+    was deleted by that attempt, or by another client.
     """
 
     ids: Sequence[str]
@@ -325,7 +329,7 @@ class AckRequest(QueueRequest, frozen=True):
 
 
 class AckManyRequest(QueueRequest, frozen=True):
-    """Delete messages whose receipts are the newest. The result says of each whether it was.
+    """Delete messages whose receipts are the newest. The result has True for each deleted one.
 
     After an attempt whose reply was lost, a message that is gone counts as deleted by it.
     """
@@ -359,20 +363,20 @@ def ack(keys: QueueKeys, receipt: Receipt) -> Operation[None]:
 
 
 def ack_many(keys: QueueKeys, receipts: Sequence[Receipt]) -> Operation[list[bool]]:
-    """Delete messages whose receipts are the newest; the result says of each whether it was."""
+    """Delete messages whose receipts are the newest; the result has True for each deleted one."""
     return Operation(ACK_MANY, AckManyRequest(keys, receipts))
 
 
-#: What a change of visibility means for the delivery: it goes on; its holder returns the message;
-#: it does so before it began to work on it, so that the delivery does not count.
+#: What a change of visibility means for the delivery. ``""``: it goes on. ``"r"``: its holder
+#: releases the message. ``"u"``: it does so before the work began, so the delivery does not count.
 How = Literal["", "r", "u"]
 
 
 class VisibilityRequest(QueueRequest, frozen=True):
     """Make a message visible in *vt_ms* from now.
 
-    Fenced if there is a receipt: ``LeaseLost`` if it is not the newest. Without one the result says
-    whether the message existed.
+    Fenced if there is a receipt: ``LeaseLost`` if it is not the newest. Without a receipt the
+    result is True if the message existed.
     """
 
     id: str
@@ -387,7 +391,7 @@ class VisibilityRequest(QueueRequest, frozen=True):
         return (self.keys.zset, self.channel)
 
 
-# Running it twice does no harm; late, after the next change, it would.
+# Numbered although it is idempotent: a late repetition must not undo the change that follows it.
 VISIBILITY: Kind[bool] = Kind(name="visibility", merge=True, numbered=True, changes_visibility=True)
 
 
@@ -402,7 +406,8 @@ def visibility(
 ) -> Operation[bool]:
     """Make a message visible in *vt_ms* from now; fenced if a receipt is given.
 
-    Without a receipt the result is True if the message was there; with one, ``LeaseLost``.
+    Without a receipt the result is True if the message existed. With one, ``LeaseLost`` is raised
+    if it is not the newest.
     """
     return Operation(VISIBILITY, VisibilityRequest(keys, id, vt_ms, channel, receipt, how))
 
@@ -410,7 +415,7 @@ def visibility(
 class ForwardRequest(QueueRequest, frozen=True):
     """Move a message to *target*, where it starts again with no receives.
 
-    ``LeaseLost`` if *receipt* is not the newest; ``MessageTooLong`` if *target* does not take it.
+    ``LeaseLost`` if *receipt* is not the newest; ``MessageTooLong`` if it exceeds *target*'s limit.
     After an attempt whose reply was lost, a message that is gone counts as moved by it.
     """
 
@@ -436,9 +441,9 @@ class RejectRequest(QueueRequest, frozen=True):
 
 
 class RedriveRequest(QueueRequest, frozen=True):
-    """Move ready messages to *target*, where they start again. The result is how many.
+    """Move ready messages to *target*, where they start again with no receives.
 
-    Those in *ids*, or the first *count*.
+    Moves those in *ids*, or the first *count*. The result is how many were moved.
     """
 
     target: QueueKeys
@@ -470,8 +475,8 @@ def reject(
 def redrive(
     keys: QueueKeys, target: QueueKeys, count: int, *, ids: Sequence[str], channel: str
 ) -> Operation[int]:
-    """Move up to *count* ready messages to *target*, where they start again.
+    """Move up to *count* ready messages to *target*, where they start again with no receives.
 
-    The ones in *ids*, or the first ones. The result is how many were moved.
+    Moves those in *ids*, or the first ones. The result is how many were moved.
     """
     return Operation(REDRIVE, RedriveRequest(keys, target, count, ids, channel))

@@ -1,10 +1,10 @@
 """An operation: one atomic step, as a value. A static *kind* and a typed, frozen *request*.
 
-What every layer needs to know about a sort of operation is in its kind, once. What the caller
-wants is in the request, in the words of queues and messages: names, bodies, milliseconds,
-receipts. Neither knows how a server is spoken to. The drivers do: those for Redis encode a call
-as a script call and decode its reply (``_protocol/redis``), the one for a broker turns requests
-into protobuf messages and its responses into results.
+The kind holds, once, what every layer needs to know about operations of that kind. The request
+holds what the caller wants, in terms of queues and messages: names, bodies, milliseconds,
+receipts. Neither depends on the wire format. That is the drivers' business: those for Redis encode
+a call as a script call and decode its reply (``_protocol/redis``); the one for a broker maps
+requests to protobuf messages and responses to results.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-#: What a script may be given: Redis stores bytes, numbers are written in decimal.
+#: An argument of a script: Redis stores bytes, numbers are written in decimal.
 Argument = bytes | str | int
-#: What a reply is made of, decoding switched off.
+#: A RESP reply whose strings are not decoded.
 Reply = Any
 
 
 class Kind(Struct, Generic[R], frozen=True, eq=False, kw_only=True):
-    """A sort of operation: what holds for all operations of it, whatever they are about.
+    """What all operations of one kind have in common.
 
-    There is one value per sort, so kinds are compared by identity.
+    There is one value per kind, so kinds are compared by identity.
 
-    A reply can get lost. The call is then repeated if that is safe: because running it twice does
-    no harm (``repeatable``), or because the server keeps a record of the call and answers a
-    repetition as it answered the first attempt (``numbered``).
+    A reply can get lost. The call is then repeated if that is safe: because the operation is
+    idempotent (``repeatable``), or because the server keeps an idempotency record of the call and
+    answers a repetition as it answered the first attempt (``numbered``).
     """
 
-    #: The word for it in traces and in tests.
+    #: Its name in traces and in tests.
     name: str
-    #: Whether operations of this kind whose requests have the same ``lane`` may share a call.
+    #: True if operations of this kind whose requests have the same ``lane`` may share a call.
     merge: bool = False
-    #: Whether running it twice does no harm.
+    #: True if it is idempotent.
     repeatable: bool = False
-    #: Whether calls carry a number, by which the server recognises a repetition.
+    #: True if calls carry a number, by which the server recognises a repetition.
     numbered: bool = False
-    #: Whether it changes when a message becomes visible, so that it must not overtake another one
-    #: that does.
+    #: True if it changes when a message becomes visible. Two such operations on one message must
+    #: keep their order.
     changes_visibility: bool = False
     #: What to raise when the outcome stays unknown.
     unknown: type[Unavailable] = Unavailable
-    #: Build what undoes it, for a caller that was cancelled while it ran.
+    #: Build the operations that undo it, for a caller that was cancelled while it ran.
     undo: Callable[[R], Sequence[Operation[Any]]] | None = None
-    #: Return what must be reported even if the caller is gone.
-    news: Callable[[R], Sequence[Any]] | None = None
-    #: Put the moment at which the call began into the result, for times that count from then on.
+    #: Return the events in a result that are reported even if the caller was cancelled.
+    events: Callable[[R], Sequence[Any]] | None = None
+    #: Return the result with the time at which the call began, from which leases are counted.
     with_start_time: Callable[[R, float], R] | None = None
-    #: Put the durability that was reached into the result. Only kinds that have this wait for the
-    #: durability that the client demands.
+    #: Return the result with the durability that was reached. Only calls of kinds that have this
+    #: wait for the durability that the client demands.
     with_durability: Callable[[R, str], R] | None = None
 
     def __repr__(self) -> str:
@@ -65,11 +65,11 @@ class Kind(Struct, Generic[R], frozen=True, eq=False, kw_only=True):
 
 
 class Request(Struct, frozen=True):
-    """What a caller wants. One class for each sort of operation, and nothing but its meaning."""
+    """What a caller wants, without any encoding. There is one class for each kind of operation."""
 
     @property
     def keys(self) -> QueueKeys:
-        """The queue it is about: errors name it, and records of calls are kept beside it."""
+        """The queue it is about: errors name it, and call records are stored beside it."""
         raise NotImplementedError
 
     @property
@@ -79,23 +79,23 @@ class Request(Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        """How many messages it is about; bounds what one call may carry."""
+        """Number of messages; a call carries operations up to a total weight."""
         return 1
 
     @property
     def size(self) -> int:
-        """How many bytes of bodies it carries; bounds what one call may carry."""
+        """Bytes of bodies; a call carries operations up to a total size."""
         return 0
 
 
 class QueueRequest(Request, frozen=True):
     """A request about one queue."""
 
-    keys: QueueKeys  # pyright: ignore[reportIncompatibleMethodOverride]  # frozen, so as a property
+    keys: QueueKeys  # pyright: ignore[reportIncompatibleMethodOverride]  # read-only, as it is frozen
 
 
 class Operation(Struct, Generic[R], frozen=True):
-    """One atomic step: what sort it is, and what is wanted."""
+    """One atomic step: its kind, and its request."""
 
     kind: Kind[R]
     request: Any

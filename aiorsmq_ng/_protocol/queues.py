@@ -11,12 +11,12 @@ from .operation import Kind, Operation, QueueRequest, Request
 
 #: Limits of an announcement: characters of the name, number of ids, characters of each id.
 _NAME_LENGTH, _MOST_IDS, _ID_LENGTH = 250, 100, 64
-#: A consuming client announces itself every 10 s; after three missed ones it counts as gone.
+#: A consuming client announces itself every 10 s; after three missed announcements it is gone.
 ANNOUNCE_S = 10.0
 
 
 class CreateRequest(QueueRequest, frozen=True):
-    """Create a queue, or complete a half-made one. True if it did not exist."""
+    """Create a queue, or complete a half-made one. The result is True if it did not exist."""
 
     #: Seconds, seconds, bytes.
     vt: int
@@ -25,7 +25,7 @@ class CreateRequest(QueueRequest, frozen=True):
 
 
 class ExistsRequest(QueueRequest, frozen=True):
-    """True if the queue exists."""
+    """Ask if a queue exists. The result is True if it does."""
 
 
 class DeleteQueueRequest(QueueRequest, frozen=True):
@@ -39,7 +39,7 @@ class NamespaceRequest(Request, frozen=True):
 
     @property
     def keys(self) -> QueueKeys:
-        """The list of queues stands in for a queue."""
+        """The keys of the list of queues, in place of a queue's."""
         return self.namespace.queue("QUEUES")
 
 
@@ -68,7 +68,7 @@ class StatsRequest(QueueRequest, frozen=True):
 
 
 class AnnounceRequest(QueueRequest, frozen=True):
-    """Say that a client consumes from this queue, and what it holds; 0 consumers: no longer."""
+    """Announce a client that consumes from this queue, and what it holds; 0 consumers end it."""
 
     name: str
     consumers: int
@@ -125,14 +125,15 @@ def create(
 
 
 def exists(keys: QueueKeys) -> Operation[bool]:
-    """Return True if a queue exists."""
+    """Ask if a queue exists; the result is True if it does."""
     return Operation(EXISTS, ExistsRequest(keys))
 
 
 def delete(keys: QueueKeys) -> Operation[None]:
     """Delete a queue and all that belongs to it.
 
-    Waiters stay known until they look: if the queue is made again, they are called.
+    Waiters stay registered until their next receive: if the queue is created again by then, they
+    get a wake-up.
     """
     return Operation(DELETE, DeleteQueueRequest(keys))
 
@@ -170,9 +171,9 @@ def stats(keys: QueueKeys, dead: QueueKeys) -> Operation[QueueStats]:
 
 
 def announce(keys: QueueKeys, name: str, consumers: int, holding: list[str]) -> Operation[None]:
-    """Say that a client consumes from this queue, and what it holds; with 0 consumers, no more.
+    """Announce a client that consumes from this queue, and what it holds; 0 consumers end it.
 
-    As much as people look at: 100 ids, and a name of 250 characters.
+    At most 100 ids and 250 characters of the name are stored.
     """
     held = tuple(id for id in holding[:_MOST_IDS] if len(id) <= _ID_LENGTH)
     return Operation(ANNOUNCE, AnnounceRequest(keys, name[:_NAME_LENGTH], consumers, held))

@@ -12,7 +12,7 @@ from .values import Received
 
 
 class Recovered(NamedTuple):
-    """One page of messages taken over, and what the next page must know."""
+    """One page of messages taken over, and the position of the next page."""
 
     received: Received
     #: Where the next page starts; ``None``: this was the last.
@@ -40,7 +40,7 @@ class RecoverRequest(Request, frozen=True):
 
     @property
     def weight(self) -> int:
-        """As many as it may take."""
+        """The most messages it may take."""
         return self.count
 
 
@@ -48,7 +48,7 @@ RECOVER: Kind[Recovered] = Kind(
     name="recover",
     numbered=True,
     undo=lambda page: give_back(page.received),
-    news=lambda page: page.received.dead_lettered,
+    events=lambda page: page.received.dead_lettered,
     with_start_time=lambda page, asked_at: page._replace(received=page.received.at(asked_at)),
 )
 
@@ -58,8 +58,8 @@ def recover(
 ) -> Operation[Recovered]:
     """Lease up to *count* messages again whose last delivery is at least *idle_ms* ago.
 
-    Looks at up to 4096 hidden messages, the first ones or those that follow the page *after*.
-    Undone by making what was taken visible again.
+    Looks at up to 4096 hidden messages: the first ones, or those that follow the page *after*.
+    Undone by making the messages visible again.
     """
     return Operation(RECOVER, RecoverRequest(spec, count, idle_ms, vt_ms, after, spec.holder()))
 

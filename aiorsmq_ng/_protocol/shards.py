@@ -12,23 +12,23 @@ from ..errors import InvalidValue
 from . import limits
 from .keys import Namespace, QueueKeys
 
-#: What parts the name of a topic from the rest in the names of its queues.
+#: Separator after the name of a topic in the names of its queues.
 TOPIC_MARK = "__"
 
 
 @dataclass(frozen=True)
 class Shards:
-    """One namespace or several; the name of a queue decides in which of them it lies.
+    """One namespace or several; the name of a queue decides in which of them it is stored.
 
-    Where a queue lies is part of the stored layout: all clients must use the same namespaces in
-    the same order.
+    This mapping is part of the stored layout: all clients must use the same namespaces in the same
+    order.
     """
 
     namespaces: tuple[Namespace, ...]
 
     @classmethod
     def of(cls, ns: str | Sequence[str], *, nested: bool) -> Shards:
-        """Return the shards for what a user passed as ``ns``, checked."""
+        """Return the shards for the user's ``ns``; raise ``InvalidValue`` if it is not valid."""
         given = list(ns) if isinstance(ns, Sequence) and not isinstance(ns, str) else [ns]
         names = [limits.check_namespace(name, nested=nested) for name in given]
         if not names or len(set(names)) < len(names):
@@ -41,11 +41,11 @@ class Shards:
         return ",".join(namespace.name for namespace in self.namespaces)
 
     def queue(self, name: str) -> QueueKeys:
-        """Return the keys of a queue, in the namespace that its name leads to.
+        """Return the keys of a queue, in the namespace that its name hashes to.
 
-        CRC-32 of the name as UTF-8, modulo the number of namespaces. ``-dead`` at the end does
-        not count, so that the default dead-letter queue lies beside its queue; nor does what
-        follows ``__``, so that the subscriptions of a topic lie together.
+        The hash is CRC-32 of the name as UTF-8, modulo the number of namespaces. ``-dead`` at the
+        end is left out, so that the default dead-letter queue is in the namespace of its queue. So
+        is everything from ``__`` on, so that the queues of a topic are in one namespace.
         """
         if len(self.namespaces) == 1:
             return self.namespaces[0].queue(name)
@@ -57,7 +57,7 @@ class Shards:
 
 
 def check_together(*queues: QueueKeys) -> None:
-    """Raise ``InvalidValue`` if one call cannot reach all of *queues*."""
+    """Raise ``InvalidValue`` unless all of *queues* are in one namespace, as one call needs."""
     first = queues[0]
     for other in queues[1:]:
         if other.namespace != first.namespace:

@@ -9,7 +9,7 @@ from .operation import Kind, Operation, QueueRequest
 
 
 class ShiftRequest(QueueRequest, frozen=True):
-    """Bring every message but *stay* nearer to being visible. The result is how many became so."""
+    """Make all messages but *stay* visible earlier. The result is how many became visible."""
 
     by_ms: int
     stay: tuple[str, ...]
@@ -19,5 +19,5 @@ SHIFT: Kind[int] = Kind(name="test_shift_time")
 
 
 def shift(keys: QueueKeys, *, by_ms: int, stay: Iterable[str] = ()) -> Operation[int]:
-    """Bring every message but *stay* nearer to being visible; the result is how many became so."""
+    """Make all messages but *stay* visible earlier; the result is how many became visible."""
     return Operation(SHIFT, ShiftRequest(keys, by_ms, tuple(stay)))

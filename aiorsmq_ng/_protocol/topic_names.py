@@ -37,15 +37,18 @@ def check_part(what: str, text: object) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidValue(f"{what} name {text!r} is no text", code="invalidFormat") from None
+        raise InvalidValue(
+            f"{what} name {text!r} cannot be encoded as UTF-8: it has a lone surrogate",
+            code="invalidFormat",
+        ) from None
     return text
 
 
 def escape(text: str) -> str:
-    """Return *text* in the characters that queue names allow; no two texts give the same."""
+    """Return *text* in the characters that queue names allow. The mapping is injective."""
     raw = _ODD.sub(lambda match: b"_%02x" % match[0][0], text.encode())
     if raw.endswith(DEAD_SUFFIX.encode()):
-        # So that a consumer's name never leads to the dead-letter queue of another.
+        # So that a consumer's queue is never the dead-letter queue of another consumer.
         raw = raw[: -len(DEAD_SUFFIX)] + b"_2d" + raw[1 - len(DEAD_SUFFIX) :]
     return raw.decode()
 
@@ -57,14 +60,14 @@ def unescape(part: str) -> str:
 
 
 def queue_name(topic: str, *rest: str) -> str:
-    """Return the name of the queue for a topic alone, a consumer of it, or a peer of that."""
+    """Return the queue's name for a topic, for one of its consumers, or for a consumer's peer."""
     return TOPIC_MARK.join(map(_part, (topic, *rest))) if rest else _part(topic) + TOPIC_MARK
 
 
 def read_queue_name(queue: str) -> tuple[str, ...] | None:
-    """Return topic, consumer and peer of a topic's queue, or of its dead letters, by its name.
+    """Return topic, consumer and peer from the name of a topic's queue, or of its dead letters.
 
-    The topic alone for its own queue; nothing if a part was cut, so that it cannot be read; None if
+    The result has only the topic for its own queue. It is empty if a part was cut, and ``None`` if
     this is not the name of a topic's queue.
     """
     while queue.endswith(DEAD_SUFFIX):  # which no part ends with
@@ -81,7 +84,7 @@ def _part(text: str) -> str:
     part = escape(text)
     if len(part) <= PART_LENGTH:
         return part
-    # "_h" is no escape, so a part that is cut looks like no part that is not.
+    # "_h" is not an escape sequence, so a cut part never equals an uncut one.
     digest = "_h" + blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
     start = part[: PART_LENGTH - len(digest)]
     return re.sub(r"_[0-9a-f]?$", "", start) + digest

@@ -1,8 +1,9 @@
-"""What is stored about a topic, read and judged.
+"""The stored state of a topic, and the decisions based on it: which peers are dead or keepers.
 
-Of a consumer whose peers have copies of their own, one is the *keeper*: it has had, or has in its
-queue, whatever was published while the consumer was subscribed. So the queue of any other peer
-may be deleted when that has gone, and the keeper's passes to another.
+If the peers of a consumer have copies of their own, one peer is the *keeper*: it has received, or
+has in its queue, every message that was published while the consumer was subscribed. So the queue
+of any other peer may be deleted when that peer is gone, and the keeper's queue passes to another
+peer.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from typing import NamedTuple
 from .topic_names import escape, unescape
 
 SHARED, EACH = "shared", "each"
-#: A subscription gets what is published; it has ended, and what it holds waits for its return, or
-#: for the keeper.
+#: States of a subscription. ``on``: it gets what is published. ``left``: it has ended; its messages
+#: are kept for its return, or for the keeper.
 ON, LEFT = "on", "left"
 #: Stands for "no peer" in a record; no name is escaped to it.
-NOBODY = "."
-#: Under which name the clock of a consumer is kept, among the times at which peers were heard of.
+NO_PEER = "."
+#: Prefix of the field with a consumer's clock, among those with the peers' signs of life.
 _CLOCK = "clock"
-#: How many subscriptions of silent peers are ended by one call.
+#: Subscriptions of silent peers that one call ends, at most.
 _AT_ONCE = 1000
 
 
 class Member(NamedTuple):
-    """One subscription as the topic knows it."""
+    """One subscription of a topic."""
 
     queue: str
     consumer: str
@@ -34,36 +35,36 @@ class Member(NamedTuple):
     #: The peer that this copy is for; ``None`` if the consumer's peers share it.
     peer: str | None
     silence_ms: int
-    #: When it began, in microseconds: it has copies of its own of what was published later.
+    #: When it began, in microseconds. What was published later is in its own queue.
     since_us: int
     state: str
     keeper: bool
-    #: When its peer was last heard of, as it is stored: by the consumer's clock, by the server's.
+    #: Last sign of life of its peer, as stored: by the consumer's clock, and by the server's.
     heard: str
 
     @property
     def on(self) -> bool:
-        """Whether it gets what is published."""
+        """True if it gets what is published."""
         return self.state == ON
 
     @property
     def heard_ms(self) -> tuple[int, int]:
-        """When its peer was last heard of: by the consumer's clock, and by the server's."""
+        """Last sign of life of its peer: by the consumer's clock, and by the server's."""
         by_clock, _, by_server = (self.heard or "0").partition(" ")
         return int(by_clock), int(by_server or by_clock)
 
 
 class Ending(NamedTuple):
-    """Subscriptions that end at once."""
+    """Subscriptions that one call ends."""
 
     members: Sequence[Member]
-    #: Those of them that may be deleted with all they hold: the keeper has had it, too.
+    #: Those of them whose messages may be deleted, because the keeper has received them, too.
     spare: Sequence[Member] = ()
-    #: Queue of the peer that is the keeper from then on; empty: as it is.
+    #: Queue of the new keeper; empty if the keeper stays.
     successor: str = ""
-    #: What else is to be forgotten that was noted beside the peers.
+    #: Other fields beside those of the peers that are deleted.
     fields: Sequence[str] = ()
-    #: Whether they end because nothing was heard of them; such peers may come back.
+    #: True if they end because their peers timed out; such peers may come back.
     dead: bool = False
     #: The consumer that unsubscribes, and its peer if only that one does.
     consumer: str = ""
@@ -72,21 +73,22 @@ class Ending(NamedTuple):
 
 @dataclass(frozen=True)
 class TopicState:
-    """What is stored about a topic."""
+    """The stored state of a topic."""
 
     version: str = ""
     now_ms: int = 0
     waiting: int = 0
     members: tuple[Member, ...] = ()
-    #: Peers of shared subscriptions: queue, name, when it was last heard of (epoch ms).
+    #: Peers of shared subscriptions: queue, name, last sign of life (epoch ms).
     peers: tuple[tuple[str, str, int], ...] = ()
-    #: Consumer whose peers have copies of their own -> its clock, which stands while none is heard.
+    #: Consumer whose peers have copies of their own -> its clock, which runs only while a peer
+    #: gives signs of life.
     clocks: Mapping[str, int] = field(default_factory=dict)
     max_length: int | None = None
     max_age_ms: int | None = None
     #: Subscriptions that ended because another client deleted their queue.
     lost: int = 0
-    #: Messages that were removed because of the limits.
+    #: Messages that were removed because of the backlog's limits.
     trimmed: int = 0
 
     def find(self, queue: str) -> Member | None:
@@ -98,30 +100,33 @@ class TopicState:
         return [m for m in self.members if m.consumer == consumer]
 
     def copies(self, consumer: str) -> list[Member]:
-        """Return those of a consumer's peers with copies of their own that get what is published.
+        """Return the active subscriptions of a consumer whose peers have copies of their own.
 
-        The keeper is the first. If its queue was deleted by another client it is the oldest.
+        The keeper is the first. If another client deleted its queue, the oldest peer is the keeper.
         """
         peers = [m for m in self.of(consumer) if m.on and m.mode == EACH]
         return sorted(peers, key=lambda m: (not m.keeper, m.since_us, m.queue))
 
     def keeper(self, consumer: str) -> Member | None:
-        """Return the peer that has all that the consumer is to get."""
+        """Return the consumer's keeper, the peer that has everything the consumer is to get."""
         return next(iter(self.copies(consumer)), None)
 
     def silent(self, member: Member) -> bool:
-        """Return True if a peer was not heard of for too long while others of its consumer were."""
+        """Return True if a peer timed out while other peers of its consumer gave signs of life."""
         clock = self.clocks.get(member.consumer, 0)
         return bool(member.heard) and clock - member.heard_ms[0] > member.silence_ms
 
     def dead(self, me: Member) -> Ending:
-        """Return siblings of *me* that are silent, and not the keeper; so many as end at once."""
+        """Return the ending of silent siblings of *me*, except for the keeper."""
         peers = self.copies(me.consumer)[1:]
         gone = [m for m in peers if m.queue != me.queue and self.silent(m)][:_AT_ONCE]
         return Ending(gone, spare=gone, dead=True)
 
     def left(self, me: Member) -> tuple[Member, list[Member]]:
-        """Return who is the keeper from now on, *me* if that is silent, and what it adopts."""
+        """Return the keeper, and the subscriptions whose messages it adopts.
+
+        If the present keeper is silent, *me* becomes the keeper and adopts from it, too.
+        """
         keeper = self.keeper(me.consumer) or me
         ended = [m for m in self.of(me.consumer) if not m.on]
         if keeper.queue != me.queue and self.silent(keeper):
@@ -129,7 +134,7 @@ class TopicState:
         return keeper, ended
 
     def leaving(self, consumer: str, peer: str | None) -> Ending:
-        """Return what it means that a consumer, or one peer of it, unsubscribes."""
+        """Return what ends when a consumer, or one peer of it, unsubscribes."""
         members = [m for m in self.of(consumer) if peer is None or m.peer == peer]
         shared = {m.queue for m in self.of(consumer) if m.mode == SHARED}
         fields = [
@@ -141,7 +146,7 @@ class TopicState:
         stay = [m for m in copies if m not in members]
         if not stay and consumer in self.clocks:
             fields.append(f"{_CLOCK}:{escape(consumer)}")
-        # Rather one that was heard of lately.
+        # The new keeper is the peer with the latest sign of life.
         after = max(stay, key=lambda m: m.heard_ms, default=None)
         ends = after is not None and copies[0] in members
         return Ending(
@@ -155,7 +160,7 @@ class TopicState:
 
 
 def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, str]) -> TopicState:
-    """Read the fields of a topic and the times at which peers were heard of."""
+    """Decode the fields of a topic, and the peers' last signs of life."""
     members = [
         _member(name[2:], record, times.get(name[2:], ""))
         for name, record in stored.items()
@@ -191,7 +196,7 @@ def _member(queue: str, record: str, heard: str) -> Member:
         queue=queue,
         consumer=unescape(consumer),
         mode=mode,
-        peer=None if peer == NOBODY else unescape(peer),
+        peer=None if peer == NO_PEER else unescape(peer),
         silence_ms=int(silence),
         since_us=int(since),
         state=state,

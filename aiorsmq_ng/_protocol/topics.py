@@ -12,7 +12,7 @@ from .keys import Namespace, QueueKeys
 from .operation import Kind, Operation, Request
 from .queues import ListRequest, NamesPage
 from .topic_names import escape, queue_name
-from .topic_state import EACH, NOBODY, Ending, Member, TopicState
+from .topic_state import EACH, NO_PEER, Ending, Member, TopicState
 from .values import Dedup
 
 #: Messages that one step of moving a queue into another handles, in about 2 ms.
@@ -20,14 +20,14 @@ PAGE = 1000
 
 
 class TopicChanged(RSMQError):
-    """The subscriptions are not what the caller believed; nothing was done."""
+    """Raised when the subscriptions differ from those that the caller knew; nothing was done."""
 
     code = "topicChanged"
 
 
 @dataclass(frozen=True)
 class TopicKeys:
-    """A topic, the keys of its own queue, and how arrivals in its queues are announced."""
+    """A topic, the keys of its own queue, and the channels on which arrivals are announced."""
 
     name: str
     own: QueueKeys
@@ -35,7 +35,7 @@ class TopicKeys:
 
     @property
     def namespace(self) -> Namespace:
-        """The namespace in which all its queues lie."""
+        """The namespace of all its queues."""
         return self.own.namespace
 
     def queue(self, *parts: str) -> QueueKeys:
@@ -47,7 +47,7 @@ class TopicKeys:
         return self.namespace.queue(queue)
 
     def failure(self, code: str) -> RSMQError:
-        """Return the error that a script's code word means for this topic."""
+        """Return the error for a script's error code on this topic."""
         if code == TopicChanged.code:
             return TopicChanged(f"the subscriptions of topic {self.name!r} have changed")
         word, _, queue = code.partition(" ")
@@ -57,7 +57,7 @@ class TopicKeys:
 class Plan:
     """Where a topic's messages go: the subscriptions that a client knows of.
 
-    Compared by identity: a client has one plan for a topic until it learns of another.
+    Compared by identity: a client keeps one plan for a topic until the subscriptions change.
     """
 
     def __init__(self, keys: TopicKeys, state: TopicState) -> None:
@@ -65,7 +65,7 @@ class Plan:
         self.version = state.version
         #: The queues of the subscriptions that are on.
         self.queues = tuple(keys.named(m.queue) for m in state.members if m.on)
-        #: How many times a message is stored; without subscriptions in the topic's own queue.
+        #: How many times a message is stored; without subscriptions, once in the topic's own queue.
         self.copies = max(1, len(self.queues))
 
 
@@ -80,7 +80,7 @@ class Joining(NamedTuple):
     vt: int
     delay: int
     maxsize: int
-    #: How long what waited for the first subscription is kept for other consumers.
+    #: How long the backlog is kept for other consumers after the first subscription.
     kept_ms: int = 0
 
     def queue(self, keys: TopicKeys) -> QueueKeys:
@@ -90,20 +90,20 @@ class Joining(NamedTuple):
         return keys.queue(self.consumer)
 
     def record(self, *, keeper: bool) -> str:
-        """Return what the topic keeps of it."""
-        peer = escape(self.peer) if self.mode == EACH and self.peer else NOBODY
+        """Return the text that is stored for it."""
+        peer = escape(self.peer) if self.mode == EACH and self.peer else NO_PEER
         return f"{self.mode} {self.silence_ms} {int(keeper)} {escape(self.consumer)} {peer}"
 
 
 def heard_field(queue: QueueKeys, mode: str, peer: str | None) -> str:
-    """Return under which name a peer is heard of; nothing for a consumer without peers."""
+    """Return the field with a peer's last sign of life; empty for a consumer without peers."""
     if mode == EACH:
         return queue.queue
     return shared_field(queue.queue, peer) if peer else ""
 
 
 def shared_field(queue: str, peer: str) -> str:
-    """Return under which name a peer of a shared subscription is heard of."""
+    """Return the field with the last sign of life of a peer of a shared subscription."""
     return f"{queue} {escape(peer)}"
 
 
@@ -121,9 +121,9 @@ class TopicRequest(Request, frozen=True):
 class PublishRequest(Request, frozen=True):
     """Store *bodies* in order in every subscription, all or none. The result is the ids.
 
-    ``TopicChanged``, and nothing is stored, if the subscriptions are not those of *plan* any more.
-    A driver whose server knows the subscriptions itself may leave the plan out of account, except
-    for the topic in ``plan.keys``.
+    ``TopicChanged``, and nothing is stored, if the subscriptions are no longer those of *plan*.
+    A driver whose server knows the subscriptions itself may ignore the plan, except for the topic
+    in ``plan.keys``.
     """
 
     plan: Plan
@@ -139,7 +139,7 @@ class PublishRequest(Request, frozen=True):
 
     @property
     def lane(self) -> tuple[Any, ...]:
-        """What is published by one plan shares a call."""
+        """Messages published with one plan share a call."""
         return (self.plan,)
 
     @property
@@ -154,13 +154,13 @@ class PublishRequest(Request, frozen=True):
 
 
 class ReadRequest(TopicRequest, frozen=True):
-    """Read what is stored about a topic."""
+    """Read the stored state of a topic."""
 
 
 class JoinRequest(TopicRequest, frozen=True):
-    """Begin a subscription: 1 if it has begun, 0 if a long backlog is still being moved.
+    """Begin a subscription. The result is 1 if it has begun, 0 if a long backlog is being moved.
 
-    -1: another subscriber is moving the backlog; ask again a little later.
+    It is -1 if another subscriber is moving the backlog; try again a little later.
     """
 
     joining: Joining
@@ -170,7 +170,7 @@ class JoinRequest(TopicRequest, frozen=True):
 
 
 class AdoptRequest(TopicRequest, frozen=True):
-    """Move what *ended* left and *keeper* lacks, one step: 1 if that is done, 0 if not."""
+    """Move what *ended* left and *keeper* lacks, one step. The result is 1 when all is moved."""
 
     state: TopicState
     ended: Member
@@ -179,7 +179,7 @@ class AdoptRequest(TopicRequest, frozen=True):
 
 
 class LeaveRequest(TopicRequest, frozen=True):
-    """End subscriptions, and forget peers of shared ones. The result is how many messages stay."""
+    """End subscriptions, and remove peers of shared ones. The result is how many messages stay."""
 
     state: TopicState
     ending: Ending
@@ -188,16 +188,17 @@ class LeaveRequest(TopicRequest, frozen=True):
 
 
 class BeatRequest(TopicRequest, frozen=True):
-    """Say that a peer is alive: 1 if it is subscribed, 0 if not, -1 if it was taken for dead.
+    """Record a sign of life of a peer.
 
-    And True if it is time to look for siblings that are silent.
+    The result is 1 if it is subscribed, 0 if not, -1 if it had timed out; and True if it is time to
+    look for silent siblings.
     """
 
     joining: Joining
 
 
 class SetLimitsRequest(TopicRequest, frozen=True):
-    """Set how much may wait in the topic's own queue: ``None`` leaves a limit, -1 lifts it."""
+    """Set the limits of the backlog: ``None`` leaves a limit as it is, -1 lifts it."""
 
     max_length: int | None
     max_age_ms: int | None
@@ -205,7 +206,7 @@ class SetLimitsRequest(TopicRequest, frozen=True):
 
 
 class DeleteTopicRequest(TopicRequest, frozen=True):
-    """Delete a topic with all its queues. True if there was one."""
+    """Delete a topic with all its queues. The result is True if it existed."""
 
     state: TopicState
 
@@ -235,14 +236,14 @@ def publish(
 
 
 def read(keys: TopicKeys) -> Operation[TopicState]:
-    """Ask what is stored about a topic."""
+    """Read the stored state of a topic."""
     return Operation(READ, ReadRequest(keys))
 
 
 def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Operation[int]:
-    """Begin a subscription: 1 if it has begun, 0 if a long backlog is still being moved.
+    """Begin a subscription; the result is 1 if it has begun, 0 if a long backlog is being moved.
 
-    -1: the backlog is just being moved elsewhere, come again a little later.
+    It is -1 if another subscriber is moving the backlog; try again a little later.
     """
     return Operation(JOIN, JoinRequest(keys, joining, state, nonce))
 
@@ -250,34 +251,31 @@ def join(keys: TopicKeys, joining: Joining, state: TopicState, nonce: str) -> Op
 def adopt(
     keys: TopicKeys, state: TopicState, ended: Member, keeper: Member, nonce: str
 ) -> Operation[int]:
-    """Let *keeper* have what *ended* left and it lacks, one step: 1 if that is done, 0 if not."""
+    """Move what *ended* left and *keeper* lacks, one step; the result is 1 when all is moved."""
     return Operation(ADOPT, AdoptRequest(keys, state, ended, keeper, nonce))
 
 
 def leave(
     keys: TopicKeys, state: TopicState, ending: Ending, *, discard: bool, nonce: str
 ) -> Operation[int]:
-    """End subscriptions, and forget peers of shared ones; the result is how many messages stay."""
+    """End subscriptions, and remove peers of shared ones; the result is how many messages stay."""
     return Operation(LEAVE, LeaveRequest(keys, state, ending, discard, nonce))
 
 
 def beat(keys: TopicKeys, joining: Joining) -> Operation[tuple[int, bool]]:
-    """Say that a peer is alive: 1 if it is subscribed, 0 if not, -1 if it was taken for dead.
-
-    And whether it is time to look for siblings that are silent.
-    """
+    """Record a sign of life of a peer; the result is that of ``BeatRequest``."""
     return Operation(BEAT, BeatRequest(keys, joining))
 
 
 def set_limits(
     keys: TopicKeys, *, max_length: int | None, max_age_ms: int | None, maxsize: int | None
 ) -> Operation[int]:
-    """Set how much may wait in the topic's own queue: ``None`` leaves a limit, -1 lifts it."""
+    """Set the limits of the backlog: ``None`` leaves a limit as it is, -1 lifts it."""
     return Operation(SET_LIMITS, SetLimitsRequest(keys, max_length, max_age_ms, maxsize))
 
 
 def delete(keys: TopicKeys, state: TopicState) -> Operation[bool]:
-    """Delete a topic with all its queues; the result is True if there was one."""
+    """Delete a topic with all its queues; the result is True if it existed."""
     return Operation(DELETE, DeleteTopicRequest(keys, state))
 
 

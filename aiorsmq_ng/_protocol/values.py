@@ -11,12 +11,12 @@ from .keys import QueueKeys
 
 
 class Receipt(NamedTuple):
-    """Proof of one delivery. Every RSMQ client counts ``rc`` up, so an older receipt shows."""
+    """Proof of one delivery. Every receive increments ``rc``, which tells old receipts apart."""
 
     id: str
     rc: int
     fr: int
-    #: What a broker signed for this delivery; empty without a broker.
+    #: The receipt that a broker signed for this delivery; empty without a broker.
     proof: str = ""
 
 
@@ -30,9 +30,9 @@ class Leased(Struct, frozen=True):
     #: The queue it is from, and the lease granted in milliseconds.
     keys: QueueKeys
     vt_ms: int
-    #: Deliveries in a row before this one that vanished with their holders.
+    #: Consecutive deliveries before this one whose holders vanished.
     strikes: int = 0
-    #: Deliveries that were given back before their holders began to work on them.
+    #: Deliveries that were given back before a handler began to work on them.
     excused: int = 0
     #: See ``Receipt.proof``.
     proof: str = ""
@@ -44,34 +44,34 @@ class Leased(Struct, frozen=True):
 
 
 class DeadLettered(NamedTuple):
-    """A message that was moved to the dead letters, and why."""
+    """A message that was moved to the dead-letter queue, and why."""
 
     message: Message
-    #: The queue it was taken out of, and that to which it was moved.
+    #: The queue that it was in, and its dead-letter queue.
     keys: QueueKeys
     dead: QueueKeys
     reason: str
 
 
 class Received(Struct, frozen=True):
-    """What a receive found. ``messages`` may be fewer than asked for, or none."""
+    """What a receive found. ``messages`` may be fewer than the request's count, or none."""
 
     messages: list[Leased]
-    #: Nothing found: milliseconds until a message becomes visible, -1 if the queue is empty.
+    #: If nothing was found: milliseconds until a message becomes visible, -1 for an empty queue.
     next_visible_ms: int
-    #: When the call began, on the clock of the client: leases began no earlier.
+    #: When the call began, on the client's clock. No lease of the result began earlier.
     asked_at: float = 0.0
-    #: What it moved to the dead letters instead of delivering it once more.
+    #: Messages that it moved to the dead-letter queue instead of delivering them.
     dead_lettered: tuple[DeadLettered, ...] = ()
 
     def at(self, asked_at: float) -> Received:
-        """Return the same with the moment at which the call began."""
+        """Return a copy with the time at which the call began."""
         return Received(self.messages, self.next_visible_ms, asked_at, self.dead_lettered)
 
 
 class Dedup(NamedTuple):
-    """No second copy of a message while the marker lasts."""
+    """A dedup key: while its window lasts, a second message with it is not stored."""
 
-    #: Digest of the caller's key, and how long it stands.
+    #: Digest of the caller's key, and the length of its window.
     digest: str
     window_ms: int

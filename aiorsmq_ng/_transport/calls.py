@@ -333,7 +333,7 @@ class CallRunner:
 
     def _hand_out(self, call: Call, results: list[Any]) -> None:
         """Give each caller its result or error, undo what is for callers that are gone."""
-        finish, news = call.finish, call.kind.news
+        finish, events = call.finish, call.kind.events
         for place, (waiting, found) in enumerate(zip(call.callers, results, strict=True)):
             try:
                 result = finish(place, found)
@@ -347,15 +347,15 @@ class CallRunner:
                     self._tasks.undo(waiting.operation, result)
                 else:
                     waiting.future.set_result(result)
-                if news is not None and (found_news := news(result)):
-                    self._tasks.report(found_news)
+                if events is not None and (found_events := events(result)):
+                    self._tasks.report(found_events)
 
     def _report(self, call: Call, results: list[Any]) -> None:
         """Pass on what the results of a recall tell; their messages are given back already."""
-        if call.kind.news is not None:
+        if call.kind.events is not None:
             for result in results:
                 if not isinstance(result, Exception):
-                    self._tasks.report(call.kind.news(result))
+                    self._tasks.report(call.kind.events(result))
 
 
 def _fail_all(batch: list[PendingOperation], error: Callable[[], Exception]) -> None:

@@ -41,7 +41,7 @@ class SnapshotReader(DataSourceReader):
         client, state = options.client(), bulk.SnapshotState()
         while state.now_ms is None or state.last:
             state = client.run(
-                bulk.note(
+                bulk.take_snapshot(
                     options.keys,
                     snapshot,
                     state,
@@ -64,7 +64,7 @@ class SnapshotReader(DataSourceReader):
         options = self._options
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
         pages = (
-            bulk.read_noted(
+            bulk.read_snapshot(
                 options.keys,
                 part._replace(start=start, stop=min(part.stop, start + options.fetch_size)),
                 ttl_s=options.snapshot_ttl_ms // 1000,

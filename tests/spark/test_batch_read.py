@@ -176,7 +176,7 @@ def test_wrong_schema_reaches_the_user_as_one_sentence(spark, bench):
 
 def test_snapshot_in_several_pages_is_read_as_one(bench, monkeypatch):
     """Partitions do not have to end where pages do."""
-    monkeypatch.setattr(bulk.note, "__kwdefaults__", {"step": 40})
+    monkeypatch.setattr(bulk.take_snapshot, "__kwdefaults__", {"step": 40})
     bench.fill_numbers(100)
     reader = SnapshotReader(parse(ReadOptions, {**bench.options, "numPartitions": "3"}), SCHEMA)
 

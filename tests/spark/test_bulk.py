@@ -166,7 +166,7 @@ def test_committed_rows_outlive_the_patience_with_uncommitted_ones(run, keys, re
 def note(run, keys, *, visibility="all", step=10_000):
     id, state = uuid.uuid4().hex, bulk.SnapshotState()
     while state.now_ms is None or state.last:
-        state = run(bulk.note(keys, id, state, visibility=visibility, ttl_s=60, step=step))
+        state = run(bulk.take_snapshot(keys, id, state, visibility=visibility, ttl_s=60, step=step))
     return id, state.sizes
 
 
@@ -177,7 +177,7 @@ def noted(run, keys, id, sizes):
         if not size:
             continue
         part = bulk.SnapshotRange(id, len(sizes), page, 0, size)
-        read = run(bulk.read_noted(keys, part, ttl_s=60, bodies=True, counts=True))
+        read = run(bulk.read_snapshot(keys, part, ttl_s=60, bodies=True, counts=True))
         ids += read.range[0::2]
         bodies += read.bodies
     return ids, bodies
@@ -207,7 +207,7 @@ def test_snapshot_made_in_pages_misses_nothing_while_others_delete(run, keys):
     id, state = "s", bulk.SnapshotState()
     deleted: set[str] = set()
     while state.now_ms is None or state.last:
-        state = run(bulk.note(keys, id, state, visibility="all", ttl_s=60, step=10))
+        state = run(bulk.take_snapshot(keys, id, state, visibility="all", ttl_s=60, step=10))
         victims = run(messages.pop(keys, 3)).messages
         deleted |= {m.id for m in victims}
 
@@ -223,7 +223,7 @@ def test_snapshot_made_in_pages_notes_nothing_twice_while_others_receive(run, ke
     run(send(keys, rows(*[b"x"] * 100)))
     id, state = "s", bulk.SnapshotState()
     while state.now_ms is None or state.last:
-        state = run(bulk.note(keys, id, state, visibility="all", ttl_s=60, step=10))
+        state = run(bulk.take_snapshot(keys, id, state, visibility="all", ttl_s=60, step=10))
         run(messages.receive(messages.ReceiveSpec(keys), 3, vt_ms=60_000))
 
     ids, _ = noted(run, keys, id, state.sizes)
@@ -238,7 +238,7 @@ def test_snapshot_of_messages_far_apart_notes_nothing_twice_either(run, keys, re
     redis.zadd(keys.zset, {id: 1000 * n for n, id in enumerate(ids)})
     state, last = bulk.SnapshotState(), ids[0]
     while state.now_ms is None or state.last:
-        state = run(bulk.note(keys, "s", state, visibility="all", ttl_s=60, step=10))
+        state = run(bulk.take_snapshot(keys, "s", state, visibility="all", ttl_s=60, step=10))
         run(messages.receive(messages.ReceiveSpec(keys), 3, vt_ms=60_000))
         # As if it was given back: a little later than before, which may be on the next page.
         last = state.last or last
@@ -255,7 +255,7 @@ def test_snapshot_lives_as_long_as_one_of_its_pages_is_read(run, keys, redis):
     redis.expire(keys.snapshot(id, 1), 5)
 
     part = bulk.SnapshotRange(id, len(sizes), 0, 0, 1)
-    run(bulk.read_noted(keys, part, ttl_s=60, bodies=False, counts=False))
+    run(bulk.read_snapshot(keys, part, ttl_s=60, bodies=False, counts=False))
 
     assert redis.ttl(keys.snapshot(id, 1)) > 5
 

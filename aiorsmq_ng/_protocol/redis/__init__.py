@@ -1,9 +1,8 @@
-"""Operations as Redis knows them: one script call for all operations that share it.
+"""Encoding for Redis: operations that share a call become one script call, replies become results.
 
-``encode`` is used once per call and driver, so that every attempt sends the same bytes but for the
-number of the attempt; above all the same random ids. ``decode`` turns the reply into one result
-for each operation. Nothing outside this package and the scripts knows the order of keys and
-arguments.
+``encode`` runs once per call, so that every attempt sends the same bytes except for the number of
+the attempt; above all the same random ids. ``decode`` turns the reply into one result per
+operation. Only this package and the scripts know the order of keys and arguments.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ CODECS: dict[Kind[Any], Codec[Any, Any]] = {
 
 
 class ScriptCall(Struct, frozen=True):
-    """A call encoded: the script, and what all attempts give it."""
+    """An encoded call: the script, and the keys and arguments of every attempt."""
 
     codec: Codec[Any, Any]
     script: Script
-    #: All keys, the call record's last.
+    #: All keys; the last is that of the call record, if there is one.
     keys: list[str]
-    #: What follows the number of the call and of the attempt, where calls are numbered.
+    #: The arguments, without the numbers of the call and of the attempt.
     args: list[Argument]
 
 
@@ -51,8 +50,8 @@ def encode(
 def decode(operations: Sequence[Operation[Any]], reply: Reply, *, repeated: bool) -> list[Any]:
     """Return the result of each operation, or the error in its place.
 
-    *repeated*: an earlier attempt may have run. An error other than an ``RSMQError`` says that the
-    reply could not be read.
+    *repeated* means that an earlier attempt may have run. An error that is not an ``RSMQError``
+    means that the reply could not be decoded.
     """
     kind = operations[0].kind
     codec = CODECS[kind]
@@ -72,6 +71,6 @@ def decode(operations: Sequence[Operation[Any]], reply: Reply, *, repeated: bool
 
 
 def failures(operations: Sequence[Operation[Any]], code: str) -> list[RSMQError]:
-    """Return what a code word in place of a reply means for each operation."""
+    """Return the error of each operation for an error code in place of a reply."""
     fail = CODECS[operations[0].kind].fail
     return [fail(operation.request, code) for operation in operations]

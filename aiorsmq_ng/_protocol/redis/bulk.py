@@ -1,4 +1,4 @@
-"""Many messages at once, in steps that a task which may run twice can repeat."""
+"""Codecs of bulk sends, staged rows, epochs and snapshots."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def flat(rows: Rows) -> list[Argument]:
 
 
 def packed(rows: Rows) -> list[Argument]:
-    """Return the random characters and the delay of all, then bodies; or two blanks and all."""
+    """Return random characters and delay of all rows, then the bodies.
+
+    If the rows have ids or delays of their own: two empty arguments, then ``flat(rows)``.
+    """
     if isinstance(rows.ids, bytes) and isinstance(rows.delays_ms, int):
         return [rows.ids, rows.delays_ms, *rows.bodies]
     return ["", "", *flat(rows)]

@@ -1,4 +1,4 @@
-"""Claims in a ledger, for readers that must be able to read the same messages again."""
+"""Codecs of claims in a ledger."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _claim_args(request: ClaimRequest) -> Sequence[Argument]:
 
 
 def _unknown(request: TakeOverRequest) -> Ledger:
-    """Return the ledger as far as it is known before it is taken over."""
+    """Return the ledger with what is known before it is taken over."""
     return Ledger(request.keys, request.ledger, "lease", group=request.group)
 
 

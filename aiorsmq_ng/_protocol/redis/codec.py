@@ -1,4 +1,4 @@
-"""How one kind of operation is written as a script call, and how its reply is read."""
+"""Codec: encodes operations of one kind as a script call, and decodes the reply."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..operation import Argument, Kind, Operation, Reply, Request
 Q = TypeVar("Q", bound=Request)
 R = TypeVar("R")
 
-#: Return that many random bytes, never the same ones twice.
+#: Return the given number of random bytes, never the same ones twice.
 Entropy = Callable[[int], bytes]
 #: Keys and arguments of a script call.
 Words = tuple[list[str], list[Argument]]
@@ -25,27 +25,27 @@ def _failure(request: Request, code: str) -> RSMQError:
 
 
 class Codec(Struct, Generic[Q, R], frozen=True, eq=False, kw_only=True):
-    """One kind of operation as its script knows it.
+    """Encoding of one kind of operation.
 
-    ``keys`` and ``head`` stand once in a call, whatever number of operations share it; ``args``
-    are those of one operation. The scripts of kinds that merge answer with one reply for each.
+    ``keys`` and ``head`` appear once in a call, however many operations share it; ``args`` are
+    those of one operation. The script of a kind that merges returns one reply per operation.
     """
 
     kind: Kind[R]
     #: Name of the script.
     script: str
     keys: Callable[[Q], Sequence[str]]
-    #: Read the reply to one operation, or raise what it says.
+    #: Return the result in the reply to one operation, or raise its error.
     decode: Callable[[Q, Reply], R]
     args: Callable[[Q], Iterable[Argument]] = lambda _: ()
     head: Callable[[Q], Iterable[Argument]] | None = None
-    #: Read the reply of a repetition, where the first attempt changes what the next finds.
+    #: The same for the reply of a repetition, if the first attempt changes what the next one finds.
     decode_repeated: Callable[[Q, Reply], R] | None = None
-    #: Return the error that a code word in place of a reply means, for example ``queueNotFound``.
+    #: Return the error for a code in place of a reply, for example ``queueNotFound``.
     fail: Callable[[Q, str], RSMQError] = _failure
-    #: Return True if the reply to a call holds messages.
+    #: Return True if the reply to a call contains messages.
     took_messages: Callable[[Reply], bool] | None = None
-    #: Return keys and arguments of all operations of a call, for those that need random bytes.
+    #: Return keys and arguments of all operations of a call; for kinds that need random bytes.
     encode_all: Callable[[Sequence[Operation[Any]], Entropy], Words] | None = None
 
     def encode(self, operations: Sequence[Operation[Any]], entropy: Entropy) -> Words:
@@ -60,13 +60,13 @@ class Codec(Struct, Generic[Q, R], frozen=True, eq=False, kw_only=True):
 
 
 def read_id(raw: bytes) -> str:
-    """Read a message id."""
-    # Ids are ASCII; one that a foreign program wrote otherwise is shown, not tripped over.
+    """Decode a message id."""
+    # Ids are ASCII. A foreign program may have written others: they are shown, not refused.
     return raw.decode("utf-8", "backslashreplace")
 
 
 def read_messages(reply: Reply) -> list[Message]:
-    """Read a flat list of id, body, rc, fr per message."""
+    """Decode a flat list of id, body, rc, fr per message."""
     rows = iter(reply)
     return [
         Message(read_id(id), body, rc, fr)

@@ -1,4 +1,4 @@
-"""The doctor's looks and repairs: keys, ids, fields, messages, the server."""
+"""Codecs of the doctor: keys, ids, fields, messages, the server."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from ..doctor import (
 from ..operation import Reply
 from .codec import Codec, read_id
 
-#: What one call looks at; the server is busy with it for about a millisecond.
+#: What one call examines, in about a millisecond of the server's time.
 _IDS_PAGE, _FIELDS_PAGE = 125, 250
-#: Bytes of bodies that one call may read, where the server cannot leave them out.
+#: Bytes of bodies that one call may read, if the server cannot leave them out.
 _PAGE_BYTES = 131_072
 
 

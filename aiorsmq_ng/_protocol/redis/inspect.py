@@ -1,4 +1,4 @@
-"""What only reads: peek, pending, scan, reasons. And what tests need."""
+"""Codecs of peek, pending, scan and reason, which only read; and of what tests need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues as such: create, delete, list, describe, change, purge."""
+"""Codecs of queues: create, delete, list, describe, change, purge."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from ..queues import (
 )
 from .codec import Codec
 
-#: A client that consumes announces itself every 10 s; after three silences it counts as gone.
+#: A consuming client announces itself every 10 s; after three missed announcements it is gone.
 ALIVE_MS = 35_000
 CONSUMERS_TTL_S = 86_400
-#: Names that are looked at in one call: some milliseconds of the server's time.
+#: Names that one call reads, in some milliseconds of the server's time.
 NAMES_PAGE = 5000
 
 
@@ -39,8 +39,8 @@ def _decode_deleted(request: DeleteQueueRequest, reply: Reply) -> None:
 
 
 def decode_names(_: ListRequest, reply: Reply) -> NamesPage:
-    """Read a page of names."""
-    # Foreign names need not be text; they are shown, and refused when used.
+    """Decode a page of names."""
+    # Foreign names need not be valid UTF-8: they are listed, and refused when used.
     return NamesPage(reply[0], [name.decode(errors="backslashreplace") for name in reply[1:]])
 
 
@@ -99,7 +99,7 @@ def _consumer(name: bytes, silent_ms: int, told: bytes) -> ConsumerInfo:
 
 
 def _number(stored: bytes) -> int | float:
-    """Read a stored number: absent ones count as 0, whole ones come back as ``int``."""
+    """Decode a stored number: 0 if it is absent, an ``int`` if it is whole."""
     value = float(stored or 0)
     if not math.isfinite(value):
         raise ValueError(stored)

@@ -1,4 +1,4 @@
-"""``receive``, ``receive_first``, ``unwait``, ``pop`` and ``recover``."""
+"""Codecs of ``receive``, ``receive_first``, ``unwait``, ``pop`` and ``recover``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .codec import Codec, read_id, read_messages
 
 
 def read_received(spec: ReceiveSpec, reply: Reply) -> Received:
-    """Read a part of a receive's reply: vt (ms), a hint, id, body, rc, fr per message, remarks."""
+    """Decode one part of a receive's reply: vt (ms), hint, (id, body, rc, fr)..., remarks."""
     keys, vt_ms = spec.keys, reply[0]
     if len(reply) == 6:
         _, hint, id, body, rc, fr = reply
@@ -42,7 +42,7 @@ def read_received(spec: ReceiveSpec, reply: Reply) -> Received:
 
 
 def _dead_keys(spec: ReceiveSpec) -> tuple[str, str, str]:
-    """Return the dead-letter queue's keys; the queue's own stand in where none are needed."""
+    """Return the dead-letter queue's keys; the queue's own ones if it has no limit."""
     return (spec.dead or spec.keys).with_deliveries
 
 

@@ -1,4 +1,4 @@
-"""``send``: bodies into one queue, with the random part of their ids."""
+"""Codec of ``send``: bodies for one queue, with the random part of their ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..messages import SendRequest
 from ..operation import Argument, Operation, Reply
 from .codec import Codec, Entropy, Words
 
-#: What a script says after the id of a message that has a dedup key.
+#: The outcome that a script returns after the id of a message with a dedup key.
 OUTCOMES = STORED, DUPLICATE = b"stored", b"duplicate"
 
 
@@ -46,13 +46,13 @@ def _decode(request: SendRequest, reply: Reply) -> list[str]:
 
 
 def check_size(keys: QueueKeys, reply: Reply) -> None:
-    """Raise if the reply says that a body is too long for the queue."""
+    """Raise ``MessageTooLong`` if the reply says that a body is too long for the queue."""
     if reply and reply[0] == b"messageTooLong":
         raise MessageTooLong(keys.queue, reply[1], reply[2])
 
 
 def read_outcome(reply: Reply) -> Sent:
-    """Read an id that is followed by one of ``OUTCOMES``."""
+    """Decode an id that is followed by one of ``OUTCOMES``."""
     sent = Sent(reply[0].decode())
     sent.duplicate = reply[1] == DUPLICATE
     return sent

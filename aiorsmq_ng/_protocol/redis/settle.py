@@ -1,4 +1,4 @@
-"""What ends a lease or changes it: acks, deletions, changes of visibility, moves."""
+"""Codecs of what ends or changes a lease: acks, deletions, changes of visibility, moves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _check(keys: QueueKeys, receipt: Receipt, outcome: int) -> None:
 
 
 def _check_repeated(keys: QueueKeys, receipt: Receipt, outcome: int) -> None:
-    # Gone by now means that the first attempt has settled it.
+    # A message that no longer exists was settled by the first attempt.
     if outcome != GONE:
         _check(keys, receipt, outcome)
 
@@ -113,7 +113,7 @@ DELETE: Codec[DeleteRequest, list[str]] = Codec(
     keys=lambda r: r.keys.with_deliveries,
     args=_unfenced,
     decode=lambda r, reply: [id for id, done in zip(r.ids, reply, strict=True) if done == DONE],
-    # Gone by now means that the first attempt, or another client, has deleted it.
+    # A message that no longer exists was deleted by the first attempt, or by another client.
     decode_repeated=lambda r, _: list(r.ids),
 )
 ACK: Codec[AckRequest, None] = Codec(
@@ -130,7 +130,7 @@ ACK_MANY: Codec[AckManyRequest, list[bool]] = Codec(
     keys=lambda r: r.keys.with_deliveries,
     args=_receipts,
     decode=lambda _, reply: [outcome == DONE for outcome in reply],
-    # Gone by now means that the first attempt has settled it.
+    # A message that no longer exists was settled by the first attempt.
     decode_repeated=lambda _, reply: [outcome >= GONE for outcome in reply],
 )
 DELETE_LEASED: Codec[DeleteLeasedRequest, list[str]] = Codec(
@@ -139,7 +139,7 @@ DELETE_LEASED: Codec[DeleteLeasedRequest, list[str]] = Codec(
     keys=lambda r: r.keys.with_deliveries,
     args=lambda r: r.ids,
     decode=lambda r, reply: [id for id, done in zip(r.ids, reply, strict=True) if done == DONE],
-    # Gone by now means that the first attempt, or another client, has deleted it.
+    # A message that no longer exists was deleted by the first attempt, or by another client.
     decode_repeated=lambda r, reply: [
         id for id, outcome in zip(r.ids, reply, strict=True) if outcome >= GONE
     ],

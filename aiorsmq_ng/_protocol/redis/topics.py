@@ -1,4 +1,4 @@
-"""Topics: publish, subscribe, unsubscribe, keep alive, adopt."""
+"""Codecs of topics: publish, subscribe, unsubscribe, keep alive, adopt."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _failure(request: TopicRequest, code: str) -> RSMQError:
 # A plan stays the same for many calls, and may be long.
 @lru_cache(maxsize=1024)
 def _targets(plan: Plan) -> tuple[Sequence[str], Sequence[Argument]]:
-    """Return the keys of a topic and its subscriptions, and what the script is told of them."""
+    """Return the keys of a topic and its subscriptions, and the arguments that describe them."""
     topic, own = plan.keys, plan.keys.own
     keys = [own.topic, own.heard, own.namespace.topics, own.namespace.index, own.zset, own.hash]
     head: list[Argument] = [topic.name, own.queue, topic.channel(own), plan.version]

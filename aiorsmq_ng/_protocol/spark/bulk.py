@@ -1,4 +1,4 @@
-"""Operations on many messages at once, that a task which may run twice can repeat."""
+"""Idempotent operations on many messages at once, for tasks that may run twice."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..._common.ids import SUFFIX_LENGTH
 from ..keys import QueueKeys
 from ..operation import Kind, Operation, QueueRequest
 
-#: Rows that one call may carry, so that other clients go on.
+#: Rows that one call may carry; more would stall other clients.
 MAX_ROWS = 2000
-#: Messages that are noted in one step; a larger queue is noted page by page.
+#: Messages in one page of a snapshot; a larger queue takes several pages.
 SNAPSHOT_STEP = 200_000
 
 Visibility = Literal["all", "visible", "hidden"]
@@ -21,17 +21,17 @@ Oversize = Literal["fail", "drop"]
 
 @dataclass(slots=True)
 class Rows:
-    """Messages to be, column by column: there may be millions of them."""
+    """Messages to send, column by column: there may be millions of them."""
 
-    #: Per row an id, or the 22 random characters of an id to be made; or those of all rows in one.
+    #: An id per row, or the 22 random characters of a new one; or those of all rows in one value.
     ids: list[bytes] | bytes
-    #: Delays in milliseconds, -1 for the queue's; or one for all rows.
+    #: Delay per row in milliseconds, -1 for the queue's; or one delay for all rows.
     delays_ms: list[int] | int
     bodies: list[bytes]
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.bodies)
 
     def extend(self, more: Rows) -> None:
@@ -45,7 +45,7 @@ class Rows:
         self.bodies += more.bodies
 
     def split(self, count: int) -> tuple[Rows, Rows]:
-        """Return the first *count* rows, and the others."""
+        """Return the first *count* rows, and the rest."""
         cut = count * SUFFIX_LENGTH if isinstance(self.ids, bytes) else count
         delays = self.delays_ms
         first, rest = (
@@ -77,18 +77,18 @@ class Rows:
 
 
 class Place(NamedTuple):
-    """Where in a job a lot of rows stands."""
+    """Position of a chunk of rows in its job."""
 
     job: str
     partition: str
     #: Number of the first row in its partition.
     start: int = 0
-    #: Digest of the partition's rows up to the last one of the lot.
+    #: Digest of the partition's rows up to the last one of the chunk.
     digest: bytes = b""
 
 
 class BulkSent(NamedTuple):
-    """What became of the rows of one call."""
+    """The outcome for the rows of one call."""
 
     #: Sent by an earlier attempt.
     skipped: int
@@ -100,14 +100,14 @@ class BulkSent(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """Rows set aside so far, and rows left out by this call."""
+    """Rows staged so far, and rows left out by this call."""
 
     rows: int
     dropped: int
 
 
 class SnapshotState(NamedTuple):
-    """How far a snapshot is made; pass it on to make the next page, until ``last`` is empty."""
+    """Progress of a snapshot; pass it on to make the next page, until ``last`` is empty."""
 
     #: Messages in each page that was made.
     sizes: tuple[int, ...] = ()
@@ -120,7 +120,7 @@ class SnapshotRange(NamedTuple):
     """Messages of a snapshot: ranks in one of its pages."""
 
     snapshot: str
-    #: How many pages there are, and which one it is.
+    #: The number of pages, and the number of this one.
     pages: int
     page: int
     start: int
@@ -139,7 +139,7 @@ class SnapshotPage(NamedTuple):
 
 
 class BulkSendRequest(QueueRequest, frozen=True):
-    """Store a lot of rows of a partition, unless an earlier attempt did.
+    """Store a chunk of rows of a partition, unless an earlier attempt did.
 
     ``RowsDiffer`` if an earlier attempt stored other rows; ``MessageTooLong`` if *oversize* is
     ``fail`` and a row is too long.
@@ -157,7 +157,7 @@ class BulkSendRequest(QueueRequest, frozen=True):
 
 
 class StageRequest(QueueRequest, frozen=True):
-    """Set rows aside under *id*; *before* is how many the calls before set aside."""
+    """Stage rows under *id*; *before* is the number of rows that earlier calls staged."""
 
     id: str
     rows: Rows
@@ -172,7 +172,7 @@ class StageRequest(QueueRequest, frozen=True):
 
 
 class MoveStagedRequest(QueueRequest, frozen=True):
-    """Turn the next *count* rows that were set aside into messages. The result is what is left."""
+    """Turn the next *count* staged rows into messages. The result is how many are left."""
 
     id: str
     count: int
@@ -184,25 +184,28 @@ class MoveStagedRequest(QueueRequest, frozen=True):
 
 
 class KeepStagedRequest(QueueRequest, frozen=True):
-    """Keep rows that were set aside for longer. The result is how many lists of rows exist."""
+    """Extend the TTL of staged rows. The result is how many lists of rows exist."""
 
     staged: tuple[str, ...]
     ttl_s: int
 
 
 class BeginEpochRequest(QueueRequest, frozen=True):
-    """Write down what an epoch consists of. The result is what holds, empty if it is committed."""
+    """Record what an epoch consists of, unless that is recorded already.
+
+    The result is the record that counts; empty if the epoch is committed.
+    """
 
     job: str
     epoch: int
     record: str
-    #: Keys of the rows that were set aside.
+    #: Keys of the staged rows.
     staged: tuple[str, ...]
     ttl_s: int
 
 
 class EndEpochRequest(QueueRequest, frozen=True):
-    """Write down that an epoch is committed."""
+    """Record that an epoch is committed."""
 
     job: str
     epoch: int
@@ -210,13 +213,13 @@ class EndEpochRequest(QueueRequest, frozen=True):
 
 
 class DiscardRequest(QueueRequest, frozen=True):
-    """Remove side keys. The result is how many there were."""
+    """Delete side keys. The result is how many existed."""
 
     names: tuple[str, ...]
 
 
 class SnapshotRequest(QueueRequest, frozen=True):
-    """Make a snapshot of what the queue holds, or its next page."""
+    """Make the first or next page of a snapshot of what the queue holds."""
 
     id: str
     state: SnapshotState
@@ -226,7 +229,7 @@ class SnapshotRequest(QueueRequest, frozen=True):
 
 
 class ReadSnapshotRequest(QueueRequest, frozen=True):
-    """Read the messages that a snapshot has in this range; ``SnapshotGone`` if it has expired."""
+    """Read the messages in a range of a snapshot; ``SnapshotGone`` if it has expired."""
 
     part: SnapshotRange
     ttl_s: int
@@ -255,45 +258,45 @@ REASONS: Kind[list[str]] = Kind(name="reasons", repeatable=True)
 def send(
     keys: QueueKeys, rows: Rows, place: Place, *, ttl_s: int, oversize: Oversize
 ) -> Operation[BulkSent]:
-    """Store a lot of rows of a partition, unless an earlier attempt did."""
+    """Store a chunk of rows of a partition, unless an earlier attempt did."""
     return Operation(SEND, BulkSendRequest(keys, rows, place, ttl_s, oversize))
 
 
 def stage(
     keys: QueueKeys, id: str, rows: Rows, *, before: int, ttl_s: int, oversize: Oversize
 ) -> Operation[Staged]:
-    """Set rows aside under *id*; *before* is how many the calls before set aside."""
+    """Stage rows under *id*; *before* is the number of rows that earlier calls staged."""
     return Operation(STAGE, StageRequest(keys, id, rows, before, ttl_s, oversize))
 
 
 def move_staged(keys: QueueKeys, id: str, *, count: int) -> Operation[int]:
-    """Turn the next *count* rows that were set aside into messages; the result is what is left."""
+    """Turn the next *count* staged rows into messages; the result is how many are left."""
     return Operation(MOVE_STAGED, MoveStagedRequest(keys, id, count))
 
 
 def keep_staged(keys: QueueKeys, staged: Iterable[str], *, ttl_s: int) -> Operation[int]:
-    """Keep rows that were set aside for *ttl_s* from now on; the result is how many lists exist."""
+    """Keep staged rows for *ttl_s* from now on; the result is how many lists of rows exist."""
     return Operation(KEEP_STAGED, KeepStagedRequest(keys, tuple(staged), ttl_s))
 
 
 def begin_epoch(
     keys: QueueKeys, job: str, epoch: int, record: str, staged: Iterable[str], *, ttl_s: int
 ) -> Operation[str]:
-    """Write down what an epoch consists of; the result is what holds, empty if it is committed."""
+    """Record what an epoch consists of; the result is that of ``BeginEpochRequest``."""
     return Operation(BEGIN_EPOCH, BeginEpochRequest(keys, job, epoch, record, tuple(staged), ttl_s))
 
 
 def end_epoch(keys: QueueKeys, job: str, epoch: int, *, ttl_s: int) -> Operation[None]:
-    """Write down that an epoch is committed."""
+    """Record that an epoch is committed."""
     return Operation(END_EPOCH, EndEpochRequest(keys, job, epoch, ttl_s))
 
 
 def discard(keys: QueueKeys, names: Iterable[str]) -> Operation[int]:
-    """Remove side keys."""
+    """Delete side keys; the result is how many existed."""
     return Operation(DISCARD, DiscardRequest(keys, tuple(names)))
 
 
-def note(
+def take_snapshot(
     keys: QueueKeys,
     id: str,
     state: SnapshotState,
@@ -302,14 +305,14 @@ def note(
     ttl_s: int,
     step: int = SNAPSHOT_STEP,
 ) -> Operation[SnapshotState]:
-    """Make a snapshot of what the queue holds, or its next page."""
+    """Make the first or next page of a snapshot of what the queue holds."""
     return Operation(SNAPSHOT, SnapshotRequest(keys, id, state, visibility, ttl_s, step))
 
 
-def read_noted(
+def read_snapshot(
     keys: QueueKeys, part: SnapshotRange, *, ttl_s: int, bodies: bool, counts: bool
 ) -> Operation[SnapshotPage]:
-    """Read the messages that a snapshot has in this range."""
+    """Read the messages in a range of a snapshot."""
     return Operation(READ_SNAPSHOT, ReadSnapshotRequest(keys, part, ttl_s, bodies, counts))
 
 

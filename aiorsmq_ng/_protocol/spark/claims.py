@@ -1,10 +1,10 @@
-"""Operations of a reader that must be able to read the same messages again: claims in a ledger.
+"""Operations for readers that must be able to read the same messages again: claims in a ledger.
 
-A *claim* is a numbered list of messages that a reader holds, by leases that it renews or by having
-moved them out of the queue. A *ledger* knows the claims of one reader. Every process that takes a
-ledger over raises its *fence*, after which the process before it changes nothing any more.
+A *claim* is a numbered list of messages that a reader holds: under leases that it renews, or moved
+out of the queue. A *ledger* lists the claims of one reader. A process that takes over a ledger
+increments its *fence*; from then on, calls of the previous process change nothing.
 
-All of these may be repeated: a claim goes on where it stands, the rest comes to the same end.
+All of these may be repeated: a repeated claim continues where it stopped, the rest is idempotent.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ..operation import Kind, Operation, QueueRequest, Request
 
 Mode = Literal["lease", "move"]
 
-#: Messages that one call may handle, so that other clients go on.
+#: Messages that one call may handle; more would stall other clients.
 MAX_CHUNK = 1000
-#: Messages that one call may read: what a script can pass on at once.
+#: Messages that one call may read; Lua limits the number of values that a script unpacks.
 MAX_FETCH = 7000
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """A reader's ledger as its keys are named and as its holder knows it."""
+    """A reader's ledger: where it is stored, and its state as its holder knows it."""
 
     keys: QueueKeys
     id: str
     mode: Mode
-    #: What the holder's calls carry; older holders have smaller ones.
+    #: Fence of the holder's calls; earlier holders have smaller ones.
     fence: int = 1
     #: Claims up to this number are acknowledged.
     acked: int = 0
@@ -49,7 +49,7 @@ class Ledger:
 
     @property
     def group_key(self) -> str:
-        """The key that names the reader's ledger; the ledger's own stands in where none is."""
+        """The key that names the reader's ledger; for a reader without name, the ledger's key."""
         return self.keys.group(self.group) if self.group else self.key
 
     @property
@@ -58,7 +58,7 @@ class Ledger:
         return sorted({*self.sealed, *([self.open] if self.open else [])})
 
     def failure(self, code: str) -> RSMQError:
-        """Return the error that a script's code word means for this ledger."""
+        """Return the error for a script's error code on this ledger."""
         if code in ("fenced", "ledgerGone", "claimGone"):
             return ClaimLost(self.keys.queue, self.id, code)
         return self.keys.failure(code)
@@ -67,60 +67,60 @@ class Ledger:
 class Terms(NamedTuple):
     """How messages are claimed."""
 
-    #: Messages in the whole claim, and by one call, at most.
+    #: The most messages in the whole claim, and by one call.
     limit: int
     chunk: int
     lease_ms: int
-    #: How long the ledger is kept while it is unused.
+    #: How long an unused ledger is kept.
     ttl_s: int
     #: Only messages that were visible at this time; ``None``: that are visible now.
     latest_ms: int | None = None
 
 
 class Claimed(NamedTuple):
-    """A claim as far as it is made."""
+    """Progress of a claim."""
 
     messages: int
-    #: Whether it will not grow any more.
+    #: True if it will not grow any more.
     complete: bool
 
 
 class Run(NamedTuple):
-    """Messages that follow each other in a claim and were received alike."""
+    """Consecutive messages of a claim with equal ``rc`` and ``fr``."""
 
     rc: bytes
     fr: bytes
-    #: Length of an id, and the ids, one after the other.
+    #: Length of an id, and the ids, concatenated.
     width: int
     ids: bytes
 
     @classmethod
     def of(cls, text: bytes) -> Run:
-        """Read a run as scripts write it."""
+        """Decode a run as scripts write it."""
         head, _, ids = text.partition(b"\n")
         rc, fr, width = head.split(b" ")
         return cls(rc, fr, int(width), ids)
 
     @property
     def size(self) -> int:
-        """How many messages it has."""
+        """The number of its messages."""
         return len(self.ids) // self.width
 
 
 class ClaimPage(NamedTuple):
     """Messages of a claim."""
 
-    #: Messages that others received since, and messages that were deleted.
+    #: Messages that another consumer has received since, and messages that were deleted.
     taken: int
     gone: int
     runs: list[Run]
-    #: One per message; ``None`` for those that are not the claimant's any more. Where bodies were
-    #: not asked for: empty if all are the claimant's, else a number or ``None`` for each.
+    #: One per message; ``None`` for messages that the reader no longer holds. Without bodies in the
+    #: request: empty if it holds all of them, else a number or ``None`` for each.
     bodies: list[bytes | None]
 
     @property
     def held(self) -> list[bytes]:
-        """The ids of the messages that are the claimant's."""
+        """The ids of the messages that the reader still holds."""
         ids = [
             run.ids[at : at + run.width]
             for run in self.runs
@@ -132,7 +132,7 @@ class ClaimPage(NamedTuple):
 
 
 class Renewed(NamedTuple):
-    """Leases lengthened; ``next`` is the message to go on with, -1 at the end."""
+    """Outcome of a renewal; ``next`` is the message to continue with, -1 at the end."""
 
     next: int
     taken: int
@@ -140,7 +140,7 @@ class Renewed(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """What waits in a queue, and the server's time in milliseconds."""
+    """Numbers of messages in a queue, and the server's time in milliseconds."""
 
     now_ms: int
     visible: int
@@ -148,7 +148,7 @@ class Backlog(NamedTuple):
 
 
 class Released(NamedTuple):
-    """Messages given back, and runs of messages of the claim that are left."""
+    """Messages given back, and runs of the claim that are left."""
 
     given: int
     left: int
@@ -166,7 +166,7 @@ class LedgerRequest(Request, frozen=True):
 
 
 class ClaimRequest(LedgerRequest, frozen=True):
-    """Add ready messages to a claim; the ledger is made if need be and *create* allows it."""
+    """Add ready messages to a claim; a missing ledger is created if *create* is set."""
 
     number: int
     terms: Terms
@@ -179,14 +179,17 @@ class ClaimRequest(LedgerRequest, frozen=True):
 
 
 class TakeOverRequest(QueueRequest, frozen=True):
-    """Become the only one that may use a ledger; a *group* must still name it."""
+    """Take over a ledger, so that only this process may use it; a *group* must still name it."""
 
     ledger: str
     group: str
 
 
 class SetGroupRequest(LedgerRequest, frozen=True):
-    """Make the ledger that of its group; ``None``, or the id of the one that is in the way."""
+    """Make the ledger that of its group, if the group has the *expected* one.
+
+    The result is ``None``, or the id of the ledger that the group has instead.
+    """
 
     expected: str
     ttl_s: int
@@ -208,7 +211,7 @@ class ReadRequest(LedgerRequest, frozen=True):
 
 
 class RenewRequest(LedgerRequest, frozen=True):
-    """Lengthen the leases of *count* messages of a claim."""
+    """Extend the leases of *count* messages of a claim."""
 
     number: int
     start: int
@@ -232,11 +235,11 @@ class ReleaseRequest(LedgerRequest, frozen=True):
 
 
 class ForgetRequest(LedgerRequest, frozen=True):
-    """Remove a ledger whose claims are all acknowledged or given back."""
+    """Delete a ledger whose claims are all acknowledged or given back."""
 
 
 class BacklogRequest(QueueRequest, frozen=True):
-    """Count what waits."""
+    """Count the visible and the hidden messages."""
 
 
 CLAIM: Kind[Claimed] = Kind(name="claim", repeatable=True)
@@ -252,17 +255,17 @@ BACKLOG: Kind[Backlog] = Kind(name="backlog", repeatable=True)
 
 
 def claim(ledger: Ledger, number: int, terms: Terms, *, create: bool) -> Operation[Claimed]:
-    """Add ready messages to a claim; the ledger is made if need be and *create* allows it."""
+    """Add ready messages to a claim; a missing ledger is created if *create* is set."""
     return Operation(CLAIM, ClaimRequest(ledger, number, terms, create))
 
 
 def take_over(keys: QueueKeys, id: str, group: str = "") -> Operation[Ledger]:
-    """Become the only one that may use a ledger; a *group* must still name it."""
+    """Take over a ledger, so that only this process may use it; a *group* must still name it."""
     return Operation(TAKE_OVER, TakeOverRequest(keys, id, group))
 
 
 def set_group_ledger(ledger: Ledger, *, expected: str, ttl_s: int) -> Operation[str | None]:
-    """Make *ledger* the one of its group; ``None``, or the id of the one that is in the way."""
+    """Make *ledger* that of its group; the result is that of ``SetGroupRequest``."""
     return Operation(SET_GROUP, SetGroupRequest(ledger, expected, ttl_s))
 
 
@@ -281,7 +284,7 @@ def read(
 def renew(
     ledger: Ledger, number: int, start: int, *, count: int, lease_ms: int, ttl_s: int
 ) -> Operation[Renewed]:
-    """Lengthen the leases of *count* messages of a claim."""
+    """Extend the leases of *count* messages of a claim."""
     return Operation(RENEW, RenewRequest(ledger, number, start, count, lease_ms, ttl_s))
 
 
@@ -296,10 +299,10 @@ def release(ledger: Ledger, number: int, *, count: int) -> Operation[Released]:
 
 
 def forget(ledger: Ledger) -> Operation[int]:
-    """Remove a ledger whose claims are all acknowledged or given back."""
+    """Delete a ledger whose claims are all acknowledged or given back."""
     return Operation(FORGET, ForgetRequest(ledger))
 
 
 def backlog(keys: QueueKeys) -> Operation[Backlog]:
-    """Count what waits."""
+    """Count the visible and the hidden messages."""
     return Operation(BACKLOG, BacklogRequest(keys))
