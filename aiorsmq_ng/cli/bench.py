@@ -64,16 +64,18 @@ def bench(messages: int, senders: int, size: int) -> None:
     """
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
+        import asyncio
         import secrets
 
-        import anyio
-
         name = f"bench-{secrets.token_hex(4)}"
-        queue = await rsmq.create_queue(name)
+        creating = asyncio.create_task(rsmq.create_queue(name))
         try:
+            queue = await asyncio.shield(creating)
             return await _measure(queue, messages, senders, secrets.token_hex(size)[:size])
         finally:
-            with anyio.CancelScope(shield=True):
+            # Ctrl-C may come while the queue is being created.
+            await asyncio.wait([creating])
+            if creating.exception() is None:
                 await rsmq.delete_queue(name)
 
     show_rows(run(work), COLUMNS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -515,6 +516,25 @@ def test_bench_interrupted_cleans_up(redis: Redis, server_url: str, ns: str) -> 
         out, err = bench.communicate(timeout=60)
 
     assert (bench.returncode, out, err.strip()) == (130, b"", b"rsmqctl: interrupted")
+    assert redis.keys(f"{ns}*") == []
+
+
+def test_bench_interrupted_before_it_knows_its_queue_cleans_up(
+    ctl: Ctl, redis: Redis, ns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has created the queue, and the reply has not come yet."""
+    create = aiorsmq_ng.RSMQ.create_queue
+
+    async def create_and_press_ctrl_c(rsmq: aiorsmq_ng.RSMQ, name: str) -> aiorsmq_ng.Queue:
+        queue = await create(rsmq, name)
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0.1)
+        return queue
+
+    monkeypatch.setattr(aiorsmq_ng.RSMQ, "create_queue", create_and_press_ctrl_c)
+    done = ctl("bench")
+
+    assert (done.status, done.out, done.err.strip()) == (130, "", "rsmqctl: interrupted")
     assert redis.keys(f"{ns}*") == []
 
 
