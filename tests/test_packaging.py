@@ -3,35 +3,69 @@
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 
 ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def built(tmp_path_factory):
+    """The folder with the source distribution, and with the wheel that was built from it."""
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT],
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT],
         check=True,
         capture_output=True,
         text=True,
     )
-    (built,) = folder.glob("*.whl")
-    with zipfile.ZipFile(built) as archive:
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    (path,) = built.glob("*.whl")
+    with zipfile.ZipFile(path) as archive:
         yield archive
 
 
-def test_wheel_holds_every_script_and_the_typing_marker(wheel):
-    names = set(wheel.namelist())
-    scripts = {str(path.relative_to(ROOT)) for path in (ROOT / "aiorsmq_ng").rglob("*.lua")}
+@pytest.fixture(scope="module")
+def metadata(wheel):
+    """What a package index reads; it refuses fields that are not valid, and so does this."""
+    (name,) = [n for n in wheel.namelist() if n.endswith("METADATA")]
+    return Metadata.from_email(wheel.read(name), validate=True)
 
-    assert len(scripts) > 10
-    assert scripts <= names
-    assert {"aiorsmq_ng/py.typed", "aiorsmq_ng/rpc/v1.proto"} <= names
+
+def tracked() -> list[str]:
+    shown = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return [file for file in shown.stdout.split("\0") if file]
+
+
+@pytest.mark.skipif(not tracked(), reason="compares with the files that git tracks")
+def test_source_distribution_holds_what_is_tracked_and_nothing_else(built):
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert names == {f for f in tracked() if not f.startswith(".ci/")} | {"PKG-INFO"}
+
+
+def test_wheel_holds_every_file_of_the_package_and_no_other(wheel):
+    package = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "aiorsmq_ng").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    assert {name for name in wheel.namelist() if name.startswith("aiorsmq_ng/")} == package
+    assert {"aiorsmq_ng/py.typed", "aiorsmq_ng/rpc/v1.proto"} <= package
+    assert sum(name.endswith(".lua") for name in package) > 10
 
 
 def test_wheel_holds_the_package_and_what_spark_looks_for_only(wheel):
@@ -49,33 +83,35 @@ def test_wheel_holds_what_tests_of_users_need_and_not_our_laboratory(wheel):
     }
 
 
-def test_core_depends_on_little(wheel):
-    (metadata,) = [n for n in wheel.namelist() if n.endswith("METADATA")]
-    lines = wheel.read(metadata).decode().splitlines()
-    required = [x for x in lines if x.startswith("Requires-Dist") and "extra ==" not in x]
+def test_core_depends_on_little(metadata):
+    required = [r for r in metadata.requires_dist or [] if "extra" not in str(r.marker)]
 
-    assert sorted(r.split()[1].split("[")[0].split("<")[0].split(">")[0] for r in required) == [
-        "anyio",
-        "msgspec",
-        "redis",
-    ]
-    assert "License-Expression: MIT" in lines
+    assert sorted(r.name for r in required) == ["anyio", "msgspec", "redis"]
+
+
+def test_metadata_are_those_of_the_project(metadata):
+    assert (metadata.name, metadata.license_expression) == ("aiorsmq-ng", "MIT")
+    assert metadata.description_content_type == "text/markdown"
+    assert {"Homepage", "Documentation", "Changelog", "Issues"} == set(metadata.project_urls or {})
+
+
+def test_every_extra_that_a_page_names_exists(metadata):
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    text = "".join(page.read_text() for page in pages)
+    installed = re.findall(r"(?:aiorsmq-ng|\B\.)\[([a-z,]+)\]", text)
+    spoken = re.findall(r"\bextra `(\w+)`", text)
+    named = {extra for found in (*installed, *spoken) for extra in found.split(",")}
+
+    assert len(named) > 4
+    assert named <= set(metadata.provides_extra or [])
 
 
 def test_no_file_records_where_packages_were_downloaded_from():
-    tracked = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.split()
-
-    assert not [f for f in tracked if f.endswith((".lock", "lock.json", "lock.yaml"))]
+    assert not [f for f in tracked() if f.endswith((".lock", "lock.json", "lock.yaml"))]
 
 
-def test_page_of_the_package_index_has_full_addresses_only(wheel):
-    (metadata,) = [n for n in wheel.namelist() if n.endswith("METADATA")]
-    text = wheel.read(metadata).decode()
-    links = re.findall(r"\]\(([^)]+)\)", text)
+def test_page_of_the_package_index_has_full_addresses_only(metadata):
+    links = re.findall(r"\]\(([^)]+)\)", metadata.description or "")
 
     assert len(links) > 20
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
-    named = re.findall(r"^Project-URL: (\w+)", text, re.MULTILINE)
-    assert {"Homepage", "Changelog", "Issues"} <= set(named)
