@@ -537,6 +537,20 @@ MUTANTS = (
         ("tests/spark/test_claims.py",),
     ),
     Mutant(
+        "spark: a row keeps its id",
+        f"{SCRIPTS}/spark/_store_rows.lua",
+        "if string.byte(id) == 61 then",
+        "if #id > 23 then",
+        ("tests/spark/test_bulk.py",),
+    ),
+    Mutant(
+        "spark: a claim of nothing is not open",
+        f"{SCRIPTS}/spark/claim.lua",
+        "if taken > 0 then\n  if size == 0",
+        "if found > 0 then\n  if size == 0",
+        ("tests/spark/test_claims.py",),
+    ),
+    Mutant(
         "topics: a queue that is renamed leaves its dedup keys where they are",
         f"{SCRIPTS}/shared/_queue_fields.lua",
         ", 'ng:incarnation'",

@@ -293,7 +293,7 @@ def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk.Rows:
         fresh = suffixes(entropy.take(SUFFIX_LENGTH * size))
         given = batch.column("id").to_pylist()
         ids = [
-            new if id is None else limits.check_id(id).encode()
+            new if id is None else bulk.kept(limits.check_id(id))
             for new, id in zip(fresh, given, strict=True)
         ]
     delays: list[int] | int = -1

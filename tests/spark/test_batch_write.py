@@ -50,6 +50,13 @@ def test_rows_name_queue_delay_and_id(spark, bench, other):
 
 
 @pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_id_as_long_as_the_random_part_of_one_is_kept(spark, bench, delivery):
+    bench.write(spark.sql("SELECT 'x' AS body, repeat('k', 22) AS id"), delivery=delivery)
+
+    assert bench.redis.zrange(bench.keys.zset, 0, -1) == [b"k" * 22]
+
+
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
 def test_job_that_runs_again_sends_nothing_twice(spark, bench, delivery):
     for _ in range(2):
         bench.write(numbers(spark, 100), jobId="nightly", delivery=delivery)

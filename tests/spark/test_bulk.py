@@ -110,10 +110,26 @@ def test_row_too_long_is_dropped_if_asked(run, keys):
 def test_row_with_an_id_keeps_it_and_does_not_replace(run, keys):
     id = "ho7va6opma" + "k" * 22
 
-    assert run(send(keys, bulk.Rows([id.encode()], [-1], [b"mine"]))).stored == 1
-    assert run(send(keys, bulk.Rows([id.encode()], [-1], [b"other"]), job="again")).existing == 1
+    assert run(send(keys, bulk.Rows([bulk.kept(id)], [-1], [b"mine"]))).stored == 1
+    assert run(send(keys, bulk.Rows([bulk.kept(id)], [-1], [b"other"]), job="again")).existing == 1
     (message,) = run(messages.receive(messages.ReceiveSpec(keys), 5, vt_ms=1000)).messages
     assert (message.id, message.body) == (id, b"mine")
+
+
+@pytest.mark.parametrize("length", [20, 22, 64])
+@pytest.mark.parametrize("staged", [False, True])
+def test_row_keeps_an_id_of_any_length(run, keys, redis, length, staged):
+    """Ids of other clients may be as long as the random part of an RSMQ id."""
+    id = "k" * length
+    lot = bulk.Rows([bulk.kept(id)], [-1], [b"mine"])
+
+    if staged:
+        run(bulk.stage(keys, "t1", lot, before=0, ttl_s=60, oversize="fail"))
+        run(bulk.move_staged(keys, "t1", count=10))
+    else:
+        run(send(keys, lot))
+
+    assert redis.zrange(keys.zset, 0, -1) == [id.encode()]
 
 
 def test_row_with_a_delay_waits(run, keys):

@@ -13,7 +13,7 @@ from aiorsmq_ng._protocol.spark import bulk, claims
 from aiorsmq_ng._protocol.spark.claims import Ledger
 from aiorsmq_ng._protocol.values import Leased
 from aiorsmq_ng._runtime.sync_client import shared_client
-from aiorsmq_ng.errors import ClaimLost, QueueNotFound
+from aiorsmq_ng.errors import ClaimLost, QueueNotFound, RSMQError
 from aiorsmq_ng.options import Options
 
 LEASE_MS, TTL_S = 60_000, 600
@@ -119,6 +119,19 @@ def test_complete_claim_never_grows(desk, ledger):
 def test_claim_of_an_empty_queue_leaves_nothing_behind(desk, ledger):
     assert desk.claim(ledger) == (0, True)
     assert desk.side_keys() == []
+
+
+def test_moving_claim_of_nothing_but_phantoms_leaves_nothing_in_the_ledger(desk):
+    """A phantom is an id in the sorted set without a body; a page may hold nothing else."""
+    ledger = Ledger(desk.keys, "etl.1", "move", group="etl")
+    desk.run(claims.set_group_ledger(ledger, expected="", ttl_s=TTL_S))
+    desk.redis.zadd(desk.keys.zset, {f"phantom{n}": 0 for n in range(4)})
+
+    while not desk.claim(ledger, create=False, chunk=2).complete:
+        pass
+
+    assert desk.size == 0
+    assert desk.run(claims.take_over(desk.keys, "etl.1", "etl")).live == []
 
 
 def test_claim_up_to_a_moment_leaves_what_became_visible_later(desk, ledger):
@@ -333,6 +346,20 @@ def test_named_reader_gives_way_to_a_new_one(desk):
     with pytest.raises(ClaimLost, match="another run"):
         desk.run(claims.take_over(desk.keys, "etl.1", "etl"))
     assert desk.run(claims.take_over(desk.keys, "etl.2", "etl")).fence == 2
+
+
+def test_named_reader_that_could_not_be_made_is_made_by_a_repetition(desk):
+    """The group names a ledger only after the ledger is there."""
+    ledger = Ledger(desk.keys, "etl.1", "lease", group="etl")
+    desk.redis.set(ledger.key, "in the way")
+    with pytest.raises(RSMQError):
+        desk.run(claims.set_group_ledger(ledger, expected="", ttl_s=TTL_S))
+    assert desk.run(claims.find_group_ledger(desk.keys, "etl")) == ""
+    desk.redis.delete(ledger.key)
+
+    assert desk.run(claims.set_group_ledger(ledger, expected="", ttl_s=TTL_S)) is None
+
+    assert desk.run(claims.take_over(desk.keys, "etl.1", "etl")).fence == 2
 
 
 @pytest.mark.parametrize("mode", ["lease", "move"])

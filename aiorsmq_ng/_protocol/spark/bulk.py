@@ -23,7 +23,8 @@ Oversize = Literal["fail", "drop"]
 class Rows:
     """Messages to send, column by column: there may be millions of them."""
 
-    #: An id per row, or the 22 random characters of a new one; or those of all rows in one value.
+    #: Per row the 22 random characters of a new id, or ``kept(id)``; or the random characters of
+    #: all rows in one value.
     ids: list[bytes] | bytes
     #: Delay per row in milliseconds, -1 for the queue's; or one delay for all rows.
     delays_ms: list[int] | int
@@ -66,7 +67,7 @@ class Rows:
         )
 
     def each_id(self) -> list[bytes]:
-        """Return the id, or the random characters, of each row."""
+        """Return the random characters, or the id to keep, of each row."""
         if isinstance(self.ids, list):
             return self.ids
         return [self.ids[at : at + SUFFIX_LENGTH] for at in range(0, len(self.ids), SUFFIX_LENGTH)]
@@ -74,6 +75,11 @@ class Rows:
     def each_delay(self) -> list[int]:
         """Return the delay of each row."""
         return self.delays_ms if isinstance(self.delays_ms, list) else [self.delays_ms] * self.count
+
+
+def kept(id: str) -> bytes:
+    """Return the entry of ``Rows.ids`` for a row whose message gets this *id*."""
+    return b"=" + id.encode()
 
 
 class Place(NamedTuple):

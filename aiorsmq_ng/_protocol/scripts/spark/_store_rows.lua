@@ -1,6 +1,6 @@
 -- store_rows(queue, rows, from, upto, suffixes, delay) -> number stored, number that the queue had already.
---   Stores rows of a bulk job. rows: flat list, from and upto are places in it. A row is (id, delay in ms or -1, body); an
---   id of 22 characters is only the random suffix; a longer one is kept, and the row is skipped if the queue has that id
+--   Stores rows of a bulk job. rows: flat list, from and upto are places in it. A row is (suffix, delay in ms or -1, body),
+--   or has = and an id in place of the random suffix: that id is kept, and the row is skipped if the queue has it
 --   already. With suffixes (the random parts of all ids in one text) a row is a body only, and delay holds for all.
 --   queue: {zset, hash, channel, now, us (epoch microseconds), micros, delay_ms, sent}.
 -- @include id
@@ -22,11 +22,12 @@ local function store_rows(queue, rows, from, upto, suffixes, delay)
       next_us = next_us + 1
     else
       id, body = rows[at], rows[at + 2]
-      if #id == 22 then
+      if string.byte(id) == 61 then
+        id = string.sub(id, 2)
+        known = redis.call('ZSCORE', zset, id)
+      else
         id = id_of(next_us, id)
         next_us = next_us + 1
-      else
-        known = redis.call('ZSCORE', zset, id)
       end
       -- Most rows of a job have the same delay.
       if rows[at + 1] ~= delay then

@@ -4,7 +4,7 @@
 -- KEYS: zset, hash, marks.
 -- ARGV: wake-up channel, partition, number of the first row, digest of the rows up to the last one, TTL of the mark (s), what
 --   to do with rows over maxsize (fail or drop), then the suffixes of all ids in one text, the delay of all rows (ms, -1 =
---   the queue's) and per row its body; or two empty values and per row: id or suffix, delay (ms), body.
+--   the queue's) and per row its body; or two empty values and per row: suffix or = and an id, delay (ms), body.
 -- Returns: {rows skipped, stored, too long and dropped, in the queue already}, or {messageTooLong, bytes, maxsize}, and
 --   then nothing was stored.
 -- Errors: queueNotFound, queueCorrupt, rowsDiffer.

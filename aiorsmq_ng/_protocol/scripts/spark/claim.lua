@@ -111,9 +111,9 @@ end
 if not known[1] then
   redis.call('HSET', ledger, 'fence', fence, 'acked', 0, 'mode', ARGV[8])
 end
-if size == 0 then redis.call('HSET', ledger, 'open', claim_number) end
-if #entries > 0 then redis.call('ZADD', claim, unpack(entries)) end
 if taken > 0 then
+  if size == 0 then redis.call('HSET', ledger, 'open', claim_number) end
+  redis.call('ZADD', claim, unpack(entries))
   redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + taken))
 end
 if not moving then

@@ -1,7 +1,7 @@
 -- Store rows until their job commits. A call that was made already changes nothing.
 -- KEYS: hash, staged.
--- ARGV: rows stored by the calls before, TTL (s), what to do with rows over maxsize (fail or drop), then per row: id or
---   suffix, delay (ms), body.
+-- ARGV: rows stored by the calls before, TTL (s), what to do with rows over maxsize (fail or drop), then per row: suffix
+--   or = and an id, delay (ms), body.
 -- Returns: {rows staged in all, dropped by this call}, or {messageTooLong, bytes, maxsize}.
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(rows), at most 2000 rows.
