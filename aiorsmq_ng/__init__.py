@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ._runtime.dead_letters import DeadLetters
     from ._runtime.leases import Lease
     from ._transport.connect import CallerClient
-    from ._transport.contact import Contact
     from .client import RSMQ
     from .codec import Codec, Compressed
     from .consumer import Consumer
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
         ScannedMessage,
         Sent,
         ServerFacts,
+        ServerStatus,
         Severity,
         SubscriptionInfo,
         SubscriptionMode,
@@ -95,7 +95,6 @@ __all__ = [
     "Compressed",
     "Consumer",
     "ConsumerInfo",
-    "Contact",
     "DeadLetter",
     "DeadLetterHook",
     "DeadLetters",
@@ -140,6 +139,7 @@ __all__ = [
     "ServerError",
     "ServerFacts",
     "ServerOutOfMemory",
+    "ServerStatus",
     "Severity",
     "SnapshotGone",
     "Subscription",
@@ -162,7 +162,6 @@ _HOMES = {
     "_runtime.dead_letters": ("DeadLetters",),
     "_runtime.leases": ("Lease",),
     "_transport.connect": ("CallerClient",),
-    "_transport.contact": ("Contact",),
     "client": ("RSMQ",),
     "codec": ("Codec", "Compressed"),
     "consumer": ("Consumer",),
@@ -177,8 +176,8 @@ _HOMES = {
     "models": (
         "ConsumerInfo", "DeadLetter", "DoctorReport", "Finding", "FindingKind", "Message",
         "MessageState", "PeerInfo", "PendingMessage", "QueueAttributes", "QueueStats",
-        "RecoverPlace", "ScannedMessage", "Sent", "ServerFacts", "Severity", "SubscriptionInfo",
-        "SubscriptionMode", "SubscriptionState", "TopicInfo",
+        "RecoverPlace", "ScannedMessage", "Sent", "ServerFacts", "ServerStatus", "Severity",
+        "SubscriptionInfo", "SubscriptionMode", "SubscriptionState", "TopicInfo",
     ),
     "options": ("Options",),
     "queue": ("Queue",),

@@ -31,7 +31,6 @@ from ._runtime.outages import retry_through_outages
 from ._runtime.presence import Presence
 from ._runtime.publish_plan import Plans
 from ._transport.connect import CallerClient, adopt, connect, make_transport, with_token
-from ._transport.contact import Contact
 from ._transport.driver import Driver
 from ._transport.notifier import Notifier
 from ._transport.urls import read as read_url
@@ -41,7 +40,7 @@ from .compat.rsmq import RSMQVerbs
 from .delivery import Delivery, from_reply
 from .doctor import Doctor, Orders, Progress, together
 from .errors import InvalidValue, QueueExists
-from .models import DoctorReport
+from .models import DoctorReport, ServerStatus
 from .options import Options
 from .queue import Queue
 from .retry import Retry
@@ -123,9 +122,9 @@ class RSMQ(RSMQVerbs):
         return self._codec
 
     @property
-    def contact(self) -> Contact:
-        """When the server last answered this client, and whether it is away; no I/O."""
-        return self._transport.contact
+    def server_status(self) -> ServerStatus:
+        """When the server last replied to this client, and whether it is away; no I/O."""
+        return self._transport.server_status
 
     @property
     def dead_letters(self) -> DeadLetters:
@@ -384,25 +383,25 @@ class RSMQ(RSMQVerbs):
         self,
         *names: str | Queue,
         fix: bool = False,
-        horizon: Seconds | None = None,
+        max_hidden: Seconds | None = None,
         progress: Progress | None = None,
     ) -> DoctorReport:
         """Look for damage in the queues *names*, or in all, and for dangers in server settings.
 
         With *fix* the damage is repaired; queues may be in use meanwhile, nothing is lost or
-        doubled by it. Messages hidden for longer than *horizon* count as damage, too; without one,
+        doubled by it. Messages hidden for longer than *max_hidden* count as damage, too; otherwise
         those hidden for longer than RSMQ allows. *progress* is called with what is looked at, how
         much of it was, and how much there is (0 if unknown). Many small calls, each atomic.
 
         Args:
             names: queues to examine, by name or handle; all if none is given.
             fix: repair what is damaged.
-            horizon: messages hidden for more seconds than this count as damage.
+            max_hidden: messages hidden for more seconds than this count as damage.
             progress: called with what is looked at, how much of it was, and how much there is (0 if
                 unknown).
         """
         keys = [self._keys(n) if isinstance(n, str) else context_of(n).keys for n in names]
-        orders = Orders(fix, limits.optional_ms("horizon", horizon), progress)
+        orders = Orders(fix, limits.optional_ms("max_hidden", max_hidden), progress)
         reports = []
         for namespace in self._shards.namespaces:
             own = [key.queue for key in keys if key.namespace == namespace]

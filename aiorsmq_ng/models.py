@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 #: Where a message is: it can be received, waits for its time, or is in a consumer's hands.
 MessageState = Literal["ready", "delayed", "leased"]
-#: ``shared``: a consumer's peers share the messages; ``each``: every peer gets its own copy.
-SubscriptionMode = Literal["shared", "each"]
+#: ``shared``: a consumer's peers share the messages; ``broadcast``: every peer gets its own copy.
+SubscriptionMode = Literal["shared", "broadcast"]
 #: ``on``; or ``left``: it has ended, gets nothing new, and holds messages for its return, or for
 #: another peer.
 SubscriptionState = Literal["on", "left"]
@@ -297,8 +297,8 @@ class ConsumerInfo:
     consumers: int
     #: Ids of messages whose leases it renews (at most 100 are reported).
     holding: tuple[str, ...]
-    #: Seconds since it was last heard of; it speaks up every 10 s.
-    silent: float
+    #: Seconds since its last sign of life; it gives one every 10 s.
+    idle: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +306,8 @@ class PeerInfo:
     """One of several that read a subscription."""
 
     name: str
-    #: Seconds since it was last heard of.
-    silent: float
+    #: Seconds since its last sign of life.
+    idle: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,17 +315,17 @@ class SubscriptionInfo:
     """One subscription of a topic, seen at one moment."""
 
     consumer: str
-    #: ``shared``: the consumer's peers share it; ``each``: it is the copy of one peer.
+    #: ``shared``: the consumer's peers share it; ``broadcast``: it is the copy of one peer.
     mode: SubscriptionMode
     #: Name of its queue.
     queue: str
     #: ``on``; or ``left``: it has ended, gets nothing new, and holds messages for its return, or
     #: for another peer.
     state: SubscriptionState
-    #: Those that gave their names; for ``each`` the one it belongs to.
+    #: Those that gave their names; for ``broadcast`` the one it belongs to.
     peers: tuple[PeerInfo, ...]
     #: Seconds without a sign of life after which a peer counts as gone.
-    silence: float
+    peer_timeout: float
     #: Its queue; ``None`` if another client has deleted that.
     attributes: QueueAttributes | None
 
@@ -424,6 +424,19 @@ class ServerFacts:
     cluster: bool | None = None
     #: Its clock minus the local one, seconds.
     clock_offset: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """What a client knows about its server from the calls that were made anyway."""
+
+    #: When the server last replied, be it with an error; ``None`` if it never did.
+    last_reply: datetime | None
+    #: True if the server has left a call without a reply for a second, until it replies again. The
+    #: log has a line for each.
+    away: bool
+    #: Why the last attempt failed; ``None`` if it had a reply.
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)

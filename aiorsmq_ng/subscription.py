@@ -11,7 +11,7 @@ from ._common.ids import suffixes
 from ._protocol import limits, topics
 from ._protocol.limits import Seconds
 from ._protocol.operation import Operation
-from ._protocol.topic_state import EACH, Member, TopicState
+from ._protocol.topic_state import BROADCAST, Member, TopicState
 from ._protocol.topics import Joining, TopicChanged, TopicKeys
 from ._runtime.context import QueueContext
 from ._runtime.long_poll import LongPoll
@@ -22,7 +22,7 @@ from .queue import Queue
 
 #: Messages that one observe returns at most, unless it is told otherwise.
 OBSERVED = 50
-#: Parts of a peer's silence: how often it is heard of at most, and at least while it waits.
+#: Parts of a peer's timeout: how often it is heard of at most, and at least while it waits.
 _BEAT, _WAIT = 1 / 10, 1 / 3
 #: Steps of looking after siblings that one receive makes, each some 2 ms of the server.
 _STEPS = 10
@@ -53,7 +53,7 @@ class Subscription(Queue):
         self._topic = keys
         self._joining = joining
         self._field = topics.heard_field(parts[0].keys, joining.mode, joining.peer)
-        self._silence_s = joining.silence_ms / 1000
+        self._peer_timeout_s = joining.peer_timeout_ms / 1000
         self._beat_at = 0.0
         # Whether this peer looks after its siblings just now, and was not done with it last time.
         self._looking = self._unfinished = False
@@ -75,8 +75,8 @@ class Subscription(Queue):
 
     @property
     def mode(self) -> SubscriptionMode:
-        """``shared``: peers share the messages; ``each``: every peer gets its own copy."""
-        return "each" if self._joining.mode == EACH else "shared"
+        """``shared``: peers share the messages; ``broadcast``: every peer gets its own copy."""
+        return "broadcast" if self._joining.mode == BROADCAST else "shared"
 
     async def observe(
         self, count: int = OBSERVED, *, vt: Seconds | None = None, wait: Seconds = 0
@@ -96,7 +96,7 @@ class Subscription(Queue):
     async def keep_alive(self) -> bool:
         """Give a sign of life of this peer; return True if it is subscribed.
 
-        For a peer that works for longer than its silence may last. One that was taken off is
+        For a peer that works for longer than its timeout. One that was taken off is
         subscribed again.
         """
         if not self._field:
@@ -151,7 +151,7 @@ class Subscription(Queue):
         until = loop.time() + wait_s
         receive = super()._receive
         while True:
-            left_s = min(max(0.0, until - loop.time()), self._silence_s * _WAIT)
+            left_s = min(max(0.0, until - loop.time()), self._peer_timeout_s * _WAIT)
             received = await self._alive(receive, count, vt_ms, left_s)
             if received or loop.time() >= until:
                 return received
@@ -173,7 +173,7 @@ class Subscription(Queue):
     async def _beat(self) -> int:
         """Say that this peer is alive: 1 if it is subscribed, 0 if not, -1 if it came back."""
         state, due = await self._context.transport.run(topics.beat(self._topic, self._joining))
-        self._beat_at = asyncio.get_running_loop().time() + self._silence_s * _BEAT
+        self._beat_at = asyncio.get_running_loop().time() + self._peer_timeout_s * _BEAT
         if state < 0:
             await self.join()
         elif state and (due or self._unfinished) and not self._looking:
@@ -197,7 +197,7 @@ class Subscription(Queue):
                 break
             if joined < 0:
                 await asyncio.sleep(_ELSEWHERE_S)
-        if self.mode == EACH:
+        if self.mode == BROADCAST:
             await self._look_after_siblings()
 
     async def _look_after_siblings(self) -> None:

@@ -13,7 +13,7 @@ from ._protocol import limits, queues, topics
 from ._protocol.limits import Seconds
 from ._protocol.operation import Operation
 from ._protocol.topic_names import check_part
-from ._protocol.topic_state import EACH, SHARED, Member, TopicState
+from ._protocol.topic_state import BROADCAST, SHARED, Member, TopicState
 from ._protocol.topics import Joining, TopicChanged, TopicKeys
 from ._protocol.values import Dedup
 from ._runtime.context import QueueContext
@@ -153,7 +153,7 @@ class Topic:
         *,
         mode: SubscriptionMode = "shared",
         peer: str | None = None,
-        silence: Seconds = 30,
+        peer_timeout: Seconds = 30,
         dead_letter: str | None = None,
         retry: Retry | None = None,
     ) -> Subscription:
@@ -163,13 +163,13 @@ class Topic:
 
         Args:
             consumer: name under which the subscriber is known.
-            mode: ``shared``: all peers read one queue; ``each``: a copy for each peer.
+            mode: ``shared``: all peers read one queue; ``broadcast``: a copy for each peer.
             peer: name of one process of the consumer.
-            silence: seconds without a sign of life after which a peer counts as gone.
+            peer_timeout: seconds without a sign of life after which a peer counts as gone.
             dead_letter: as for ``RSMQ.queue``.
             retry: as for ``RSMQ.queue``.
         """
-        joining = self._joining(consumer, mode, peer, silence)
+        joining = self._joining(consumer, mode, peer, peer_timeout)
         return self._subscription(joining, dead_letter, retry)
 
     async def subscribe(
@@ -181,28 +181,30 @@ class Topic:
         vt: Seconds = 30,
         delay: Seconds = 0,
         maxsize: int = DEFAULT_MAXSIZE,
-        silence: Seconds = 30,
+        peer_timeout: Seconds = 30,
     ) -> Subscription:
         """Subscribe, or find the subscription that is there; return its queue.
 
         Whatever is published after this has returned is in it. The first subscription of a topic
         also gets what waited for one, in order. *mode* ``shared``: all that use the name *consumer*
-        share the messages, and *peer* only names a process for ``describe``. ``each``: every *peer*
-        of the consumer gets a copy of its own. One that is not heard of for *silence*, while others
-        are, loses its queue: the first peer's passes to another of them, so that the consumer
-        misses nothing; what any other left is deleted. *vt*, *delay* and *maxsize* are stored on
-        the queue if it is new.
+        share the messages, and *peer* only names a process for ``describe``. ``broadcast``: every
+        *peer* of the consumer gets a copy of its own. One that gives no sign of life for
+        *peer_timeout*, while others do, loses its queue: the first peer's passes to another of
+        them, so that the consumer misses nothing; what any other left is deleted. *vt*,
+        *delay* and *maxsize* are stored on the queue if it is new.
 
         Args:
             consumer: name under which the subscriber is known.
-            mode: ``shared``: all peers read one queue; ``each``: a copy for each peer.
+            mode: ``shared``: all peers read one queue; ``broadcast``: a copy for each peer.
             peer: name of one process of the consumer.
             vt: lease in seconds of a queue that is created.
             delay: delay in seconds of a queue that is created.
             maxsize: largest body in bytes of a queue that is created.
-            silence: seconds without a sign of life after which a peer counts as gone.
+            peer_timeout: seconds without a sign of life after which a peer counts as gone.
         """
-        joining = self._joining(consumer, mode, peer, silence, vt=vt, delay=delay, maxsize=maxsize)
+        joining = self._joining(
+            consumer, mode, peer, peer_timeout, vt=vt, delay=delay, maxsize=maxsize
+        )
         subscription = self._subscription(joining)
         await subscription.join()
         return subscription
@@ -214,8 +216,8 @@ class Topic:
 
         It gets nothing more. What it has not received yet stays in its queue and is there again
         when it subscribes again; with *discard* it is deleted. An empty queue is deleted in any
-        case. With *peer*, in mode ``each`` that peer's copy ends, and another peer gets what is
-        only there; in mode ``shared`` that peer is only not counted any more.
+        case. With *peer*, in mode ``broadcast`` that peer's copy ends, and another peer gets what
+        is only there; in mode ``shared`` that peer is only not counted any more.
 
         Args:
             consumer: name under which the subscriber is known.
@@ -249,11 +251,11 @@ class Topic:
         described = [
             SubscriptionInfo(
                 consumer=member.consumer,
-                mode="each" if member.mode == EACH else "shared",
+                mode="broadcast" if member.mode == BROADCAST else "shared",
                 queue=member.queue,
                 state="on" if member.on else "left",
                 peers=_peers(member, state),
-                silence=member.silence_ms / 1000,
+                peer_timeout=member.peer_timeout_ms / 1000,
                 attributes=known,
             )
             for member, known in zip(members, found, strict=True)
@@ -313,29 +315,30 @@ class Topic:
         consumer: str,
         mode: SubscriptionMode,
         peer: str | None,
-        silence: Seconds,
+        peer_timeout: Seconds,
         *,
         vt: Seconds = 30,
         delay: Seconds = 0,
         maxsize: int = DEFAULT_MAXSIZE,
     ) -> Joining:
         check_part("consumer", consumer)
-        if mode not in (SHARED, EACH):
-            raise InvalidValue(f"mode must be 'shared' or 'each', not {mode!r}")
-        if peer is None and mode == EACH:
+        if mode not in (SHARED, BROADCAST):
+            raise InvalidValue(f"mode must be 'shared' or 'broadcast', not {mode!r}")
+        if peer is None and mode == BROADCAST:
             raise InvalidValue(
-                "mode 'each' needs a name for this process: pass peer=", code="missingParameter"
+                "mode 'broadcast' needs a name for this process: pass peer=",
+                code="missingParameter",
             )
         if peer is not None:
             check_part("peer", peer)
-        silence_ms = limits.seconds_to_ms("silence", silence)
-        if not silence_ms:
-            raise InvalidValue("silence must be more than 0 seconds")
+        peer_timeout_ms = limits.seconds_to_ms("peer_timeout", peer_timeout)
+        if not peer_timeout_ms:
+            raise InvalidValue("peer_timeout must be more than 0 seconds")
         return Joining(
             consumer=consumer,
             mode=mode,
             peer=peer,
-            silence_ms=silence_ms,
+            peer_timeout_ms=peer_timeout_ms,
             vt=limits.whole_seconds("vt", vt),
             delay=limits.whole_seconds("delay", delay),
             maxsize=limits.check_maxsize(maxsize),
@@ -397,11 +400,11 @@ def _check_length(value: object) -> int:
 
 
 def _peers(member: Member, state: TopicState) -> tuple[PeerInfo, ...]:
-    if member.mode == EACH:
+    if member.mode == BROADCAST:
         heard = member.heard_ms[1] if member.heard else state.now_ms
         return (PeerInfo(str(member.peer), (state.now_ms - heard) / 1000),)
     return tuple(
         PeerInfo(name, (state.now_ms - heard) / 1000)
         for queue, name, heard in state.peers
-        if queue == member.queue and state.now_ms - heard <= member.silence_ms
+        if queue == member.queue and state.now_ms - heard <= member.peer_timeout_ms
     )

@@ -29,14 +29,18 @@ async def main() -> None:
     async with RSMQ(URL) as rsmq:
         changes = rsmq.topic(f"example-{uuid.uuid4().hex[:8]}")
         try:
-            one = await changes.subscribe("cache", mode="each", peer="host-1", silence=0.1)
-            two = await changes.subscribe("cache", mode="each", peer="host-2", silence=0.1)
+            one = await changes.subscribe(
+                "cache", mode="broadcast", peer="host-1", peer_timeout=0.1
+            )
+            two = await changes.subscribe(
+                "cache", mode="broadcast", peer="host-2", peer_timeout=0.1
+            )
             await changes.publish("price of 4711")
             print(f"host-1 clears {await drain(one)}")
             print(f"host-2 clears {await drain(two)}")
             await changes.publish("price of 4712")
             await anyio.sleep(0.2)  # both have died
-            three = await changes.subscribe("cache", mode="each", peer="host-3")
+            three = await changes.subscribe("cache", mode="broadcast", peer="host-3")
             await changes.publish("price of 4713")
             print(f"host-3 clears {await drain(three)}")
         finally:

@@ -124,8 +124,8 @@ MUTANTS = (
     ),
     Mutant(
         "health: a server that does not answer is noticed",
-        "aiorsmq_ng/_transport/contact.py",
-        "if not self.away and now - self._since >= AWAY_S:",
+        "aiorsmq_ng/_transport/server_monitor.py",
+        "if not self._away and now - self._since >= AWAY_S:",
         "if False:",
         ("tests/contract/test_worker_health.py",),
     ),
@@ -581,7 +581,7 @@ MUTANTS = (
     Mutant(
         "topics: what any other silent peer left is deleted",
         "aiorsmq_ng/_protocol/topic_state.py",
-        "[m for m in peers if m.queue != me.queue and self.silent(m)][:_AT_ONCE]",
+        "[m for m in peers if m.queue != me.queue and self.timed_out(m)][:_AT_ONCE]",
         "[]",
         TOPICS,
     ),
@@ -693,7 +693,7 @@ MUTANTS = (
     Mutant(
         "topics: waiting keeps a peer alive",
         "aiorsmq_ng/subscription.py",
-        "min(max(0.0, until - loop.time()), self._silence_s * _WAIT)",
+        "min(max(0.0, until - loop.time()), self._peer_timeout_s * _WAIT)",
         "max(0.0, until - loop.time())",
         TOPICS,
     ),

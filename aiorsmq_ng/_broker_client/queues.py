@@ -31,7 +31,7 @@ async def _exists(attempt: Attempt, request: queues.ExistsRequest) -> bool:
 
 def _stats(found: Any) -> QueueStats:
     consumers = tuple(
-        ConsumerInfo(one.name, one.consumers, tuple(one.holding), one.silent_ms / 1000)
+        ConsumerInfo(one.name, one.consumers, tuple(one.holding), one.idle_ms / 1000)
         for one in found.consumers
     )
     return QueueStats(to_attributes(found.attributes), found.dead, consumers)

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._protocol import topics
 from .._protocol.queues import FIRST_PAGE, NamesPage
-from .._protocol.topic_state import EACH, SHARED, Member, TopicState
+from .._protocol.topic_state import BROADCAST, SHARED, Member, TopicState
 from ..errors import NotSupported
 from ..rpc import v1_pb2 as pb
 from .attempt import Attempt, Handler, unary
@@ -20,9 +20,9 @@ def _state(found: Any) -> TopicState:
         waiting=found.waiting,
         members=tuple(sorted(_member(one) for one in found.subscriptions)),
         peers=tuple(
-            (one.queue, peer.name, -peer.silent_ms)
+            (one.queue, peer.name, -peer.idle_ms)
             for one in found.subscriptions
-            if one.subscriber.mode != pb.MODE_EACH
+            if one.subscriber.mode != pb.MODE_BROADCAST
             for peer in one.peers
         ),
         max_length=optional(found, "max_length"),
@@ -33,18 +33,18 @@ def _state(found: Any) -> TopicState:
 
 
 def _member(one: Any) -> Member:
-    who, each = one.subscriber, one.subscriber.mode == pb.MODE_EACH
+    who, broadcast = one.subscriber, one.subscriber.mode == pb.MODE_BROADCAST
     return Member(
         queue=one.queue,
         consumer=who.consumer,
-        mode=EACH if each else SHARED,
-        peer=who.peer if each else None,
-        silence_ms=who.silence_ms,
+        mode=BROADCAST if broadcast else SHARED,
+        peer=who.peer if broadcast else None,
+        peer_timeout_ms=who.peer_timeout_ms,
         since_us=0,
         state=one.state,
         keeper=False,
         # By the consumer's clock no peer is silent: that is for the broker to judge.
-        heard=f"0 {-one.peers[0].silent_ms}" if each and one.peers else "",
+        heard=f"0 {-one.peers[0].idle_ms}" if broadcast and one.peers else "",
     )
 
 
@@ -57,9 +57,9 @@ def _subscriber(request: topics.JoinRequest | topics.BeatRequest) -> dict[str, A
     who = _of_topic(
         request,
         consumer=joining.consumer,
-        mode=pb.MODE_EACH if joining.mode == EACH else pb.MODE_SHARED,
+        mode=pb.MODE_BROADCAST if joining.mode == BROADCAST else pb.MODE_SHARED,
         peer=joining.peer,
-        silence_ms=joining.silence_ms,
+        peer_timeout_ms=joining.peer_timeout_ms,
     )
     return {"subscriber": who}
 

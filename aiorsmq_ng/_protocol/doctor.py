@@ -109,7 +109,7 @@ class IdsRequest(QueueRequest, frozen=True):
     """Examine one page of ids; changes nothing."""
 
     cursor: bytes
-    horizon_ms: int
+    max_hidden_ms: int
 
 
 class FieldsRequest(QueueRequest, frozen=True):
@@ -126,7 +126,7 @@ class ExamineMessagesRequest(QueueRequest, frozen=True):
 
     suspects: Sequence[bytes]
     repair: bool
-    horizon_ms: int
+    max_hidden_ms: int
     channel: str
 
 
@@ -155,9 +155,9 @@ def queue(keys: QueueKeys, *, repair: bool) -> Operation[QueueState]:
     return Operation(REPAIR if repair else EXAMINE, ExamineRequest(keys, repair))
 
 
-def ids(keys: QueueKeys, cursor: bytes, horizon_ms: int) -> Operation[IdsPage]:
+def ids(keys: QueueKeys, cursor: bytes, max_hidden_ms: int) -> Operation[IdsPage]:
     """Examine one page of ids; changes nothing."""
-    return Operation(IDS, IdsRequest(keys, cursor, horizon_ms))
+    return Operation(IDS, IdsRequest(keys, cursor, max_hidden_ms))
 
 
 def fields(keys: QueueKeys, at: FieldsCursor) -> Operation[FieldsPage]:
@@ -166,8 +166,8 @@ def fields(keys: QueueKeys, at: FieldsCursor) -> Operation[FieldsPage]:
 
 
 def messages(
-    keys: QueueKeys, suspects: Sequence[bytes], *, repair: bool, horizon_ms: int, channel: str
+    keys: QueueKeys, suspects: Sequence[bytes], *, repair: bool, max_hidden_ms: int, channel: str
 ) -> Operation[list[FindingKind | None]]:
     """Examine single messages, and repair them if *repair* is set; the result is as requested."""
-    request = ExamineMessagesRequest(keys, suspects, repair, horizon_ms, channel)
+    request = ExamineMessagesRequest(keys, suspects, repair, max_hidden_ms, channel)
     return Operation(REPAIR_MESSAGES if repair else EXAMINE_MESSAGES, request)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from .topic_names import escape, unescape
 
-SHARED, EACH = "shared", "each"
+SHARED, BROADCAST = "shared", "broadcast"
 #: States of a subscription. ``on``: it gets what is published. ``left``: it has ended; its messages
 #: are kept for its return, or for the keeper.
 ON, LEFT = "on", "left"
@@ -34,7 +34,7 @@ class Member(NamedTuple):
     mode: str
     #: The peer that this copy is for; ``None`` if the consumer's peers share it.
     peer: str | None
-    silence_ms: int
+    peer_timeout_ms: int
     #: When it began, in microseconds. What was published later is in its own queue.
     since_us: int
     state: str
@@ -104,22 +104,22 @@ class TopicState:
 
         The keeper is the first. If another client deleted its queue, the oldest peer is the keeper.
         """
-        peers = [m for m in self.of(consumer) if m.on and m.mode == EACH]
+        peers = [m for m in self.of(consumer) if m.on and m.mode == BROADCAST]
         return sorted(peers, key=lambda m: (not m.keeper, m.since_us, m.queue))
 
     def keeper(self, consumer: str) -> Member | None:
         """Return the consumer's keeper, the peer that has everything the consumer is to get."""
         return next(iter(self.copies(consumer)), None)
 
-    def silent(self, member: Member) -> bool:
+    def timed_out(self, member: Member) -> bool:
         """Return True if a peer timed out while other peers of its consumer gave signs of life."""
         clock = self.clocks.get(member.consumer, 0)
-        return bool(member.heard) and clock - member.heard_ms[0] > member.silence_ms
+        return bool(member.heard) and clock - member.heard_ms[0] > member.peer_timeout_ms
 
     def dead(self, me: Member) -> Ending:
         """Return the ending of silent siblings of *me*, except for the keeper."""
         peers = self.copies(me.consumer)[1:]
-        gone = [m for m in peers if m.queue != me.queue and self.silent(m)][:_AT_ONCE]
+        gone = [m for m in peers if m.queue != me.queue and self.timed_out(m)][:_AT_ONCE]
         return Ending(gone, spare=gone, dead=True)
 
     def left(self, me: Member) -> tuple[Member, list[Member]]:
@@ -129,7 +129,7 @@ class TopicState:
         """
         keeper = self.keeper(me.consumer) or me
         ended = [m for m in self.of(me.consumer) if not m.on]
-        if keeper.queue != me.queue and self.silent(keeper):
+        if keeper.queue != me.queue and self.timed_out(keeper):
             return me, [keeper, *ended]
         return keeper, ended
 
@@ -191,15 +191,15 @@ def read_state(now: int, waiting: int, stored: dict[str, str], times: dict[str, 
 
 
 def _member(queue: str, record: str, heard: str) -> Member:
-    state, mode, silence, keeper, consumer, peer, since = record.split(" ")
+    state, mode, timeout_ms, keeper, consumer, peer, since = record.split(" ")
     return Member(
         queue=queue,
         consumer=unescape(consumer),
         mode=mode,
         peer=None if peer == NO_PEER else unescape(peer),
-        silence_ms=int(silence),
+        peer_timeout_ms=int(timeout_ms),
         since_us=int(since),
         state=state,
         keeper=keeper == "1",
-        heard=heard if mode == EACH else "",
+        heard=heard if mode == BROADCAST else "",
     )

@@ -12,7 +12,7 @@ from .keys import Namespace, QueueKeys
 from .operation import Kind, Operation, Request
 from .queues import ListRequest, NamesPage
 from .topic_names import escape, queue_name
-from .topic_state import EACH, NO_PEER, Ending, Member, TopicState
+from .topic_state import BROADCAST, NO_PEER, Ending, Member, TopicState
 from .values import Dedup
 
 #: Messages that one step of moving a queue into another handles, in about 2 ms.
@@ -75,7 +75,7 @@ class Joining(NamedTuple):
     consumer: str
     mode: str
     peer: str | None
-    silence_ms: int
+    peer_timeout_ms: int
     #: Attributes of the queue, if it is new: seconds, seconds, bytes.
     vt: int
     delay: int
@@ -85,19 +85,19 @@ class Joining(NamedTuple):
 
     def queue(self, keys: TopicKeys) -> QueueKeys:
         """Return the keys of its queue."""
-        if self.mode == EACH:
+        if self.mode == BROADCAST:
             return keys.queue(self.consumer, self.peer or "")
         return keys.queue(self.consumer)
 
     def record(self, *, keeper: bool) -> str:
         """Return the text that is stored for it."""
-        peer = escape(self.peer) if self.mode == EACH and self.peer else NO_PEER
-        return f"{self.mode} {self.silence_ms} {int(keeper)} {escape(self.consumer)} {peer}"
+        peer = escape(self.peer) if self.mode == BROADCAST and self.peer else NO_PEER
+        return f"{self.mode} {self.peer_timeout_ms} {int(keeper)} {escape(self.consumer)} {peer}"
 
 
 def heard_field(queue: QueueKeys, mode: str, peer: str | None) -> str:
     """Return the field with a peer's last sign of life; empty for a consumer without peers."""
-    if mode == EACH:
+    if mode == BROADCAST:
         return queue.queue
     return shared_field(queue.queue, peer) if peer else ""
 

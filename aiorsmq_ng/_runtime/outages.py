@@ -27,7 +27,7 @@ async def retry_through_outages(
 
     After *within_s* seconds the outage is raised; none: it is waited out, for any length of time.
     A refusal, which will not pass by itself, is raised at once. The log of an outage is written
-    where calls are made (``_transport/contact.py``).
+    where calls are made (``_transport/server_monitor.py``).
     """
     backoff = Backoff(_BASE_S, _CAP_S)
     ends_at = None if within_s is None else anyio.current_time() + within_s

@@ -44,8 +44,8 @@ from .._common.durability import Durability
 from .._common.tasks import retrieve_exception
 from .._protocol.operation import Kind, Operation
 from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
+from ..models import ServerStatus
 from .calls import CallRunner, gave_up
-from .contact import Contact
 from .driver import Driver, NotExecuted, ReplyLost
 from .loop_guard import LoopGuard
 from .retries import Retries
@@ -169,9 +169,9 @@ class Transport:
         self.hears: Callable[[Any], object] = lambda _: None
 
     @property
-    def contact(self) -> Contact:
-        """When the server last answered, and whether it is away."""
-        return self._retries.contact
+    def server_status(self) -> ServerStatus:
+        """When the server last replied, and whether it is away."""
+        return self._retries.monitor.status
 
     async def start(self) -> None:
         """Make ready to run operations; nothing is connected yet."""

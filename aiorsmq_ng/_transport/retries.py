@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .._common.backoff import Backoff
 from .._common.durability import MEMORY, Durability
 from ..errors import RSMQError, Unavailable
-from .contact import Contact
 from .driver import Driver, NotExecuted, ReplyLost
+from .server_monitor import ServerMonitor
 
 if TYPE_CHECKING:
     from .calls import Call
@@ -121,7 +121,7 @@ class Retries:
         self._patience_s = deadline_s * PATIENCE
         #: What sends wait for.
         self.durability = Durability()
-        self.contact = Contact()
+        self.monitor = ServerMonitor()
 
     async def make(self, call: Call, deadline: float) -> list[Any]:
         """Return the results of *call*.
@@ -163,21 +163,21 @@ class Retries:
             fault: NotExecuted | ReplyLost = NotExecuted("no connection in time")
             if call is None or call.written:
                 fault = ReplyLost("redis did not answer in time")
-            self.contact.failed(fault, began_at, clock())
+            self.monitor.failed(fault, began_at, clock())
             raise fault from None
         except (NotExecuted, ReplyLost) as error:
-            self.contact.failed(error, began_at, clock())
+            self.monitor.failed(error, began_at, clock())
             raise
         except RSMQError as error:
             # The driver's error behind it may repeat the command: a password or a body.
             error.__context__ = None
             if isinstance(error, Unavailable) and error.transient:
-                self.contact.failed(error, began_at, clock())
+                self.monitor.failed(error, began_at, clock())
             else:
-                self.contact.answered(clock())
+                self.monitor.answered(clock())
             raise
         else:
-            self.contact.answered(clock())
+            self.monitor.answered(clock())
             return result
         finally:
             timeout.cancel()

@@ -25,7 +25,7 @@ from .._common.tasks import retrieve_exception
 from ..rpc import v1_pb2 as pb
 from .admission import Admission, count_sources
 from .budget import CALL_BUDGET
-from .context import BrokerContext, seconds, silence
+from .context import BrokerContext, peer_timeout, seconds
 from .errors import BrokerError
 from .outstanding import DeliveryKey, key_of
 from .receive import receive
@@ -110,7 +110,7 @@ class Stream:
         self._timers: dict[DeliveryKey, asyncio.TimerHandle] = {}
         self._stopped = asyncio.Event()
         self._settlement = asyncio.Event()
-        self._silence_s = silence(request.sources[0].subscriber)
+        self._peer_timeout_s = peer_timeout(request.sources[0].subscriber)
 
     async def run(self, context: Any) -> None:
         """Lease, write, and lease again, as long as the client reads and settles."""
@@ -212,7 +212,7 @@ class Stream:
     async def _keep_alive(self, subscription: Subscription) -> None:
         """Send keep-alives for the peer, also while it processes what it holds."""
         while True:
-            await anyio.sleep(self._silence_s / 4)
+            await anyio.sleep(self._peer_timeout_s / 4)
             with suppress(Unavailable, AccessDenied, ClientClosed):
                 await subscription.keep_alive()
 

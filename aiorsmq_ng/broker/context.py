@@ -27,7 +27,7 @@ R = TypeVar("R")
 #: Largest ``max_bytes`` of a request. A smaller limit of the broker for replies also applies.
 MOST_BYTES = 64 * 1024 * 1024
 #: Shortest timeout of a peer: with less, keep-alive calls would keep the server busy.
-SHORTEST_SILENCE_S = 0.25
+SHORTEST_PEER_TIMEOUT_S = 0.25
 #: Size of the caches of handles on queues and topics. Making a handle costs as much as a call.
 _HANDLES = 1024
 #: Size of the cache of handles on subscriptions.
@@ -105,9 +105,9 @@ class BrokerContext:
         """Return a subscription that the caller may use; no I/O."""
         return self.subscriber(subscriber.topic, subscriber.consumer).subscription(
             subscriber.consumer,
-            mode="each" if subscriber.mode == pb.MODE_EACH else "shared",
+            mode="broadcast" if subscriber.mode == pb.MODE_BROADCAST else "shared",
             peer=subscriber.peer or None,
-            silence=silence(subscriber),
+            peer_timeout=peer_timeout(subscriber),
             **settings,
         )
 
@@ -138,7 +138,7 @@ class BrokerContext:
         subscriber = source.subscriber
         key = (
             *(subscriber.topic, subscriber.consumer, subscriber.mode, subscriber.peer),
-            seconds(subscriber, "silence_ms"),
+            seconds(subscriber, "peer_timeout_ms"),
             *(source.dead_letter, source.max_receives),
         )
         found = self._subscriptions.get(key) or self.subscription(subscriber, **settings)
@@ -251,12 +251,13 @@ class BrokerContext:
         return self.receipts.sign(content, identity or CALLER.get().identity)
 
 
-def silence(subscriber: pb.Subscriber) -> float:
+def peer_timeout(subscriber: pb.Subscriber) -> float:
     """Return a peer's timeout in seconds; keep-alives are sent four times as often."""
-    given = seconds(subscriber, "silence_ms")
-    if given is not None and given < SHORTEST_SILENCE_S:
+    given = seconds(subscriber, "peer_timeout_ms")
+    if given is not None and given < SHORTEST_PEER_TIMEOUT_S:
         raise InvalidValue(
-            f"silence_ms must be at least {SHORTEST_SILENCE_S * 1000:.0f}, not {given * 1000:.0f}"
+            f"peer_timeout_ms must be at least {SHORTEST_PEER_TIMEOUT_S * 1000:.0f}, "
+            f"not {given * 1000:.0f}"
         )
     return 30.0 if given is None else given
 

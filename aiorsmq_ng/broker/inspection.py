@@ -125,7 +125,7 @@ def _consumers(found: Sequence[aiorsmq_ng.ConsumerInfo]) -> list[pb.ConsumerInfo
                 name=one.name,
                 consumers=one.consumers,
                 holding=one.holding if size < MAX_BYTES // 2 else (),
-                silent_ms=round(one.silent * 1000),
+                idle_ms=round(one.idle * 1000),
             )
         )
     return shown

@@ -8,12 +8,12 @@ from aiorsmq_ng import SubscriptionInfo
 
 from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from ..rpc import v1_pb2 as pb
-from .context import BrokerContext, seconds, silence
+from .context import BrokerContext, peer_timeout, seconds
 from .inspection import attributes_message
 from .send import Target, store
 from .tokens import CALLER
 
-_MODES = {"shared": pb.MODE_SHARED, "each": pb.MODE_EACH}
+_MODES = {"shared": pb.MODE_SHARED, "broadcast": pb.MODE_BROADCAST}
 
 
 class TopicsService:
@@ -60,17 +60,17 @@ class TopicsService:
         subscriber = request.subscriber
         topic = self._broker.subscriber(subscriber.topic, subscriber.consumer)
         vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
-        silence_s = silence(subscriber)
+        peer_timeout_s = peer_timeout(subscriber)
 
         async def work() -> pb.Subscription:
             subscription = await topic.subscribe(
                 subscriber.consumer,
-                mode="each" if subscriber.mode == pb.MODE_EACH else "shared",
+                mode="broadcast" if subscriber.mode == pb.MODE_BROADCAST else "shared",
                 peer=subscriber.peer or None,
                 vt=DEFAULT_VT if vt is None else vt,
                 delay=delay or DEFAULT_DELAY,
                 maxsize=request.maxsize if request.HasField("maxsize") else DEFAULT_MAXSIZE,
-                silence=silence_s,
+                peer_timeout=peer_timeout_s,
             )
             return pb.Subscription(subscriber=subscriber, queue=subscription.name)
 
@@ -120,18 +120,18 @@ class TopicsService:
 
 
 def _described(topic: str, found: SubscriptionInfo) -> pb.Subscription:
-    peer = found.peers[0].name if found.mode == "each" and found.peers else ""
+    peer = found.peers[0].name if found.mode == "broadcast" and found.peers else ""
     subscriber = pb.Subscriber(
         topic=topic,
         consumer=found.consumer,
         mode=_MODES.get(found.mode),
         peer=peer,
-        silence_ms=round(found.silence * 1000),
+        peer_timeout_ms=round(found.peer_timeout * 1000),
     )
     return pb.Subscription(
         subscriber=subscriber,
         queue=found.queue,
         state=found.state,
-        peers=[pb.Peer(name=p.name, silent_ms=round(p.silent * 1000)) for p in found.peers],
+        peers=[pb.Peer(name=p.name, idle_ms=round(p.idle * 1000)) for p in found.peers],
         attributes=None if found.attributes is None else attributes_message(found.attributes),
     )

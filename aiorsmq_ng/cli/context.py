@@ -206,16 +206,16 @@ def finish(session: Callable[[], Awaitable[R]], *, patient: bool = False, fast: 
     import anyio
 
     start_log("rsmqctl: %(message)s", logging.WARNING)
-    contact = logging.getLogger("aiorsmq_ng.contact")
-    before = contact.level
-    contact.setLevel(before if patient or current_settings().verbose else logging.ERROR)
+    outages = logging.getLogger("aiorsmq_ng.server")
+    before = outages.level
+    outages.setLevel(before if patient or current_settings().verbose else logging.ERROR)
     try:
         uvloop = fast and find_spec("uvloop") is not None
         return anyio.run(session, backend_options={"use_uvloop": uvloop})
     except aiorsmq_ng.InvalidValue as error:
         raise click.UsageError(str(error), click.get_current_context()) from error
     finally:
-        contact.setLevel(before)
+        outages.setLevel(before)
 
 
 async def patiently(rsmq: aiorsmq_ng.RSMQ, work: Awaitable[R]) -> R:
@@ -228,7 +228,7 @@ async def patiently(rsmq: aiorsmq_ng.RSMQ, work: Awaitable[R]) -> R:
     from .output import complain
 
     def tell() -> None:
-        if not rsmq.contact.away:
+        if not rsmq.server_status.away:
             complain(
                 f"the server has not answered for {SILENCE_S:g} s; waiting for it up to "
                 f"{_PATIENT_S:g} s; press Ctrl-C to stop"

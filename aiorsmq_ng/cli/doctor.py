@@ -35,13 +35,13 @@ _WIDEST = 100
 @click.option("--fix", is_flag=True, help="Repair what can be repaired; asks first.")
 @yes_option
 @click.option(
-    "--horizon",
+    "--max-hidden",
     type=seconds,
     metavar="SECONDS",
     help="Treat messages hidden for longer than this as stuck; --fix makes them visible.",
 )
 @global_options()
-def doctor(queues: tuple[str, ...], fix: bool, yes: bool, horizon: float | None) -> None:
+def doctor(queues: tuple[str, ...], fix: bool, yes: bool, max_hidden: float | None) -> None:
     """Look for damage in queues, and repair it.
 
     Examines all queues, or those named, and the server's settings. Queues may be in use at the
@@ -53,7 +53,9 @@ def doctor(queues: tuple[str, ...], fix: bool, yes: bool, horizon: float | None)
         _ask(queues)
     progress = _Progress()
     try:
-        report = run(lambda rsmq: rsmq.doctor(*queues, fix=fix, horizon=horizon, progress=progress))
+        report = run(
+            lambda rsmq: rsmq.doctor(*queues, fix=fix, max_hidden=max_hidden, progress=progress)
+        )
     finally:
         progress.clear()
     _show(report, current_settings().output)

@@ -27,7 +27,7 @@ from .options import (
 from .output import Record, attributes_record, show_names, show_record, show_rows, show_sent
 from .peek import PEEK_COLUMNS, Printer, given_back, peek_record, take
 
-MODES = ("shared", "each")
+MODES = ("shared", "broadcast")
 _NO_LIMIT = "none"
 _SUBSCRIPTION_COLUMNS = ("consumer", "mode", "state", "queue", "peers", "msgs", "ready", "leased")
 
@@ -62,14 +62,14 @@ topic_option = click.option(
 )
 consumer_option = click.option("-c", "--consumer", required=True, help="Who subscribes.")
 peer_option = click.option(
-    "-p", "--peer", help="Name of this peer of the consumer; required with --mode each."
+    "-p", "--peer", help="Name of this peer of the consumer; required with --mode broadcast."
 )
 mode_option = click.option(
     "--mode",
     type=click.Choice(MODES),
     default="shared",
     show_default=True,
-    help="shared: all peers share the messages; each: every peer gets its own copy.",
+    help="shared: all peers share the messages; broadcast: every peer gets its own copy.",
 )
 
 
@@ -168,7 +168,7 @@ def publish(
     help="Visibility timeout of a new queue, whole seconds.",
 )
 @click.option(
-    "--silence",
+    "--peer-timeout",
     type=seconds,
     default=30,
     show_default=True,
@@ -181,7 +181,7 @@ def subscribe(
     peer: str | None,
     mode: aiorsmq_ng.SubscriptionMode,
     vt: float,
-    silence: float,
+    peer_timeout: float,
 ) -> None:
     """Subscribe to a topic; print the queue of the subscription.
 
@@ -191,7 +191,7 @@ def subscribe(
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> aiorsmq_ng.Subscription:
         return await rsmq.topic(name).subscribe(
-            consumer, mode=mode, peer=peer, vt=vt, silence=silence
+            consumer, mode=mode, peer=peer, vt=vt, peer_timeout=peer_timeout
         )
 
     made = run(work)
@@ -319,7 +319,7 @@ async def _not_subscribed(
     if own and mode == "shared":
         return click.ClickException(
             f"every peer of {consumer!r} has a copy of its own of topic {topic.name!r}; "
-            f"give --mode each and -p with one of: {peers}"
+            f"give --mode broadcast and -p with one of: {peers}"
         )
     if own and own[0].mode == "shared":
         return click.ClickException(
@@ -327,7 +327,7 @@ async def _not_subscribed(
             "leave --mode out"
         )
     words = ["topic", "subscribe", "-n", topic.name, "-c", consumer]
-    words += ["--mode", mode, "-p", str(peer)] if mode == "each" else []
+    words += ["--mode", mode, "-p", str(peer)] if mode == "broadcast" else []
     line = f"{program(current_settings().namespace)} {shlex.join(words)}"
     known = f", its peers are: {peers}" if peers else ""
     subject = f"peer {peer!r} of {consumer!r}" if own else repr(consumer)
@@ -378,7 +378,7 @@ def describe(name: str) -> None:
             "mode": s.mode,
             "state": s.state,
             "queue": s.queue,
-            "peers": [{"name": p.name, "silent": round(p.silent, 3)} for p in s.peers],
+            "peers": [{"name": p.name, "idle": round(p.idle, 3)} for p in s.peers],
             **(attributes_record(s.attributes) if s.attributes else {}),
         }
         for s in found.subscriptions
@@ -459,9 +459,9 @@ async def _described(rsmq: aiorsmq_ng.RSMQ, name: str) -> aiorsmq_ng.TopicInfo:
 def _subscriptions(
     found: aiorsmq_ng.TopicInfo, name: str, consumer: str, peer: str | None
 ) -> list[aiorsmq_ng.SubscriptionInfo]:
-    """Return the subscriptions of a consumer, or of one peer in mode each."""
+    """Return the subscriptions of a consumer, or of one peer in mode broadcast."""
     own = [s for s in found.subscriptions if s.consumer == consumer]
-    # Peers in mode shared are no longer listed after a time of silence.
+    # Peers in mode shared are no longer listed after their timeout.
     of_peer = [s for s in own if s.mode == "shared" or peer in (None, *(p.name for p in s.peers))]
     if of_peer:
         return of_peer

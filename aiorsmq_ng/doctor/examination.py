@@ -31,7 +31,7 @@ class Orders(NamedTuple):
 
     fix: bool
     #: Messages that are hidden for longer than this are made visible; -1: none are.
-    horizon_ms: int
+    max_hidden_ms: int
     progress: Progress | None
 
     def report(self, what: str, done: int, total: int) -> None:
@@ -54,7 +54,7 @@ class Examination:
         self._keys = keys
         self._channel = channel
         self._fix = orders.fix
-        self._horizon_ms = orders.horizon_ms
+        self._max_hidden_ms = orders.max_hidden_ms
         self._report = orders.report
         self._suspects: dict[bytes, None] = {}
         self._tallies: dict[FindingKind, Tally] = {}
@@ -81,7 +81,7 @@ class Examination:
     async def _look_at_ids(self, state: QueueState) -> None:
         cursor = b"0"
         while True:
-            page = await self._transport.run(doctor.ids(self._keys, cursor, self._horizon_ms))
+            page = await self._transport.run(doctor.ids(self._keys, cursor, self._max_hidden_ms))
             self._count("long_hidden", page.long_hidden)
             self._count("sent_in_future", page.sent_in_future)
             await self._suspect(page.suspects, page.looked_at, state)
@@ -119,7 +119,7 @@ class Examination:
                     self._keys,
                     page,
                     repair=self._fix,
-                    horizon_ms=self._horizon_ms,
+                    max_hidden_ms=self._max_hidden_ms,
                     channel=self._channel,
                 )
             )
@@ -164,7 +164,7 @@ class Examination:
         return found
 
     def _messages_findings(self) -> list[Finding]:
-        limit = "RSMQ allows (115 days)" if self._horizon_ms < 0 else "the horizon"
+        limit = "RSMQ allows (115 days)" if self._max_hidden_ms < 0 else "max_hidden"
         return [
             finding(
                 kind,

@@ -98,7 +98,7 @@ _WORDS: dict[FindingKind, _Words] = {
     "long_hidden": _Words(
         "info",
         "messages hidden for more than 12 hours from now, and more than the queue's vt and delay",
-        "if that is not intended, repair with a horizon, which makes them visible",
+        "if that is not intended, repair with max_hidden, which makes them visible",
     ),
     "sent_in_future": _Words(
         "warning",

@@ -10,7 +10,7 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     MODE_UNSPECIFIED: _ClassVar[Mode]
     MODE_SHARED: _ClassVar[Mode]
-    MODE_EACH: _ClassVar[Mode]
+    MODE_BROADCAST: _ClassVar[Mode]
 
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -22,7 +22,7 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_FAILED: _ClassVar[Outcome]
 MODE_UNSPECIFIED: Mode
 MODE_SHARED: Mode
-MODE_EACH: Mode
+MODE_BROADCAST: Mode
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_DONE: Outcome
 OUTCOME_GONE: Outcome
@@ -179,16 +179,16 @@ class QueueStats(_message.Message):
     def __init__(self, attributes: _Optional[_Union[QueueAttributes, _Mapping]] = ..., dead: _Optional[int] = ..., consumers: _Optional[_Iterable[_Union[ConsumerInfo, _Mapping]]] = ...) -> None: ...
 
 class ConsumerInfo(_message.Message):
-    __slots__ = ("name", "consumers", "holding", "silent_ms")
+    __slots__ = ("name", "consumers", "holding", "idle_ms")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
     HOLDING_FIELD_NUMBER: _ClassVar[int]
-    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     name: str
     consumers: int
     holding: _containers.RepeatedScalarFieldContainer[str]
-    silent_ms: int
-    def __init__(self, name: _Optional[str] = ..., consumers: _Optional[int] = ..., holding: _Optional[_Iterable[str]] = ..., silent_ms: _Optional[int] = ...) -> None: ...
+    idle_ms: int
+    def __init__(self, name: _Optional[str] = ..., consumers: _Optional[int] = ..., holding: _Optional[_Iterable[str]] = ..., idle_ms: _Optional[int] = ...) -> None: ...
 
 class AnnounceRequest(_message.Message):
     __slots__ = ("queue", "name", "consumers", "holding")
@@ -323,18 +323,18 @@ class Source(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., max_receives: _Optional[int] = ..., dead_letter: _Optional[str] = ..., vt_ms: _Optional[int] = ..., subscriber: _Optional[_Union[Subscriber, _Mapping]] = ...) -> None: ...
 
 class Subscriber(_message.Message):
-    __slots__ = ("topic", "consumer", "mode", "peer", "silence_ms")
+    __slots__ = ("topic", "consumer", "mode", "peer", "peer_timeout_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
-    SILENCE_MS_FIELD_NUMBER: _ClassVar[int]
+    PEER_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     consumer: str
     mode: Mode
     peer: str
-    silence_ms: int
-    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., peer: _Optional[str] = ..., silence_ms: _Optional[int] = ...) -> None: ...
+    peer_timeout_ms: int
+    def __init__(self, topic: _Optional[str] = ..., consumer: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., peer: _Optional[str] = ..., peer_timeout_ms: _Optional[int] = ...) -> None: ...
 
 class ReceiveRequest(_message.Message):
     __slots__ = ("sources", "count", "vt_ms", "wait_ms", "max_bytes", "more", "request")
@@ -811,12 +811,12 @@ class Subscription(_message.Message):
     def __init__(self, subscriber: _Optional[_Union[Subscriber, _Mapping]] = ..., queue: _Optional[str] = ..., state: _Optional[str] = ..., peers: _Optional[_Iterable[_Union[Peer, _Mapping]]] = ..., attributes: _Optional[_Union[QueueAttributes, _Mapping]] = ...) -> None: ...
 
 class Peer(_message.Message):
-    __slots__ = ("name", "silent_ms")
+    __slots__ = ("name", "idle_ms")
     NAME_FIELD_NUMBER: _ClassVar[int]
-    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     name: str
-    silent_ms: int
-    def __init__(self, name: _Optional[str] = ..., silent_ms: _Optional[int] = ...) -> None: ...
+    idle_ms: int
+    def __init__(self, name: _Optional[str] = ..., idle_ms: _Optional[int] = ...) -> None: ...
 
 class UnsubscribeRequest(_message.Message):
     __slots__ = ("topic", "consumer", "peer", "discard", "request")

@@ -26,8 +26,8 @@ class WorkerHealth:
     rejected: int
     #: The last thing that went wrong: a handler's error, or one of the way to the server.
     last_error: str | None
-    #: When the server last answered, be it with an error.
-    last_contact: datetime | None = None
+    #: When the server last replied, be it with an error.
+    last_reply: datetime | None = None
     #: True while the server does not answer what it is asked.
     server_away: bool = False
     #: With which error ``run`` has ended; none while it runs, and after a stop in good order.

@@ -34,7 +34,7 @@ async def find_queues(
         await retry_through_outages(find, limit_s)
         return True
     raise Unavailable(
-        f"the queues cannot be reached: {rsmq.contact.error or 'no answer'} "
+        f"the queues cannot be reached: {rsmq.server_status.error or 'no answer'} "
         f"(gave up after {limit_s:g} s)",
         transient=True,
     )

@@ -238,7 +238,7 @@ class Worker:
     @property
     def health(self) -> WorkerHealth:
         """What the worker is doing."""
-        executions, counters, contact = self._executions, self._counters, self.rsmq.contact
+        executions, counters, server = self._executions, self._counters, self.rsmq.server_status
         stuck = sum(execution.stuck for execution in executions.running)
         state: State = self._state
         if state == "running" and not self._started:
@@ -250,9 +250,9 @@ class Worker:
             counters.done,
             counters.failed,
             counters.rejected,
-            contact.error if contact.away else counters.last_error,
-            contact.last,
-            contact.away,
+            server.error if server.away else counters.last_error,
+            server.last_reply,
+            server.away,
             self._failure,
         )
 

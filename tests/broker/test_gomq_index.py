@@ -41,7 +41,7 @@ class Topics:
                 raise QueueCorrupt(name, "damaged")
             if name == "away":
                 raise Unavailable("away")
-            one = SimpleNamespace(state="on", mode="each", consumer=f"of-{name}")
+            one = SimpleNamespace(state="on", mode="broadcast", consumer=f"of-{name}")
             return SimpleNamespace(subscriptions=[one])
 
         return SimpleNamespace(describe=describe)
@@ -50,7 +50,7 @@ class Topics:
 @pytest.fixture
 def known():
     topics = Topics(120)
-    return topics, SubscriptionIndex(topics, "each", lambda: topics.now)
+    return topics, SubscriptionIndex(topics, "broadcast", lambda: topics.now)
 
 
 async def test_topics_are_read_many_at_a_time(known):
@@ -132,7 +132,7 @@ async def test_a_look_that_takes_its_time_does_not_hold_up_a_peer(channel, monke
 async def test_a_key_that_cannot_be_joined_does_not_stop_the_others(channel, monkeypatch, rsmq):
     guide = RouteGuideStub(channel)
     await guide.Subscribe(NEWS)
-    await rsmq.topic("bad").subscribe("c", mode="each", peer="elsewhere")
+    await rsmq.topic("bad").subscribe("c", mode="broadcast", peer="elsewhere")
     await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
     real, tried = Topic.subscribe, []
 

@@ -270,11 +270,11 @@ async def test_what_comes_for_many_who_wait_and_do_not_read_is_given_back(
         assert (await queue.attributes()).leased * 60_000 <= 2 * MIB + 4 * 60_000
 
 
-@pytest.mark.parametrize("silence_ms", [1, 249])
-async def test_a_peer_cannot_ask_for_a_hot_loop(serve, rsmq, silence_ms):
-    who = pb.Subscriber(topic="news", consumer="c", mode=pb.MODE_EACH, peer="p")
-    await rsmq.topic("news").subscribe("c", mode="each", peer="p")
-    who.silence_ms = silence_ms
+@pytest.mark.parametrize("peer_timeout_ms", [1, 249])
+async def test_a_peer_cannot_ask_for_a_hot_loop(serve, rsmq, peer_timeout_ms):
+    who = pb.Subscriber(topic="news", consumer="c", mode=pb.MODE_BROADCAST, peer="p")
+    await rsmq.topic("news").subscribe("c", mode="broadcast", peer="p")
+    who.peer_timeout_ms = peer_timeout_ms
     source, invalid = pb.Source(subscriber=who), grpc.StatusCode.INVALID_ARGUMENT
     async with serve() as broker, connected(broker) as channel:
         queues, topics = QueuesStub(channel), TopicsStub(channel)

@@ -390,7 +390,9 @@ async def test_a_stop_gives_back_what_is_not_settled_in_time(serve, jobs, state)
 
 async def test_a_subscription_is_consumed_and_its_peer_kept_alive(queues, channel, rsmq):
     topics = TopicsStub(channel)
-    who = pb.Subscriber(topic="news", consumer="c", mode=pb.MODE_EACH, peer="p", silence_ms=1000)
+    who = pb.Subscriber(
+        topic="news", consumer="c", mode=pb.MODE_BROADCAST, peer="p", peer_timeout_ms=1000
+    )
     await topics.Subscribe(pb.SubscribeRequest(subscriber=who))
     request = pb.ConsumeRequest(sources=[pb.Source(subscriber=who)], max_unsettled=1)
     stream = Consuming(queues.Consume(request))
@@ -400,7 +402,7 @@ async def test_a_subscription_is_consumed_and_its_peer_kept_alive(queues, channe
 
     described = await topics.DescribeTopic(pb.DescribeTopicRequest(topic="news"))
     (subscription,) = described.subscriptions
-    assert (subscription.state, subscription.peers[0].silent_ms < 1000) == ("on", True)
+    assert (subscription.state, subscription.peers[0].idle_ms < 1000) == ("on", True)
     await queues.Ack(pb.AckRequest(receipts=[first.receipt]))
     (second,) = await read(stream, 1)
     assert (first.body, second.body) == (b"a", b"b")

@@ -43,7 +43,7 @@ async def test_every_subscription_gets_what_is_published(topics, queues, rsmq):
 
 
 async def test_peers_share_or_each_have_their_own(topics, queues):
-    one, two = (source("c", mode=pb.MODE_EACH, peer=peer) for peer in ("1", "2"))
+    one, two = (source("c", mode=pb.MODE_BROADCAST, peer=peer) for peer in ("1", "2"))
     for each in (one, two):
         await topics.Subscribe(pb.SubscribeRequest(subscriber=each.subscriber))
     await topics.Publish(pb.PublishRequest(topic="news", bodies=[b"a"]))
@@ -88,7 +88,7 @@ async def test_what_is_left_at_the_end_of_a_subscription_stays_unless_discarded(
     [
         [source("c"), pb.Source(queue="jobs")],
         [pb.Source(queue="jobs", subscriber=pb.Subscriber(topic="news", consumer="c"))],
-        [source("c", mode=pb.MODE_EACH)],
+        [source("c", mode=pb.MODE_BROADCAST)],
         [source("")],
     ],
 )
@@ -107,7 +107,7 @@ async def test_a_receive_that_waits_says_that_its_peer_is_alive(topics, queues, 
         return await real(self)
 
     monkeypatch.setattr(Subscription, "_beat", beat)
-    waiting = source("c", mode=pb.MODE_EACH, peer="1", silence_ms=300)
+    waiting = source("c", mode=pb.MODE_BROADCAST, peer="1", peer_timeout_ms=300)
     await topics.Subscribe(pb.SubscribeRequest(subscriber=waiting.subscriber))
     call = queues.Receive(pb.ReceiveRequest(sources=[waiting], wait_ms=60_000))
 

@@ -153,13 +153,13 @@ def test_fix_that_leaves_something_is_status_1(damaged: Ctl, redis: Redis, ns: s
     assert damaged("doctor", "jobs")[0] == 0
 
 
-def test_horizon_makes_long_delays_visible(ctl: Ctl) -> None:
+def test_max_hidden_makes_long_delays_visible(ctl: Ctl) -> None:
     """I know that nobody waits for a week."""
     ctl("message", "send", "-n", "jobs", "-m", "x", "-d", "604800")
 
     assert ctl("doctor")[0] == 0
-    assert ctl("doctor", "--horizon", "86400")[0] == 1
-    assert ctl("doctor", "--horizon", "86400", "--fix", "--yes")[0] == 0
+    assert ctl("doctor", "--max-hidden", "86400")[0] == 1
+    assert ctl("doctor", "--max-hidden", "86400", "--fix", "--yes")[0] == 0
     assert '"x"' in ctl("message", "pop", "-n", "jobs")[1]
 
 

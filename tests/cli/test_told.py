@@ -94,13 +94,16 @@ def test_removing_what_is_not_there_does_not_advise_to_create_it(
         (("unsubscribe", "-c", "nobody"), "'nobody' has not subscribed to topic 'news'; list"),
         (("unsubscribe", "-c", "each", "-p", "no"), "peer 'no' of 'each' has not subscribed"),
         (("observe", "-c", "nobody"), "topic subscribe -n news -c nobody"),
-        (("observe", "-c", "each"), "give --mode each and -p with one of: left, right"),
-        (("observe", "-c", "all", "--mode", "each", "-p", "x"), "leave --mode out"),
+        (("observe", "-c", "each"), "give --mode broadcast and -p with one of: left, right"),
+        (("observe", "-c", "all", "--mode", "broadcast", "-p", "x"), "leave --mode out"),
         (
-            ("observe", "-c", "each", "--mode", "each", "-p", "x"),
+            ("observe", "-c", "each", "--mode", "broadcast", "-p", "x"),
             "its peers are: left, right; do so with: ",
         ),
-        (("observe", "-c", "each", "--mode", "each", "-p", "x"), "-c each --mode each -p x"),
+        (
+            ("observe", "-c", "each", "--mode", "broadcast", "-p", "x"),
+            "-c each --mode broadcast -p x",
+        ),
         (("observe", "-c", "a b"), "-n news -c 'a b'"),
     ],
 )
@@ -108,7 +111,7 @@ def test_topics_say_what_is_there_instead(ctl: Ctl, line: tuple[str, ...], sente
     """A hint that can be followed."""
     ctl("topic", "subscribe", "-n", "news", "-c", "all")
     for peer in ("left", "right"):
-        ctl("topic", "subscribe", "-n", "news", "-c", "each", "--mode", "each", "-p", peer)
+        ctl("topic", "subscribe", "-n", "news", "-c", "each", "--mode", "broadcast", "-p", peer)
     failed = ctl("topic", line[0], "-n", "news", *line[1:])
 
     assert (failed.status, failed.out) == (1, "")
@@ -117,11 +120,16 @@ def test_topics_say_what_is_there_instead(ctl: Ctl, line: tuple[str, ...], sente
 
 def test_the_hint_of_observe_can_be_followed(ctl: Ctl, ns: str) -> None:
     """Word for word."""
-    said = ctl("topic", "observe", "-n", "news", "-c", "a", "--mode", "each", "-p", "x").sentence
+    said = ctl(
+        "topic", "observe", "-n", "news", "-c", "a", "--mode", "broadcast", "-p", "x"
+    ).sentence
     words = said.split(f"rsmqctl --ns {ns} ")[1].split()
 
     assert ctl(*words).status == 0
-    assert ctl("topic", "observe", "-n", "news", "-c", "a", "--mode", "each", "-p", "x").status == 0
+    assert (
+        ctl("topic", "observe", "-n", "news", "-c", "a", "--mode", "broadcast", "-p", "x").status
+        == 0
+    )
 
 
 def limits(ctl: Ctl) -> tuple[int | None, float | None]:

@@ -45,14 +45,14 @@ def test_observed_messages_stay_without_ack(ctl: Ctl) -> None:
 
 
 def test_follow_prints_and_acknowledges(ctl: Ctl) -> None:
-    ctl("topic", "subscribe", "-n", "news", "-c", "a", "-p", "one", "--mode", "each")
+    ctl("topic", "subscribe", "-n", "news", "-c", "a", "-p", "one", "--mode", "broadcast")
     published(ctl, "1", "2", "3")
-    line = ("topic", "observe", "-n", "news", "-c", "a", "-p", "one", "--mode", "each")
+    line = ("topic", "observe", "-n", "news", "-c", "a", "-p", "one", "--mode", "broadcast")
     done = ctl(*line, "--follow", "--count", "3")
 
     assert [json.loads(text)["message"] for text in done.out.splitlines()] == ["1", "2", "3"]
     (left,) = json.loads(ctl("topic", "describe", "-n", "news").out)["subscriptions"]
-    assert (left["mode"], left["peers"][0]["name"], left["msgs"]) == ("each", "one", 0)
+    assert (left["mode"], left["peers"][0]["name"], left["msgs"]) == ("broadcast", "one", 0)
 
 
 def test_follow_ends_with_ctrl_c_and_gives_back_what_was_not_printed(
@@ -105,7 +105,7 @@ def test_limit_and_delete(ctl: Ctl) -> None:
     [
         (("observe", "-n", "news", "-c", "nobody"), 1, "'nobody' has not subscribed"),
         (
-            ("subscribe", "-n", "news", "-c", "a", "--mode", "each"),
+            ("subscribe", "-n", "news", "-c", "a", "--mode", "broadcast"),
             2,
             "needs a name for this process: give --peer",
         ),

@@ -69,7 +69,11 @@ def test_every_line_of_the_words_is_needed() -> None:
         (("queue", "set", "-n", "jobs"), 2, "at least one of --vt, --delay, --maxsize"),
         (("queue", "create", "-n", "jobs"), 1, "look at it with: rsmqctl"),
         (("queue", "describe", "-n", "none"), 1, "queue create -n none"),
-        (("topic", "subscribe", "-n", "t", "-c", "c", "--mode", "each", "-p", "p"), 2, "--discard"),
+        (
+            ("topic", "subscribe", "-n", "t", "-c", "c", "--mode", "broadcast", "-p", "p"),
+            2,
+            "--discard",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

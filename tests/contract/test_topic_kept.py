@@ -77,7 +77,7 @@ async def test_a_consumer_gets_it_once_however_often_it_subscribes(topic):
 async def test_one_peer_of_each_consumer_gets_it(topic):
     await topic.publish("x")
     found = [
-        await topic.subscribe(consumer, mode="each", peer=peer)
+        await topic.subscribe(consumer, mode="broadcast", peer=peer)
         for consumer, peer in (("a", "1"), ("b", "1"), ("a", "2"), ("b", "2"))
     ]
 

@@ -1,4 +1,4 @@
-"""Peers with copies of their own: the keeper, silence, return, and who gets what was left."""
+"""Peers with copies of their own: the keeper, timeout, return, and who gets what was left."""
 
 import asyncio
 import itertools
@@ -20,9 +20,9 @@ class Scene:
         self.gone = f"{ns}:news__:ng:gone"
 
     async def peer(self, name, **more):
-        return await self.topic.subscribe("cache", mode="each", peer=name, **more)
+        return await self.topic.subscribe("cache", mode="broadcast", peer=name, **more)
 
-    async def silence(self, *subscriptions):
+    async def time_out(self, *subscriptions):
         """Let it seem that peers were silent for a minute, while others were heard of."""
         clock, _ = await self._clock()
         for subscription in subscriptions:
@@ -65,9 +65,9 @@ async def take(subscription):
 
 async def test_message_that_only_one_peer_had_reaches_the_consumer_when_it_dies(scene):
     """Two peers fall silent, m1 is published, the third dies as well, and a new one comes."""
-    first, second, third = [await scene.peer(name, silence=2) for name in ("A1", "A2", "B")]
+    first, second, third = [await scene.peer(name, peer_timeout=2) for name in ("A1", "A2", "B")]
     await scene.topic.publish("m0")
-    await scene.silence(first, second)
+    await scene.time_out(first, second)
     await scene.sign(third)
     await scene.topic.publish("m1")
     await scene.pass_time(60)
@@ -91,7 +91,7 @@ async def test_what_a_silent_peer_left_is_deleted_if_the_keeper_has_had_it(scene
     keeper, silent = await scene.peer("1"), await scene.peer("2")
     other = await scene.topic.subscribe("mail")
     await scene.topic.publish("x")
-    await scene.silence(silent)
+    await scene.time_out(silent)
     await scene.sign(keeper)
     await scene.topic.publish("y")
 
@@ -107,7 +107,7 @@ async def test_peer_that_is_heard_when_the_keeper_is_silent_gets_what_it_lacks_o
     sibling = await scene.peer("2")
     await scene.topic.publish("both")
     assert await take(sibling) == ["both"]
-    await scene.silence(keeper)
+    await scene.time_out(keeper)
     await scene.sign(sibling)
 
     assert await take(sibling) == ["before"]
@@ -122,7 +122,7 @@ async def test_what_the_keeper_left_passes_on_from_peer_to_peer(scene):
         peers.append(await scene.peer(str(number)))
         await scene.topic.publish(str(number))
     for old, new in itertools.pairwise(peers):
-        await scene.silence(old)
+        await scene.time_out(old)
         await scene.sign(new)
 
     assert await take(peers[-1]) == [str(number) for number in range(6)]
@@ -133,7 +133,7 @@ async def test_client_that_reconnects_for_each_look_gets_every_message_once(scen
     seen, old = [], await scene.peer("first")
     for number in range(20):
         await scene.topic.publish(str(number))
-        await scene.silence(old)
+        await scene.time_out(old)
         new = await scene.peer(f"look {number}")
         seen += await take(new)
         old = new
@@ -142,19 +142,19 @@ async def test_client_that_reconnects_for_each_look_gets_every_message_once(scen
     assert await scene.queues() == {old.name}
 
 
-async def test_client_that_hops_faster_than_its_silence_leaves_no_queues_behind(scene):
+async def test_client_that_hops_faster_than_its_timeout_leaves_no_queues_behind(scene):
     """Of the copies for peers that are dead, but not yet silent for long, one is handed on."""
     hops = [await scene.peer(f"hop {number}") for number in range(15)]
     await scene.topic.publish_many(["x", "y"])
     seen = []
     for number, old in enumerate(hops):
-        await scene.silence(old)
+        await scene.time_out(old)
         new = await scene.peer(f"new {number}")
         seen += await take(new)
 
     assert sorted(seen) == ["x", "y"]
     assert len(await scene.queues()) == 15
-    await scene.silence(*[await scene.peer(f"new {number}") for number in range(14)])
+    await scene.time_out(*[await scene.peer(f"new {number}") for number in range(14)])
     await scene.sign(new)
     assert await scene.queues() == {new.name}
 
@@ -204,10 +204,10 @@ async def test_newcomer_after_an_outage_takes_the_keepers_place_and_takes_no_oth
 
 
 async def test_newcomer_does_not_take_the_place_of_a_keeper_that_may_be_silent_for_longer(scene):
-    keeper = await scene.peer("1", silence=30)
+    keeper = await scene.peer("1", peer_timeout=30)
     await scene.topic.publish("x")
     await scene.pass_time(10)
-    await scene.peer("2", silence=1)
+    await scene.peer("2", peer_timeout=1)
 
     assert await scene.states() == {"1": "on", "2": "on"}
     assert await texts(keeper) == ["x"]
@@ -244,7 +244,7 @@ async def test_new_address_before_the_old_one_is_silent_gets_the_rest_later(scen
     await scene.topic.publish("2")
     assert await texts(new) == ["2"]
     await scene.topic.publish("3")
-    await scene.silence(old)
+    await scene.time_out(old)
     await scene.sign(new)
 
     assert await texts(new) == ["1", "3"]
@@ -256,7 +256,7 @@ async def test_peer_that_was_taken_for_dead_comes_back_with_an_empty_queue(scene
     peers = [await scene.peer("1"), await scene.peer("2")]
     back, other = peers if role == "keeper" else peers[::-1]
     await scene.topic.publish("x")
-    await scene.silence(back)
+    await scene.time_out(back)
     await scene.sign(other)
     await scene.topic.publish("missed")
     assert back.name not in await scene.queues()
@@ -271,7 +271,7 @@ async def test_peer_that_is_stopped_right_after_a_sign_of_life_comes_back(scene)
     """Its own clock did not go on, so it does not know that a sign of life is due."""
     stopped, other = await scene.peer("1"), await scene.peer("2")
     await stopped.keep_alive()
-    await scene.silence(stopped)
+    await scene.time_out(stopped)
     await scene.sign(other)
 
     assert await stopped.receive_many(10) == []
@@ -282,7 +282,7 @@ async def test_lease_of_a_peer_that_was_taken_for_dead_is_lost(scene):
     slow, other = await scene.peer("slow"), await scene.peer("other")
     await scene.topic.publish("x")
     (held,) = await slow.observe()
-    await scene.silence(slow)
+    await scene.time_out(slow)
     await scene.sign(other)
 
     with pytest.raises((LeaseLost, QueueNotFound)):
@@ -292,7 +292,7 @@ async def test_lease_of_a_peer_that_was_taken_for_dead_is_lost(scene):
 
 async def test_peer_taken_for_dead_is_not_subscribed_after_its_consumer_was_unsubscribed(scene):
     slow, other = await scene.peer("slow"), await scene.peer("other")
-    await scene.silence(slow)
+    await scene.time_out(slow)
     await scene.sign(other)
     await scene.topic.unsubscribe("cache")
 
@@ -305,7 +305,7 @@ async def test_peer_taken_for_dead_is_not_subscribed_after_its_consumer_was_unsu
 async def test_of_peers_that_were_taken_for_dead_the_last_thousand_are_remembered(scene):
     await scene.raw.zadd(scene.gone, {f"peer {number}": number for number in range(1500)})
     dead, other = await scene.peer("1"), await scene.peer("2")
-    await scene.silence(dead)
+    await scene.time_out(dead)
     await scene.sign(other)
 
     remembered = await scene.raw.zrange(scene.gone, 0, -1)
@@ -378,17 +378,17 @@ async def test_consumer_misses_nothing_if_the_keepers_queue_is_deleted_by_anothe
     keeper, second, third = [await scene.peer(name) for name in "123"]
     await scene.rsmq.delete_queue(keeper.name)
     await scene.topic.publish("x")
-    await scene.silence(second)
+    await scene.time_out(second)
     await scene.topic.publish("y")
     await scene.sign(third)
-    await scene.silence(third)
+    await scene.time_out(third)
     new = await scene.peer("new")
 
     assert await take(new) == ["x", "y"]
 
 
 async def test_waiting_keeps_a_peer_alive(scene):
-    peer = await scene.peer("1", silence=1)
+    peer = await scene.peer("1", peer_timeout=1)
     waiting = asyncio.create_task(peer.observe(wait=120))
     before = await scene.raw.hget(scene.heard, peer.name)
     async with asyncio.timeout(60):
@@ -416,7 +416,7 @@ SIGNS = {
 async def test_every_way_to_take_messages_is_a_sign_of_life(scene, sign):
     peer, sibling = await scene.peer("1"), await scene.peer("2")
     await scene.topic.publish("x")
-    await scene.silence(peer)
+    await scene.time_out(peer)
     await SIGNS[sign](peer)
     await scene.sign(sibling)
 
@@ -424,7 +424,7 @@ async def test_every_way_to_take_messages_is_a_sign_of_life(scene, sign):
 
 
 async def test_waiting_receive_keeps_a_peer_alive(scene):
-    peer = await scene.peer("1", silence=1)
+    peer = await scene.peer("1", peer_timeout=1)
     waiting = asyncio.create_task(peer.receive(wait=120))
     async with asyncio.timeout(60):
         for _ in range(3):
@@ -472,7 +472,7 @@ async def test_messages_whose_ids_run_ahead_of_the_clock_are_not_taken_for_later
     await scene.raw.hset(scene.record, "last", ahead + 1)
     new = await scene.peer("new")
     await scene.topic.publish("y")
-    await scene.silence(old)
+    await scene.time_out(old)
     await scene.sign(new)
 
     assert sorted(await texts(new)) == ["the last of a batch", "x", "y"]
@@ -541,7 +541,7 @@ async def test_keeper_knows_what_was_known_of_deliveries_to_a_peer_that_is_gone(
     new = await scene.peer("new")
     await scene.topic.publish_many(["c"] * later)
     await postpone(old, 2 + later)
-    await scene.silence(old)
+    await scene.time_out(old)
     await scene.sign(new)
 
     assert await pasts(new, 9) == [(1, 0)] * (2 + later)
@@ -574,7 +574,7 @@ async def test_suspect_that_moves_to_the_keeper_keeps_its_strikes(scene, raw, ns
     for _ in range(3):
         assert await old.receive(vt=10)
         await pass_time(raw, f"{ns}:{old.name}", 11)
-    await scene.silence(old)
+    await scene.time_out(old)
     await scene.sign(new)
 
     assert (await new.receive()).strikes == 3

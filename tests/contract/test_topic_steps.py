@@ -9,7 +9,7 @@ import asyncio
 import pytest
 
 from aiorsmq_ng._protocol import topics
-from aiorsmq_ng._protocol.topic_state import EACH
+from aiorsmq_ng._protocol.topic_state import BROADCAST
 from aiorsmq_ng._protocol.topics import Joining, TopicChanged
 
 from .test_topic_peers import Scene
@@ -25,7 +25,7 @@ def scene(rsmq, raw, ns):
 
 
 async def test_siblings_look_for_silent_ones_in_turn(scene):
-    """One of them does it on behalf of all, a tenth of the silence after the last time."""
+    """One of them does it on behalf of all, a tenth of the timeout after the last time."""
     one, two = await scene.peer("1"), await scene.peer("2")
     transport = one._context.transport
     await scene.pass_time(3)
@@ -39,7 +39,7 @@ async def test_siblings_look_for_silent_ones_in_turn(scene):
 
 async def test_peer_that_speaks_up_just_before_it_is_taken_off_stays(scene):
     keeper, silent, other = [await scene.peer(name) for name in "123"]
-    await scene.silence(keeper, silent)
+    await scene.time_out(keeper, silent)
     transport, keys = keeper._context.transport, scene.topic._keys
     state = await transport.run(topics.read(keys))
     me = state.find(other.name)
@@ -65,7 +65,7 @@ async def test_subscriber_that_dies_while_a_long_backlog_is_moved_loses_nothing(
     await topic.publish_many(map(str, range(1500, 3000)))
     transport, keys = topic.backlog._context.transport, topic._keys
     state = await transport.run(topics.read(keys))
-    joining = Joining("cache", EACH, "dies", 30_000, 30, 0, 65536)
+    joining = Joining("cache", BROADCAST, "dies", 30_000, 30, 0, 65536)
     assert not await transport.run(topics.join(keys, joining, state, "nonce"))
     queue, at = (await scene.raw.hget(scene.record, "first")).split()
     await scene.raw.hset(scene.record, "first", b"%s %d" % (queue, int(at) - 10_000))
@@ -134,7 +134,7 @@ async def test_long_queue_of_a_keeper_passes_on_in_steps(scene, monkeypatch):
     await scene.topic.publish_many(expected)
     new = await scene.peer("new")
     await scene.topic.publish("last")
-    await scene.silence(old)
+    await scene.time_out(old)
     await scene.sign(new)
     assert await scene.states() == {"old": "left", "new": "on"}
 

@@ -67,7 +67,7 @@ async def test_what_was_not_received_comes_back_after_subscribing_again(topic, r
     (info,) = (await topic.describe()).subscriptions
     assert (info.consumer, info.state, info.attributes.msgs) == ("a", "left", 1)
     with pytest.raises(InvalidValue, match="has messages left"):
-        await topic.subscribe("a", mode="each", peer="p")
+        await topic.subscribe("a", mode="broadcast", peer="p")
     await topic.publish("between")
 
     assert await texts(await topic.subscribe("a")) == ["before", "between"]
@@ -97,8 +97,8 @@ async def test_peers_of_a_shared_subscription_share_the_messages(topic):
 
 
 async def test_each_peer_gets_its_own_copy(topic):
-    one = await topic.subscribe("a", mode="each", peer="1")
-    two = await topic.subscribe("a", mode="each", peer="2")
+    one = await topic.subscribe("a", mode="broadcast", peer="1")
+    two = await topic.subscribe("a", mode="broadcast", peer="2")
     await topic.publish_many(["x", "y"])
 
     assert await texts(one) == await texts(two) == ["x", "y"]
@@ -107,7 +107,7 @@ async def test_each_peer_gets_its_own_copy(topic):
 async def test_one_consumer_has_one_mode(topic):
     await topic.subscribe("a")
     with pytest.raises(InvalidValue, match="subscribed in mode 'shared'"):
-        await topic.subscribe("a", mode="each", peer="1")
+        await topic.subscribe("a", mode="broadcast", peer="1")
 
 
 async def test_publisher_of_another_client_learns_of_a_new_subscription(topic, server_url, ns):
@@ -249,7 +249,7 @@ async def test_changes_of_two_limits_at_once_do_not_undo_each_other(topic, serve
 
 async def test_delete_takes_everything_away(topic, rsmq, raw, ns):
     await topic.publish("x")
-    await topic.subscribe("a", mode="each", peer="p")
+    await topic.subscribe("a", mode="broadcast", peer="p")
     await topic.subscribe("b")
     await topic.publish("y")
     await topic.unsubscribe("b")
@@ -316,8 +316,8 @@ async def test_subscriptions_are_received_from_together(topic, rsmq):
         lambda topic: topic.publish_many("text"),
         lambda topic: topic.subscribe(""),
         lambda topic: topic.subscribe("a", mode="some"),
-        lambda topic: topic.subscribe("a", mode="each"),
-        lambda topic: topic.subscribe("a", silence=0),
+        lambda topic: topic.subscribe("a", mode="broadcast"),
+        lambda topic: topic.subscribe("a", peer_timeout=0),
         lambda topic: topic.subscribe("a", vt=1.5),
         lambda topic: topic.set_backlog(max_length=-1),
         lambda topic: topic.publish("x", delay=-1),

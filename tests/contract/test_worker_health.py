@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from aiorsmq_ng import RSMQ, AccessDenied, Delivery, InvalidValue, Options, Unavailable, Worker
-from aiorsmq_ng._transport.contact import AWAY_S, Contact
+from aiorsmq_ng._transport.server_monitor import AWAY_S, ServerMonitor
 from aiorsmq_ng.broker import Broker, BrokerOptions
 from aiorsmq_ng.testing import PrivateServer
 
@@ -35,7 +35,7 @@ async def test_health_tells_that_the_server_is_away_and_back(caplog):
         assert (worker.health.ok, worker.health.state) == (False, "new")
         running = asyncio.create_task(worker.run(signals=False))
         await until(lambda: worker.health.ok)
-        before = worker.health.last_contact
+        before = worker.health.last_reply
         assert before <= datetime.now(UTC)
 
         server.kill()
@@ -44,15 +44,15 @@ async def test_health_tells_that_the_server_is_away_and_back(caplog):
         assert (health.state, health.server_away, health.failure) == ("running", True, None)
         # The first error is that of the call in flight; those that follow cannot connect.
         await until(lambda: "connecting to" in (worker.health.last_error or ""), 30)
-        assert health.last_contact < datetime.now(UTC)
+        assert health.last_reply < datetime.now(UTC)
         # What receiving met stays known when the server is back.
         await until(lambda: "cannot be reached" in (worker._counters.last_error or ""), 30)
         await server.start()
         await until(lambda: worker.health.ok, 30)
         assert worker.health.last_error.startswith("Unavailable: redis cannot be reached")
-        assert worker.health.last_contact > before
+        assert worker.health.last_reply > before
         await stopped(worker, running)
-    told = [r.getMessage() for r in caplog.records if r.name == "aiorsmq_ng.contact"]
+    told = [r.getMessage() for r in caplog.records if r.name == "aiorsmq_ng.server"]
     assert [line.split(",")[0] for line in told] == [
         "the server does not answer",
         "the server answers again",
@@ -189,7 +189,7 @@ async def test_wait_for_the_server_has_a_limit(url, how):
     rsmq = RSMQ(url, options=PATIENT)
     if how == "client in use":
         calling = asyncio.create_task(rsmq.list_queues())
-        await until(lambda: rsmq.contact.error, 30)
+        await until(lambda: rsmq.server_status.error, 30)
     worker = serving(url if how == "url" else rsmq, wait_for_server=0.25)
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable, match=r"cannot be reached.*gave up after 0\.25 s") as away:
@@ -244,23 +244,23 @@ async def test_client_can_be_opened_with_a_wait_of_its_own():
         server.kill()
         rsmq = RSMQ(server.url)
         opening = asyncio.create_task(rsmq.open(wait_for_server=None))
-        await until(lambda: rsmq.contact.away, 30)
+        await until(lambda: rsmq.server_status.away, 30)
         await server.start()
         await opening
-        assert not rsmq.contact.away
+        assert not rsmq.server_status.away
         await rsmq.aclose()
 
 
 def test_short_break_is_not_told(caplog):
-    contact, caplog.handler.level = Contact(), logging.DEBUG
-    contact.failed(OSError("reset"), 10.0, 10.1)
-    contact.failed(OSError("reset"), 10.2, 10.0 + AWAY_S * 0.9)
-    assert (contact.away, contact.error) == (False, "reset")
-    contact.answered(10.0 + AWAY_S)
+    monitor, caplog.handler.level = ServerMonitor(), logging.DEBUG
+    monitor.failed(OSError("reset"), 10.0, 10.1)
+    monitor.failed(OSError("reset"), 10.2, 10.0 + AWAY_S * 0.9)
+    assert (monitor.status.away, monitor.status.error) == (False, "reset")
+    monitor.answered(10.0 + AWAY_S)
 
-    assert (contact.away, contact.error, caplog.text) == (False, None, "")
-    contact.failed(OSError("reset"), 20.0, 20.0 + AWAY_S)
-    assert contact.away
+    assert (monitor.status.away, monitor.status.error, caplog.text) == (False, None, "")
+    monitor.failed(OSError("reset"), 20.0, 20.0 + AWAY_S)
+    assert monitor.status.away
 
 
 async def hooked(rsmq, **more):

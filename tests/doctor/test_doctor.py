@@ -352,7 +352,7 @@ async def test_live_queue_of_rbmq_is_told_of_and_left_alone(rsmq, raw, ns, messa
         await raw.hset(f"{ns}:jobs:Q", mapping={"vt": 30, "delay": 0, "maxsize": 65536})
     before = await dump(raw, ns)
 
-    report = await rsmq.doctor(fix=True, horizon=60)
+    report = await rsmq.doctor(fix=True, max_hidden=60)
 
     assert [f.kind for f in report.findings if f.queue == "jobs"] == ["other_format"]
     assert await dump(raw, ns) == before
@@ -367,7 +367,7 @@ async def test_live_queue_with_times_in_microseconds_is_left_alone(rsmq, raw, qu
         await raw.hset(f"{ns}:jobs:Q", mapping={id: "body"})
     before = await dump(raw, ns)
 
-    report = await rsmq.doctor("jobs", fix=True, horizon=60)
+    report = await rsmq.doctor("jobs", fix=True, max_hidden=60)
 
     assert [f.kind for f in report.findings if f.queue == "jobs"] == ["other_format"]
     assert await dump(raw, ns) == before
@@ -516,21 +516,21 @@ async def test_messages_hidden_for_longer_than_any_call_can_are_shown(
     assert len(await works(rsmq)) == 4
 
 
-async def test_long_delays_stay_unless_a_horizon_is_given(rsmq, raw, queue, zset):
+async def test_long_delays_stay_unless_max_hidden_is_given(rsmq, raw, queue, zset):
     await queue.send("next week", delay=7 * 86_400)
     await queue.send("soon", delay=60)
 
     found, _ = await cure(rsmq, raw)
     assert set(found) == {("jobs", "long_hidden")}
 
-    found, after = await cure(rsmq, raw, horizon=86_400)
+    found, after = await cure(rsmq, raw, max_hidden=86_400)
     assert found["jobs", "too_far"].count == 1
     assert [m.text for m in await works(rsmq)] == ["next week", "new"]
 
 
-async def test_horizon_is_checked_before_anything_is_done(rsmq):
+async def test_max_hidden_is_checked_before_anything_is_done(rsmq):
     with pytest.raises(InvalidValue):
-        await rsmq.doctor(horizon=-1)
+        await rsmq.doctor(max_hidden=-1)
 
 
 async def test_server_clock_far_from_the_local_one_is_a_warning(rsmq, monkeypatch):
@@ -576,7 +576,7 @@ async def test_suspects_are_judged_by_what_they_are_when_repaired(rsmq, raw, bus
     ids = [*whole[f"{ns}:jobs"], b"vt", b"totalsent", ABSENT.encode()]
 
     kinds = await rsmq._transport.run(
-        operations.messages(keys, ids, repair=True, horizon_ms=-1, channel=keys.wake)
+        operations.messages(keys, ids, repair=True, max_hidden_ms=-1, channel=keys.wake)
     )
 
     assert kinds == [None] * len(ids)
@@ -881,7 +881,7 @@ async def test_topics_are_no_damage(rsmq):
     topic = rsmq.topic("news")
     await topic.publish("x")
     await topic.subscribe("a")
-    await topic.subscribe("b", mode="each", peer="p")
+    await topic.subscribe("b", mode="broadcast", peer="p")
     await topic.publish("y")
 
     report = await rsmq.doctor(fix=True)

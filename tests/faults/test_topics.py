@@ -173,7 +173,7 @@ async def test_late_attempt_of_an_old_call_does_nothing(rsmq, raw, plan):
 async def test_flushed_scripts_are_not_noticed(rsmq, raw):
     topic = rsmq.topic("news")
     await raw.script_flush()
-    subscription = await topic.subscribe("a", mode="each", peer="p")
+    subscription = await topic.subscribe("a", mode="broadcast", peer="p")
     await raw.script_flush()
     await topic.publish("x")
     await raw.script_flush()
@@ -188,8 +188,8 @@ async def test_full_server_takes_a_message_nowhere_and_lets_subscriptions_be_emp
 ):
     async with RSMQ(private_server.url) as rsmq:
         topic = rsmq.topic("news")
-        one = await topic.subscribe("a", mode="each", peer="1")
-        two = await topic.subscribe("a", mode="each", peer="2")
+        one = await topic.subscribe("a", mode="broadcast", peer="1")
+        two = await topic.subscribe("a", mode="broadcast", peer="2")
         await topic.publish("x")
         await admin.hset("rsmq:news__:ng:heard", one.name, 1)
         clock, last = map(int, (await admin.hget("rsmq:news__:ng:heard", "clock:a")).split())
@@ -237,7 +237,7 @@ async def test_topics_on_a_cluster_lie_with_their_subscriptions():
             for name in names:
                 topic = rsmq.topic(name)
                 await topic.publish("waits")
-                subscription = await topic.subscribe("a", mode="each", peer="p")
+                subscription = await topic.subscribe("a", mode="broadcast", peer="p")
                 shared = await topic.subscribe("b")
                 await topic.publish("x")
                 assert await texts(subscription) == ["waits", "x"]

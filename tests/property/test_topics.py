@@ -111,17 +111,19 @@ def machine(
         async def settle(self) -> None:
             """Let all peers die, and a last one come: it has what was not handled, and no more."""
             for peer in list(self.copies):
-                await self.silence(peer)
+                await self.time_out(peer)
             await self.pass_time(3600)
-            last = await self.topic.subscribe("each", mode="each", peer="last")
+            last = await self.topic.subscribe("group", mode="broadcast", peer="last")
             self.arrived(last)
             await self.drain(last, look=True)
             missing = self.model.owed - set(self.model.delivered)
             assert not missing, missing
             found = (await self.topic.describe()).subscriptions
-            left = {s.queue: s.attributes.msgs for s in found if s.mode == "each" and s.attributes}
+            left = {
+                s.queue: s.attributes.msgs for s in found if s.mode == "broadcast" and s.attributes
+            }
             assert left == {last.name: 0}
-            queues = [name for name in await self.clients[0].list_queues() if "__each" in name]
+            queues = [name for name in await self.clients[0].list_queues() if "__group" in name]
             assert queues == [last.name]
 
         async def close(self) -> None:
@@ -130,7 +132,7 @@ def machine(
                 await client.aclose()
             await self.raw.aclose()
 
-        async def silence(self, peer) -> None:
+        async def time_out(self, peer) -> None:
             """Let it seem that a peer was silent for a minute while others were heard of."""
             if await self.raw.hexists(self.heard, queue := self.copies[peer].name):
                 await self.raw.hset(self.heard, queue, 1)
@@ -138,9 +140,9 @@ def machine(
 
         async def pass_time(self, seconds) -> None:
             """Let it seem that no peer was heard of for a while."""
-            if note := await self.raw.hget(self.heard, "clock:each"):
+            if note := await self.raw.hget(self.heard, "clock:group"):
                 clock, at = map(int, note.split())
-                await self.raw.hset(self.heard, "clock:each", f"{clock} {at - seconds * 1000}")
+                await self.raw.hset(self.heard, "clock:group", f"{clock} {at - seconds * 1000}")
 
         def arrived(self, peer) -> None:
             """Take note that a peer has subscribed."""
@@ -190,7 +192,7 @@ def machine(
         async def published_for(self, texts):
             """Count the copies that are to be made for peers."""
             found = (await self.topic.describe()).subscriptions
-            peers = [s for s in found if s.mode == "each" and s.state == "on" and s.attributes]
+            peers = [s for s in found if s.mode == "broadcast" and s.state == "on" and s.attributes]
             for text in texts:
                 self.model.copies[text] = len(peers)
             return peers
@@ -240,16 +242,16 @@ def machine(
 
         @rule(client=st.integers(0, 1), peer=PEERS)
         def peer_subscribes(self, client, peer):
-            self.arrived(run(self.topics[client].subscribe("each", mode="each", peer=peer)))
+            self.arrived(run(self.topics[client].subscribe("group", mode="broadcast", peer=peer)))
 
         @rule(client=st.integers(0, 1), peer=PEERS)
         def peer_hops(self, client, peer):
             """It comes back under another name, and says nothing under the old one any more."""
             if peer in self.copies:
-                run(self.silence(peer))
+                run(self.time_out(peer))
                 self.number += 1
                 topic, name = self.topics[client], f"hop {self.number}"
-                self.arrived(run(topic.subscribe("each", mode="each", peer=name)))
+                self.arrived(run(topic.subscribe("group", mode="broadcast", peer=name)))
                 run(self.drain(self.copies[name]))
 
         @rule(peer=PEERS, look=st.booleans())
@@ -260,7 +262,7 @@ def machine(
         @rule(peer=PEERS)
         def peer_is_silent(self, peer):
             if peer in self.copies:
-                run(self.silence(peer))
+                run(self.time_out(peer))
 
         @rule(peer=PEERS, what=st.sampled_from(["outage", "one leaves", "all leave", "deleted"]))
         def something_rare_happens(self, peer, what):
@@ -278,15 +280,17 @@ def machine(
 
         def peer_unsubscribes(self, peer):
             async def leave():
-                await self.topic.unsubscribe("each", peer=peer)
+                await self.topic.unsubscribe("group", peer=peer)
                 return (await self.topic.describe()).subscriptions
 
             self.copies.pop(peer, None)
             self.model.steady.pop(peer, None)
-            self.model.group_on = any(s.mode == "each" and s.state == "on" for s in run(leave()))
+            self.model.group_on = any(
+                s.mode == "broadcast" and s.state == "on" for s in run(leave())
+            )
 
         def peers_unsubscribe(self, _):
-            run(self.topic.unsubscribe("each"))
+            run(self.topic.unsubscribe("group"))
             self.model.group_on = False
             self.copies.clear()
             self.model.steady.clear()
@@ -314,7 +318,7 @@ def machine(
             assert {s.consumer for s in shared if s.state == "on"} == self.model.on
             held = {s.consumer for s in shared if s.attributes is not None}
             assert held == set(self.model.held)
-            copies = [s.state for s in info.subscriptions if s.mode == "each"]
+            copies = [s.state for s in info.subscriptions if s.mode == "broadcast"]
             assert ("on" in copies) == self.model.group_on
             for s in info.subscriptions:
                 if s.mode == "shared":

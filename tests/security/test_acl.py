@@ -101,7 +101,7 @@ async def elsewhere(rsmq, owner):
 async def topics(rsmq, owner):
     topic = rsmq.topic("news")
     await topic.publish("waits")
-    for mode in ("shared", "each"):
+    for mode in ("shared", "broadcast"):
         subscription = await topic.subscribe(mode, mode=mode, peer="p")
         await topic.publish("x", dedup_key=mode)
         while delivery := await subscription.receive():

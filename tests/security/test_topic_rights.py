@@ -37,11 +37,11 @@ async def test_publisher_and_subscriber_do_their_work_and_no_more(server):
         await out.publish("waits")
         await into.set_backlog(max_length=10, max_age=60)
         one = await into.subscribe("a")
-        copies = [await into.subscribe("b", mode="each", peer=name) for name in "12"]
+        copies = [await into.subscribe("b", mode="broadcast", peer=name) for name in "12"]
         assert await texts(copies[0]) == ["waits"]
         await out.publish_many(["x"] * 3)
         assert await texts(one) == ["waits", "x", "x", "x"]
-        copies.append(await into.subscribe("b", mode="each", peer="3"))
+        copies.append(await into.subscribe("b", mode="broadcast", peer="3"))
         async with Redis.from_url(server.url) as admin:
             for dead in copies[:2]:
                 await admin.hset("rsmq:news__:ng:heard", dead.name, 1)

@@ -7,7 +7,7 @@ import pytest
 from tools.storms.peers import by_peers
 from tools.storms.topics import storm
 
-FEW = {"c0": "shared", "each": "each"}
+FEW = {"c0": "shared", "broadcast": "broadcast"}
 
 
 @pytest.mark.timeout(300)

@@ -70,7 +70,7 @@ async def test_memory_has_topics():
         topic = rsmq.topic("news")
         await topic.publish("waits")
         shared = await topic.subscribe("a")
-        copy = await topic.subscribe("b", mode="each", peer="1")
+        copy = await topic.subscribe("b", mode="broadcast", peer="1")
         await topic.publish("x")
         assert [m.text for m in await shared.observe()] == ["waits", "x"]
         assert [m.text for m in await copy.observe()] == ["x"]

@@ -218,7 +218,7 @@ async def test_temporary_client_deletes_topics_with_all_that_belongs_to_them(ser
         await rsmq.topic("nobody").publish("waits")
         events = rsmq.topic("order-events")
         await events.subscribe("billing")
-        await events.subscribe("web", mode="each", peer="p1")
+        await events.subscribe("web", mode="broadcast", peer="p1")
         await events.set_backlog(max_length=10)
         await events.publish("x", dedup_key="k")
         assert len(await raw.keys(f"{rsmq.ns}:*")) > 8

@@ -73,7 +73,7 @@ async def surface(client: Redis) -> None:
         assert_type(
             await reliable.inspect(0, 3, pending=True), list[tuple[str, bytes, int, int, int]]
         )
-        assert_type(await rsmq.doctor(queue, fix=True, horizon=60), DoctorReport)
+        assert_type(await rsmq.doctor(queue, fix=True, max_hidden=60), DoctorReport)
         assert_type(await queue.stats(), QueueStats)
         assert_type(await queue.recover(3, idle=60), list[Delivery])
         assert_type(await queue.redrive(where=lambda m: m.rc > 1, rate=10), int)
@@ -86,7 +86,7 @@ async def surface(client: Redis) -> None:
         assert_type(await queue.send("a"), str)
         assert_type((await queue.send("a", dedup_key="k")).duplicate, bool)
         assert_type(await topic.publish_many(["a", b"b"]), list[str])
-        subscription = await topic.subscribe("a", mode="each", peer="p")
+        subscription = await topic.subscribe("a", mode="broadcast", peer="p")
         assert_type(subscription, Subscription)
         assert_type(await subscription.observe(wait=1), list[Delivery])
         assert_type(await topic.unsubscribe("a", discard=True), int)

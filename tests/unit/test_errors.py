@@ -109,4 +109,4 @@ def test_any_other_queue_is_created_by_create_queue(queue):
 async def test_a_subscription_to_each_peer_names_the_argument_that_is_missing():
     topic = aiorsmq_ng.RSMQ("unix:///tmp/nowhere.sock").topic("news")
     with pytest.raises(aiorsmq_ng.InvalidValue, match="pass peer="):
-        await topic.subscribe("mail", mode="each")
+        await topic.subscribe("mail", mode="broadcast")

@@ -13,7 +13,7 @@ from aiorsmq_ng._protocol.limits import check_name
 from aiorsmq_ng._protocol.shards import Shards
 from aiorsmq_ng._protocol.topic_names import check_part, escape, queue_name, unescape
 from aiorsmq_ng._protocol.topic_state import Ending, Member, TopicState
-from aiorsmq_ng._protocol.topics import EACH, Joining, Plan, TopicKeys
+from aiorsmq_ng._protocol.topics import BROADCAST, Joining, Plan, TopicKeys
 
 PART = st.text(min_size=1, max_size=60).filter(lambda t: not re.search("[\ud800-\udfff]", t))
 PARTS = st.lists(PART, min_size=1, max_size=3).map(tuple)
@@ -70,7 +70,7 @@ def test_what_is_no_name_is_refused(name):
 
 
 def member(peer, *, state="on", since=0, keeper=False, heard="100000"):
-    return Member(f"t__c__{peer}", "c", EACH, peer, 30_000, since, state, keeper, heard)
+    return Member(f"t__c__{peer}", "c", BROADCAST, peer, 30_000, since, state, keeper, heard)
 
 
 def peers(*members, clock=100_000):
@@ -135,6 +135,6 @@ def test_plan_names_the_keys_and_channels_of_all_that_are_subscribed():
 
 
 def test_record_of_a_subscription_has_no_space_in_its_names():
-    joining = Joining("a consumer", EACH, "a peer", 30_000, 30, 0, 65536)
+    joining = Joining("a consumer", BROADCAST, "a peer", 30_000, 30, 0, 65536)
 
-    assert joining.record(keeper=True) == "each 30000 1 a_20consumer a_20peer"
+    assert joining.record(keeper=True) == "broadcast 30000 1 a_20consumer a_20peer"

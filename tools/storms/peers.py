@@ -22,7 +22,7 @@ from ..lab import Verdict, Violation
 from .topic_peer import PATIENT
 
 #: How long a peer may be silent, in seconds.
-SILENCE = 0.5
+PEER_TIMEOUT = 0.5
 #: How often a client that comes under a new name for each look may get a message, on average: once
 #: what came during a look, once what the keeper had. And it may be slow, and be taken for dead.
 MOST = 3
@@ -57,7 +57,7 @@ class Cast:
                     found = (await topic.describe()).subscriptions
                     if [s.queue for s in found] == [last.name]:
                         break
-                    await asyncio.sleep(SILENCE / 5)
+                    await asyncio.sleep(PEER_TIMEOUT / 5)
             await self._take(last)
             left = [q for q in await rsmq.list_queues() if q != topic.backlog.name]
         return {
@@ -79,7 +79,7 @@ class Cast:
             for _ in range(self._chance.randrange(1, 20)):
                 await self._take(peer)
                 await self._pause(0.05)
-            await self._pause(2 * SILENCE)
+            await self._pause(2 * PEER_TIMEOUT)
             if self._chance.random() < 0.5:
                 self.returned += 1
                 continue
@@ -101,7 +101,7 @@ class Cast:
         self.subscribed += 1
         name = f"peer {next(self._names)}"
         return await rsmq.topic("storm").subscribe(
-            "c", mode="each", peer=name, vt=60, silence=SILENCE
+            "c", mode="broadcast", peer=name, vt=60, peer_timeout=PEER_TIMEOUT
         )
 
     async def _take(self, peer: Subscription) -> None:

@@ -20,7 +20,7 @@ async def main(url: str, consumer: str, mode: str, vt: str, peer: str, file: str
     async with RSMQ(url, options=PATIENT) as rsmq:
         topic = rsmq.topic("storm")
         subscription = await topic.subscribe(
-            consumer, mode=mode, peer=peer, vt=int(vt), silence=int(vt)
+            consumer, mode=mode, peer=peer, vt=int(vt), peer_timeout=int(vt)
         )
         while not stop.is_set():
             found = await subscription.observe(wait=0.5)

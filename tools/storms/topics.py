@@ -27,7 +27,7 @@ from .topic_peer import PATIENT
 
 PUBLISHERS, SUBSCRIPTIONS, PEERS = 4, 3, 2
 #: Shared ones, and one of which each peer has copies of its own.
-MODES = {**{f"c{number}": "shared" for number in range(SUBSCRIPTIONS)}, "each": "each"}
+MODES = {**{f"c{number}": "shared" for number in range(SUBSCRIPTIONS)}, "broadcast": "broadcast"}
 
 
 class Peers:

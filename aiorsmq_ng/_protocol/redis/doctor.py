@@ -112,7 +112,7 @@ IDS: Codec[IdsRequest, IdsPage] = Codec(
     kind=doctor.IDS,
     script="doctor_ids",
     keys=lambda r: (r.keys.zset, r.keys.hash),
-    args=lambda r: (r.cursor, _IDS_PAGE, r.horizon_ms),
+    args=lambda r: (r.cursor, _IDS_PAGE, r.max_hidden_ms),
     decode=_decode_ids,
 )
 FIELDS: Codec[FieldsRequest, FieldsPage] = Codec(
@@ -127,7 +127,7 @@ EXAMINE_MESSAGES, REPAIR_MESSAGES = (
         kind=kind,
         script="doctor_messages",
         keys=lambda r: r.keys.with_deliveries,
-        args=lambda r: (r.channel, int(r.repair), r.horizon_ms, *r.suspects),
+        args=lambda r: (r.channel, int(r.repair), r.max_hidden_ms, *r.suspects),
         decode=_decode_findings,
     )
     for kind in (doctor.EXAMINE_MESSAGES, doctor.REPAIR_MESSAGES)

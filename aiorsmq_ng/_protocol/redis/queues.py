@@ -89,13 +89,13 @@ def _attributes(reply: Reply) -> QueueAttributes:
     )
 
 
-def _consumer(name: bytes, silent_ms: int, told: bytes) -> ConsumerInfo:
+def _consumer(name: bytes, idle_ms: int, told: bytes) -> ConsumerInfo:
     try:
         known = json.decode(told, type=dict[str, Any])
         consumers, holding = int(known["consumers"]), [str(id) for id in known["holding"]]
     except (DecodeError, KeyError, TypeError, ValueError):
         consumers, holding = 0, []
-    return ConsumerInfo(name.decode(errors="replace"), consumers, tuple(holding), silent_ms / 1000)
+    return ConsumerInfo(name.decode(errors="replace"), consumers, tuple(holding), idle_ms / 1000)
 
 
 def _number(stored: bytes) -> int | float:

@@ -12,7 +12,7 @@ from .. import topics
 from ..operation import Argument, Operation, Reply
 from ..queues import ListRequest, NamesPage
 from ..topic_names import escape
-from ..topic_state import EACH, TopicState, read_state
+from ..topic_state import BROADCAST, TopicState, read_state
 from ..topics import (
     PAGE,
     AdoptRequest,
@@ -96,8 +96,8 @@ def _join_keys(request: JoinRequest) -> Sequence[str]:
 def _join_args(request: JoinRequest) -> Sequence[Argument]:
     topic, joining, state = request.topic, request.joining, request.state
     queue = joining.queue(topic)
-    keeper = state.keeper(joining.consumer) if joining.mode == EACH else None
-    alone = joining.mode == EACH and (keeper is None or keeper.queue == queue.queue)
+    keeper = state.keeper(joining.consumer) if joining.mode == BROADCAST else None
+    alone = joining.mode == BROADCAST and (keeper is None or keeper.queue == queue.queue)
     return (
         state.version,
         request.nonce,
@@ -152,7 +152,7 @@ def _leave_args(request: LeaveRequest) -> Sequence[Argument]:
 def _beat_args(request: BeatRequest) -> Sequence[Argument]:
     joining = request.joining
     queue = joining.queue(request.topic)
-    clock = escape(joining.consumer) if joining.mode == EACH else ""
+    clock = escape(joining.consumer) if joining.mode == BROADCAST else ""
     return (queue.queue, heard_field(queue, joining.mode, joining.peer), clock)
 
 

@@ -55,7 +55,7 @@ class Peers:
     def __init__(self, broker: BrokerContext, receiver: BoundedReceiver, mode: GomqMode) -> None:
         self._rsmq = broker.rsmq
         self._receiver = receiver
-        self._mode: SubscriptionMode = "each" if mode == "copy" else "shared"
+        self._mode: SubscriptionMode = "broadcast" if mode == "copy" else "shared"
         self._peers: OrderedDict[tuple[str, str], Peer] = OrderedDict()
         #: Consumers of each connection, including those whose Subscribe is in flight.
         self._consumers: dict[str, set[str]] = {}
@@ -132,7 +132,7 @@ class Peers:
 
     async def _join(self, consumer: str, name: str, key: str) -> Subscription:
         return await self._rsmq.topic(key, keep_backlog=_NOTICED_S).subscribe(
-            consumer, mode=self._mode, peer=name, maxsize=-1, silence=PEER_TIMEOUT_S
+            consumer, mode=self._mode, peer=name, maxsize=-1, peer_timeout=PEER_TIMEOUT_S
         )
 
     def _peer(self, consumer: str, name: str) -> Peer:

@@ -3,9 +3,9 @@
 -- score_of(text) -> a score as a number.
 -- receives(hash, ids) -> rc and fr of each, flat.
 -- usual_wait_ms(hash) -> the longest wait that is not suspicious in this queue: its vt or delay, or 12 hours.
--- symptom(id, score, rc, fr, horizon_ms, usual_ms, now) -> nil if sound, else one of
+-- symptom(id, score, rc, fr, max_hidden_ms, usual_ms, now) -> nil if sound, else one of
 --   'hidden_by_clock', score it should have: its wait began in the future, so the server's clock was set back;
---   'too_far', score it should have: hidden for longer than RSMQ allows, or than the horizon;
+--   'too_far', score it should have: hidden for longer than RSMQ allows, or than max_hidden_ms;
 --   'long_hidden': hidden for longer than usual_ms;
 --   'sent_in_future': by its id; the message itself can be received in time.
 -- A wait begins with the send or, once received, with the first receive. A repair removes what the clock has added and
@@ -42,7 +42,7 @@ local function receives(hash, ids)
   end
   return #ids > 0 and redis.call('HMGET', hash, unpack(fields)) or {}
 end
-local function symptom(id, score, rc, fr, horizon_ms, usual_ms, now)
+local function symptom(id, score, rc, fr, max_hidden_ms, usual_ms, now)
   local sent = sent_ms(id, now)
   if score > now then
     local began = sent
@@ -52,7 +52,7 @@ local function symptom(id, score, rc, fr, horizon_ms, usual_ms, now)
       local asked_ms = math.max(0, math.floor(score - began))
       if asked_ms + SPREAD_MS < began - now then return 'hidden_by_clock', now + asked_ms end
     end
-    if wait_ms > LONGEST_MS + MARGIN_MS or (horizon_ms >= 0 and wait_ms > horizon_ms) then
+    if wait_ms > LONGEST_MS + MARGIN_MS or (max_hidden_ms >= 0 and wait_ms > max_hidden_ms) then
       return 'too_far', now
     elseif wait_ms > usual_ms then
       return 'long_hidden'

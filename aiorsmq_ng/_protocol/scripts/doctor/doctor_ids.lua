@@ -1,6 +1,6 @@
 -- Examine one page of a queue's ids. Changes nothing.
 -- KEYS: zset, hash.
--- ARGV: cursor ('0' = from the start), how many ids, horizon (ms, -1 = none).
+-- ARGV: cursor ('0' = from the start), how many ids, max_hidden (ms, -1 = none).
 -- Returns: {next cursor ('0' = this was the last page), ids examined, {ids to examine with doctor_messages}, {number of
 --   'long_hidden' ones, up to 3 of them}, {number of 'sent_in_future' ones, up to 3}}.
 -- Errors: none.
@@ -9,7 +9,7 @@
 -- @include symptoms
 local zset, hash = KEYS[1], KEYS[2]
 local now, usual_ms = server_time(), usual_wait_ms(hash)
-local horizon_ms = tonumber(ARGV[3])
+local max_hidden_ms = tonumber(ARGV[3])
 local page = redis.call('ZSCAN', zset, ARGV[1], 'COUNT', ARGV[2])
 local rows, suspects = page[2], {}
 local reported = {long_hidden = {0}, sent_in_future = {0}}
@@ -25,7 +25,7 @@ for from = 1, #rows, 2000 do
     if redis.call('HEXISTS', hash, ids[i]) == 0 then
       suspects[#suspects + 1] = ids[i]
     else
-      local found = symptom(ids[i], scores[i], received[2 * i - 1], received[2 * i], horizon_ms, usual_ms, now)
+      local found = symptom(ids[i], scores[i], received[2 * i - 1], received[2 * i], max_hidden_ms, usual_ms, now)
       local list = reported[found]
       if list then
         list[1] = list[1] + 1

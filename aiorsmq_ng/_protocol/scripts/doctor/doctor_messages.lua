@@ -1,6 +1,6 @@
 -- Examine single messages, each in its present state, and repair what is still wrong.
 -- KEYS: zset, hash, deliveries.
--- ARGV: wake-up channel, 1 = repair or 0 = only report, horizon (ms, -1 = none), then ids.
+-- ARGV: wake-up channel, 1 = repair or 0 = only report, max_hidden (ms, -1 = none), then ids.
 -- Returns: per id '' (sound or gone) or what was wrong, and repaired if asked for: 'phantom' an id without a body: removed;
 --   'orphan' a body whose id is not in the sorted set: can be received again, with its rc and fr; 'leak' fields of a message
 --   that is gone: removed; 'hidden_by_clock' and 'too_far' (see _symptoms.lua): visible when they should be.
@@ -11,7 +11,7 @@
 -- @include wake_waiters
 -- @include allow_writes_when_full
 local zset, hash, deliveries, channel = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
-local repair, horizon_ms = ARGV[2] == '1', tonumber(ARGV[3])
+local repair, max_hidden_ms = ARGV[2] == '1', tonumber(ARGV[3])
 local now, _, micros = server_time()
 local usual_ms = usual_wait_ms(hash)
 if repair then allow_writes_when_full(hash) end
@@ -27,7 +27,7 @@ for i = 4, #ARGV do
   local rc, fr, meta = id .. ':rc', id .. ':fr', id .. ':meta'
   if score and body then
     local received = receives(hash, {id})
-    local kind, due = symptom(id, score_of(score), received[1], received[2], horizon_ms, usual_ms, now)
+    local kind, due = symptom(id, score_of(score), received[1], received[2], max_hidden_ms, usual_ms, now)
     if due then
       found = kind
       if repair then show(id, due) end

@@ -1,6 +1,6 @@
 -- Liveness of peers: which subscribers of a consumer are alive, and what is remembered of those that are not.
 --
--- Theory of operation. A consumer may have several peers. Peers of mode each have a queue with copies of their own; peers
+-- Theory of operation. A consumer may have several peers. Peers of mode broadcast have a queue with copies of their own; peers
 -- of mode shared have one queue together. Every receive of a peer is a sign of life, stored in the hash heard.
 -- Rule 1. A peer with its own queue is judged by the clock of its consumer, not by that of the server. The consumer's clock
 --   advances with every sign of any of its peers, by the time since the last sign, but by a third of the timeout at

@@ -19,7 +19,7 @@ local now, seconds, micros = server_time()
 if not version_is(topic, ARGV[1]) or not still_silent(heard, ARGV[3], ARGV[4]) then return 'topicChanged' end
 local state, ended = string.match(redis.call('HGET', topic, 'q:' .. ARGV[3]) or '', '^(%a+)( .*)$')
 local settings, keeper, rest, since =
-  string.match(redis.call('HGET', topic, 'q:' .. ARGV[5]) or '', '^(on each %d+ )(%d)( .* (%d+))$')
+  string.match(redis.call('HGET', topic, 'q:' .. ARGV[5]) or '', '^(on broadcast %d+ )(%d)( .* (%d+))$')
 if not state or not since then return 'topicChanged' end
 redis.call('ZCARD', from[1])
 redis.call('ZCARD', to[1])

@@ -40,9 +40,9 @@ redis.call('SADD', index, queue)
 fill_attributes(KEYS[8], ARGV[7], ARGV[8], ARGV[9], seconds)
 local known = redis.call('HGET', topic, 'q:' .. queue) or ''
 local since = string.match(known, '^on .* (%d+)$')
-if mode == 'each' then
+if mode == 'broadcast' then
   local _, gap = record_sign(heard, consumer, queue, timeout_ms, now)
-  local allowed = string.match(redis.call('HGET', topic, 'q:' .. keeper) or '', '^on each (%d+) ')
+  local allowed = string.match(redis.call('HGET', topic, 'q:' .. keeper) or '', '^on broadcast (%d+) ')
   -- All peers were silent for longer than the timeout: a newcomer becomes the keeper, unless the present one shows a
   -- sign of life now. A clock of 0 makes it look silent.
   if not since and allowed and gap > tonumber(allowed) then

@@ -34,7 +34,7 @@ for i = 1, count do
   end
   if sign ~= '' then remember_dead_peer(gone, queue, now) else redis.call('ZREM', gone, queue) end
 end
-local settings, rest = string.match(redis.call('HGET', topic, 'q:' .. ARGV[4]) or '', '^(on each %d+) %d(.*)$')
+local settings, rest = string.match(redis.call('HGET', topic, 'q:' .. ARGV[4]) or '', '^(on broadcast %d+) %d(.*)$')
 if settings then redis.call('HSET', topic, 'q:' .. ARGV[4], settings .. ' 1' .. rest) end
 for i = 6 + 3 * count, #ARGV do redis.call('HDEL', heard, ARGV[i]) end
 if count > 0 then renew_version(topic, seconds, micros, ARGV[2]) end
