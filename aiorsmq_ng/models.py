@@ -23,6 +23,7 @@ SubscriptionState = Literal["on", "left"]
 #: What ``RSMQ.doctor`` can notice; docs/guides/doctor.md explains each.
 FindingKind = Literal[
     "phantom",
+    "not_an_id",
     "orphan",
     "leak",
     "ghost",

@@ -46,6 +46,41 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "ids: what the sorted set holds is a message only if it can be an id",
+        f"{SCRIPTS}/shared/_message_id.lua",
+        "if #text < 20 or #text > 64 then return false end",
+        "",
+        ("tests/redis/test_planted_members.py",),
+    ),
+    Mutant(
+        "ids: the field of a message is no id",
+        f"{SCRIPTS}/shared/_message_id.lua",
+        " and not FIELD_TAILS[string.match(text, ':(%a*)$')]",
+        "",
+        ("tests/redis/test_planted_members.py",),
+    ),
+    Mutant(
+        "ids: a receipt for something else is that of a message that is gone",
+        f"{SCRIPTS}/shared/_check_receipt.lua",
+        " or not is_id(ids[i])",
+        "",
+        ("tests/redis/test_planted_members.py",),
+    ),
+    Mutant(
+        "ids: merging queues stores no attribute by a member",
+        f"{SCRIPTS}/topic/_merge_queues.lua",
+        " and is_id(page[i])",
+        "",
+        ("tests/redis/test_planted_members.py",),
+    ),
+    Mutant(
+        "ids: a redrive goes on behind what it only removes",
+        "aiorsmq_ng/_runtime/redrive.py",
+        "            if ready >= before:\n                break",
+        "            break",
+        ("tests/redis/test_planted_members.py",),
+    ),
+    Mutant(
         "waiters: a message calls one waiter, not all",
         f"{SCRIPTS}/shared/_wake_waiters.lua",
         "#members_between(zset, '-inf', now, coming, idle)",

@@ -56,10 +56,13 @@ def check_name(name: object, *, foreign: bool = False) -> str:
 
 
 def check_id(id: object) -> str:
-    """Return *id* if it can name a message and nothing else in a queue's hash."""
+    """Return *id* if it can name a message and nothing else in a queue's hash.
+
+    The scripts have the same rule: ``is_id`` of ``_message_id.lua``.
+    """
     if id is None or id == "":
         raise InvalidValue("no message id given", code="missingParameter")
-    if not isinstance(id, str) or not _ID.fullmatch(id) or id.endswith((":rc", ":fr")):
+    if not isinstance(id, str) or not _ID.fullmatch(id) or id.endswith((":rc", ":fr", ":meta")):
         raise InvalidValue(
             f"message id {id!r} is not allowed: RSMQ ids have 32 letters and digits",
             code="invalidFormat",

@@ -34,7 +34,7 @@ async def redrive(
     """
     transport = target.transport
     # What arrives while this runs (what was moved may fail again) is left for the next time.
-    present = (await transport.run(queues.attributes(source))).ready
+    ready = present = (await transport.run(queues.attributes(source))).ready
     left = present if count is None else min(count, present)
     page = _PAGE if rate is None else max(1, min(_PAGE, int(rate)))
     moved = passed_by = 0
@@ -57,7 +57,10 @@ async def redrive(
         moved += done
         left -= done
         if not done and where is None:
-            break
+            # Perhaps the call only removed ids without bodies, and members that are no ids.
+            before, ready = ready, (await transport.run(queues.attributes(source))).ready
+            if ready >= before:
+                break
         if rate is not None and left > 0:
             await anyio.sleep(done / rate)
     return moved

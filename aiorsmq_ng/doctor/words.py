@@ -25,6 +25,12 @@ _WORDS: dict[FindingKind, _Words] = {
         "repairing removes them",
         "they were removed",
     ),
+    "not_an_id": _Words(
+        "warning",
+        "members of the sorted set that cannot be the ids of messages",
+        "repairing removes them from it; the attributes and messages of the queue stay as they are",
+        "they were removed from it",
+    ),
     "orphan": _Words(
         "error",
         "stored bodies whose ids are not in the sorted set, so that no consumer receives them",

@@ -145,7 +145,7 @@ async def test_report_names_queues_and_server(rsmq, queue, backend):
 async def test_phantoms_are_removed_with_their_fields(rsmq, raw, busy, zset, fields, ns):
     whole = await dump(raw, ns)
     now = time.time() * 1000
-    await raw.zadd(zset, {ABSENT: 5, id_at(now): now + 1000, "odd": 1})
+    await raw.zadd(zset, {ABSENT: 5, id_at(now): now + 1000, "o" * 30: 1})
     await raw.hset(fields, mapping={f"{ABSENT}:rc": 3, f"{ABSENT}:fr": 4, f"{ABSENT}:meta": "{}"})
 
     found, after = await cure(rsmq, raw)
@@ -154,6 +154,25 @@ async def test_phantoms_are_removed_with_their_fields(rsmq, raw, busy, zset, fie
     assert ABSENT in found["jobs", "phantom"].ids
     assert found["jobs", "phantom"].severity == "warning"
     assert found["jobs", "phantom"].fixed
+    assert after == whole
+
+
+async def test_members_that_are_no_ids_are_removed_and_nothing_else(
+    rsmq, raw, busy, zset, fields, ns
+):
+    """Some equal an attribute, a field of a message, or have fields as a message has."""
+    real = id_at(time.time() * 1000)
+    await raw.hset(fields, mapping={"x": "body", "x:rc": 1, f"{real}": "b", f"{real}:rc": 1})
+    await raw.zadd(zset, {real: 5})
+    whole = await dump(raw, ns)
+    planted = ["vt", "totalsent", "", "x", f"{real}:rc", "a" * 10_240, b"\0" * 32, b"\xff" * 32]
+    await raw.zadd(zset, dict.fromkeys(planted, 1))
+
+    found, after = await cure(rsmq, raw)
+
+    assert found["jobs", "not_an_id"].count == len(planted)
+    assert found["jobs", "not_an_id"].severity == "warning"
+    assert ("jobs", "phantom") not in found
     assert after == whole
 
 
@@ -778,8 +797,8 @@ async def test_rights_that_the_page_lists_are_enough(
     )
     await queue.send("x")
     await raw.hset(fields, mapping={ABSENT: "orphan", "k" * 30 + ":rc": "leak", "vt": "?"})
-    await raw.zadd(f"{ns}:jobs", {"phantom": 1, "far": "inf"})
-    await raw.hset(fields, "far", "far")
+    await raw.zadd(f"{ns}:jobs", {"p" * 32: 1, "f" * 32: "inf", "vt": 1})
+    await raw.hset(fields, "f" * 32, "far")
     await raw.hset(f"{ns}:half:Q", "vt", 1)
     await raw.sadd(f"{ns}:QUEUES", "vacant")
     try:
@@ -790,7 +809,9 @@ async def test_rights_that_the_page_lists_are_enough(
         await raw.execute_command("ACL", "DELUSER", ns)
 
     found = {f.kind for f in report.findings if f.queue}
-    assert found == {"orphan", "leak", "phantom", "too_far", "ghost", "vacant", "bad_number"}
+    assert found == {
+        *("orphan", "leak", "phantom", "not_an_id", "too_far", "ghost", "vacant", "bad_number")
+    }
     assert all(f.fixed for f in report.findings if f.queue)
 
 

@@ -372,8 +372,8 @@ def test_claim_of_messages_that_differ_lists_each_as_it_is(desk, mode):
     for id, rc in before.items():
         if rc:
             desk.redis.hset(desk.keys.hash, mapping={id + b":rc": rc, id + b":fr": 1000 + rc})
-    odd = b"\xff odd\n"
-    desk.redis.zadd(desk.keys.zset, {odd: 0, b"": 0})
+    odd = b"k" * 30  # as old Rust clients made them
+    desk.redis.zadd(desk.keys.zset, {odd: 0, b"": 0, b"\xff odd\n": 0})
     desk.redis.hset(desk.keys.hash, odd, b"body\n")
     ids = [odd, *ids]
 

@@ -7,6 +7,7 @@
 -- Cost: O(ids examined); ZSCAN keeps its place while the queue changes.
 -- @include clock
 -- @include symptoms
+-- @include message_id
 local zset, hash = KEYS[1], KEYS[2]
 local now, usual_ms = server_time(), usual_wait_ms(hash)
 local max_hidden_ms = tonumber(ARGV[3])
@@ -22,7 +23,7 @@ for from = 1, #rows, 2000 do
   end
   local received = receives(hash, ids)
   for i = 1, #ids do
-    if redis.call('HEXISTS', hash, ids[i]) == 0 then
+    if not is_id(ids[i]) or redis.call('HEXISTS', hash, ids[i]) == 0 then
       suspects[#suspects + 1] = ids[i]
     else
       local found = symptom(ids[i], scores[i], received[2 * i - 1], received[2 * i], max_hidden_ms, usual_ms, now)

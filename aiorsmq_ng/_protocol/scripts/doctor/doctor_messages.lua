@@ -1,13 +1,15 @@
 -- Examine single messages, each in its present state, and repair what is still wrong.
 -- KEYS: zset, hash, deliveries.
 -- ARGV: wake-up channel, 1 = repair or 0 = only report, max_hidden (ms, -1 = none), then ids.
--- Returns: per id '' (sound or gone) or what was wrong, and repaired if asked for: 'phantom' an id without a body: removed;
+-- Returns: per id '' (sound or gone) or what was wrong, and repaired if asked for: 'not_an_id' a member of the sorted set
+--   that cannot be the id of a message: removed from it, nothing else; 'phantom' an id without a body: removed;
 --   'orphan' a body whose id is not in the sorted set: can be received again, with its rc and fr; 'leak' fields of a message
 --   that is gone: removed; 'hidden_by_clock' and 'too_far' (see _symptoms.lua): visible when they should be.
 -- Errors: none.
 -- Cost: O(ids * log n); callers ask for at most 50.
 -- @include clock
 -- @include symptoms
+-- @include message_id
 -- @include wake_waiters
 -- @include allow_writes_when_full
 local zset, hash, deliveries, channel = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
@@ -25,7 +27,10 @@ for i = 4, #ARGV do
   local score = redis.call('ZSCORE', zset, id)
   local body = redis.call('HEXISTS', hash, id) == 1
   local rc, fr, meta = id .. ':rc', id .. ':fr', id .. ':meta'
-  if score and body then
+  if not is_id(id) then
+    if score then found = 'not_an_id' end
+    if score and repair then redis.call('ZREM', zset, id) end
+  elseif score and body then
     local received = receives(hash, {id})
     local kind, due = symptom(id, score_of(score), received[1], received[2], max_hidden_ms, usual_ms, now)
     if due then
@@ -35,9 +40,7 @@ for i = 4, #ARGV do
   elseif score then
     found = 'phantom'
     if repair then
-      redis.call('ZREM', zset, id)
-      redis.call('HDEL', hash, rc, fr, meta)
-      redis.pcall('HDEL', deliveries, id)
+      remove_messages(zset, hash, deliveries, {id})
     end
   elseif body then
     -- Other programs may use any field name; only one that looks like an id is taken for one.

@@ -12,7 +12,7 @@
 -- @include queue
 -- @include take_ready
 -- @include dead_letter
--- @include remove_message
+-- @include message_id
 -- @include allow_writes_when_full
 local function write_leases(queue, scores, fields, count, received, notes)
   allow_writes_when_full(queue[2])
@@ -61,7 +61,7 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
     if not received_too_often(dead, rc, history) then return false end
     allow_writes_when_full(hash)
     dead_letter(dead, id, body, rc - 1, fr, maxsize, history)
-    remove_message(zset, hash, deliveries, id)
+    remove_messages(zset, hash, deliveries, {id})
     return true
   end)
   if dead then finish_dead_letters(dead) end

@@ -4,10 +4,11 @@
 --   on_redelivered(ids, places, rcs, frs), if given, gets the places of messages that were received before.
 --   divert(id, body, rc, fr), if given, may remove a message from the queue instead, and then returns true.
 -- next_visible_ms(zset, now) -> ms until the next message becomes visible, or -1 if the queue is empty.
--- An id without a body (a phantom that another client left) would block the head of the queue: it is removed, and the
--- next message is taken. After 1000 removals the call returns what it has, so that other clients can go on; a
+-- An id without a body (a phantom that another client left), and a member that is no id, would block the head of the
+-- queue: it is removed, and the next message is taken. After 1000 removals the call returns what it has, so that other clients can go on; a
 -- hint of 0 ms then asks the caller to come back at once.
 -- @include number
+-- @include message_id
 local function take_ready(zset, hash, now, wanted, on_redelivered, divert)
   local taken, size, dropped, more = {}, 0, 0, false
   repeat
@@ -37,9 +38,8 @@ local function take_ready(zset, hash, now, wanted, on_redelivered, divert)
       for i = from, upto do
         local id, body, rc, fr = ids[i], values[n + 1], rcs[i] or 1, frs[i] or now
         n = n + 3
-        if not body then
-          redis.call('ZREM', zset, id)
-          redis.call('HDEL', hash, id .. ':rc', id .. ':fr')
+        if not body or not is_id(id) then
+          remove_messages(zset, hash, nil, {id})
           dropped = dropped + 1
         elseif divert and divert(id, body, rc, fr) then
           dropped = dropped + 1

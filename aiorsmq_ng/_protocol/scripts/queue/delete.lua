@@ -29,8 +29,9 @@ for part = 1, #counts do
       reply[i] = -1
     else
       -- A body whose id is not in the sorted set is an orphan: it is removed, too.
-      reply[i] = (held[n] == 'gone' or deleted[id]) and 0 or 1
-      if not deleted[id] then
+      local gone = held[n] == 'gone'
+      reply[i] = (gone or deleted[id]) and 0 or 1
+      if not (deleted[id] or gone and not is_id(id)) then
         deleted[id] = true
         size = size + 1
         ids[size] = id

@@ -7,7 +7,7 @@
 -- Cost: O(messages * log n).
 -- @include clock
 -- @include number
--- @include remove_message
+-- @include message_id
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local now = server_time()
 local fields, reply = {}, {}
@@ -15,9 +15,10 @@ for i = 1, #ARGV do fields[i] = ARGV[i] .. ':rc' end
 local scores = redis.call('ZMSCORE', zset, unpack(ARGV))
 local counts = redis.call('HMGET', hash, unpack(fields))
 for i = 1, #ARGV do
-  reply[i] = scores[i] and -1 or 0
-  if scores[i] and tonumber(scores[i]) > now and (number(counts[i], 0) or 0) > 0 then
-    remove_message(zset, hash, deliveries, ARGV[i])
+  local found = scores[i] and is_id(ARGV[i])
+  reply[i] = found and -1 or 0
+  if found and tonumber(scores[i]) > now and (number(counts[i], 0) or 0) > 0 then
+    remove_messages(zset, hash, deliveries, {ARGV[i]})
     reply[i] = 1
   end
 end

@@ -11,7 +11,7 @@
 -- @include delivery_notes
 -- @include wake_waiters
 -- @include fill_attributes
--- @include remove_message
+-- @include message_id
 -- @include allow_writes_when_full
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local target_zset, target_hash, index, reason = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
@@ -51,7 +51,7 @@ if keep then
   store_notes(KEYS[8], {id, note_of_return(note, tonumber(rc), tonumber(fr), 'r', now)})
 end
 if ARGV[8] ~= '' then redis.call('SET', reason, fr .. ' ' .. ARGV[8], 'EX', ARGV[9]) end
-remove_message(zset, hash, deliveries, id)
+remove_messages(zset, hash, deliveries, {id})
 redis.pcall('PUBLISH', channel, redis.call('ZCARD', target_zset))
 wake_waiters(target_zset, now, micros, now + delay_ms)
 return 1

@@ -6,6 +6,7 @@
 -- Cost: O(log n + count).
 -- @include clock
 -- @include queue
+-- @include message_id
 local zset, hash = KEYS[1], KEYS[2]
 local refused = read_queue(zset, hash)
 if refused then return refused end
@@ -17,26 +18,29 @@ if start < 0 then
   -- Of a page that starts before the first message only the rest is returned.
   if start < 0 then count, start = count + start, 0 end
 end
-local stop = math.min(ready, start + count) - 1
-local reply = {}
-if stop < start then return reply end
-local ids = redis.call('ZRANGE', zset, start, stop)
-for from = 1, #ids, 1000 do
-  local upto, fields = math.min(#ids, from + 999), {}
-  for i = from, upto do
+local reply, passed = {}, 0
+-- An id without a body and a member that is no id take no place in the reply. After 1000 of them it ends early.
+while start < ready and count > 0 and passed < 1000 do
+  local ids = redis.call('ZRANGE', zset, start, math.min(ready, start + math.min(count, 1000)) - 1)
+  local fields = {}
+  for i = 1, #ids do
     fields[#fields + 1] = ids[i]
     fields[#fields + 1] = ids[i] .. ':rc'
     fields[#fields + 1] = ids[i] .. ':fr'
   end
   local values = redis.call('HMGET', hash, unpack(fields))
-  for i = from, upto do
-    local at = 3 * (i - from) + 1
-    if values[at] then
+  for i = 1, #ids do
+    local at = 3 * i - 2
+    if values[at] and is_id(ids[i]) then
       local size = #reply
       reply[size + 1], reply[size + 2] = ids[i], values[at]
       reply[size + 3] = tonumber(values[at + 1] or 0) or 0
       reply[size + 4] = tonumber(values[at + 2] or 0) or 0
+      count = count - 1
+    else
+      passed = passed + 1
     end
   end
+  start = start + #ids
 end
 return reply

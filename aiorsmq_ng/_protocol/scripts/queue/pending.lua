@@ -9,6 +9,7 @@
 -- @include clock
 -- @include queue
 -- @include last_delivery
+-- @include message_id
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local refused, queue_vt_ms = read_queue(zset, hash)
 if refused then return refused end
@@ -39,7 +40,7 @@ local notes = read_notes(deliveries, ids)
 for i = 1, #ids do
   local body, rc, fr = values[3 * i - 2], tonumber(values[3 * i - 1] or 0) or 0, tonumber(values[3 * i] or 0) or 0
   at = at + 1
-  if body and rc > 0 then
+  if body and rc > 0 and is_id(ids[i]) then
     if skip > 0 then
       skip = skip - 1
     else

@@ -8,6 +8,7 @@
 -- @include clock
 -- @include queue
 -- @include idempotency
+-- @include message_id
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local refused = read_queue(zset, hash)
 if refused then return refused end
@@ -27,22 +28,11 @@ if #ids == 0 then
   for i = 1, #ids do fields[i] = ids[i] .. ':rc' end
   local counts = #ids > 0 and redis.call('HMGET', hash, unpack(fields)) or {}
   for i = 1, #ids do
-    if not counts[i] then doomed[#doomed + 1] = ids[i] end
+    if not counts[i] or not is_id(ids[i]) then doomed[#doomed + 1] = ids[i] end
   end
   next_at = #ids < 1000 and -1 or at + #ids - #doomed
 end
-if #doomed > 0 then
-  local fields = {}
-  for i = 1, #doomed do
-    fields[#fields + 1] = doomed[i]
-    fields[#fields + 1] = doomed[i] .. ':rc'
-    fields[#fields + 1] = doomed[i] .. ':fr'
-    fields[#fields + 1] = doomed[i] .. ':meta'
-  end
-  redis.call('ZREM', zset, unpack(doomed))
-  redis.call('HDEL', hash, unpack(fields))
-  redis.pcall('HDEL', deliveries, unpack(doomed))
-end
+remove_messages(zset, hash, deliveries, doomed)
 local outcome = string.format('%d %d %d', #doomed, next_at, before)
 if #doomed > 0 then
   remember(memory, ARGV[1], ARGV[2], outcome)

@@ -16,7 +16,7 @@
 -- @include last_delivery
 -- @include dead_letter
 -- @include replay_receive
--- @include remove_message
+-- @include message_id
 -- @include byte_order
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[#KEYS]
 local count, idle_ms, vt_ms = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -67,7 +67,7 @@ for from = 1, #range, 2000 do
   for i = 1, #ids do
     local rc = whole(values[2 * i - 1], 0)
     local fr = whole(values[2 * i], 0)
-    if rc > 0 then
+    if rc > 0 and is_id(ids[i]) then
       local last = last_delivery(rc, fr, tonumber(range[from + 2 * i - 1]), notes[i], queue_vt_ms, now)
       if last <= latest and (rc == 1 or last < ours_from) then
         due[#due + 1] = {last = last, place = #due, id = ids[i], rc = rc, fr = fr > 0 and fr or last,
@@ -123,7 +123,7 @@ end
 if #range == 8192 and taken < count then reply[2] = at + 4096 - seen end
 
 if dead then finish_dead_letters(dead) end
-for i = 1, #gone do remove_message(zset, hash, deliveries, gone[i]) end
+for i = 1, #gone do remove_messages(zset, hash, deliveries, {gone[i]}) end
 if taken > 0 then
   fields[#fields + 1] = 'totalrecv'
   fields[#fields + 1] = string.format('%.0f', received + taken)

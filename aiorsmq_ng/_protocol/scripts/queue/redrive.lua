@@ -9,7 +9,7 @@
 -- @include clock
 -- @include number
 -- @include idempotency
--- @include remove_message
+-- @include message_id
 -- @include wake_waiters
 local zset, hash, deliveries, target_zset, target_hash, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, wanted = ARGV[3], tonumber(ARGV[4])
@@ -29,10 +29,10 @@ local ids = {}
 if #ARGV > 4 then
   for i = 5, #ARGV do
     local score = redis.call('ZSCORE', zset, ARGV[i])
-    if score and tonumber(score) <= now and #ids < wanted then ids[#ids + 1] = ARGV[i] end
+    if score and tonumber(score) <= now and #ids < wanted and is_id(ARGV[i]) then ids[#ids + 1] = ARGV[i] end
   end
 else
-  ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, wanted)
+  ids = ready_ids(zset, now, wanted)
 end
 local moved = {}
 for i = 1, #ids do
@@ -44,8 +44,8 @@ for i = 1, #ids do
     redis.call('HDEL', target_hash, id .. ':rc', id .. ':fr')
     moved[#moved + 1] = id
   end
-  remove_message(zset, hash, deliveries, id)
 end
+remove_messages(zset, hash, deliveries, ids)
 if #moved > 0 then
   redis.call('HSET', target_hash, 'totalsent', string.format('%.0f', sent + #moved))
   redis.pcall('PUBLISH', channel, redis.call('ZCARD', target_zset))

@@ -10,6 +10,7 @@
 -- @include clock
 -- @include queue
 -- @include byte_order
+-- @include message_id
 local zset, hash = KEYS[1], KEYS[2]
 local refused = read_queue(zset, hash)
 if refused then return refused end
@@ -44,7 +45,7 @@ while more and count > 0 and bytes < 1048576 do
   local values = #fields > 0 and redis.call('HMGET', hash, unpack(fields)) or {}
   for i = 1, #range / 2 do
     local body, size = values[3 * i - 2], #reply
-    if body then
+    if body and is_id(range[2 * i - 1]) then
       bytes = bytes + #body
       reply[size + 1], reply[size + 2] = range[2 * i - 1], body
       reply[size + 3] = tonumber(values[3 * i - 1] or 0) or 0

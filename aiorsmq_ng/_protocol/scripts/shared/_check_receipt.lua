@@ -2,8 +2,9 @@
 -- client increments rc when it receives, so a receipt with another rc is stale. fr is compared, too, because an id
 -- can be deleted and stored again. rc = '' asks for no fence (RSMQ's own delete).
 -- check_receipts(zset, hash, receipts) -> per receipt its present score (text) if it is valid, 'gone' if the
---   message does not exist, 'stale' if it was received since; and the names of the fields compared, two per
---   receipt. receipts: flat list of id, rc, fr.
+--   message does not exist or the id is none, 'stale' if it was received since; and the names of the fields compared,
+--   two per receipt. receipts: flat list of id, rc, fr.
+-- @include message_id
 local function check_receipts(zset, hash, receipts)
   local result, names, count = {}, {}, #receipts / 3
   for from = 1, count, 1000 do
@@ -18,7 +19,7 @@ local function check_receipts(zset, hash, receipts)
     for i = 1, #ids do
       local at = 3 * (from + i) - 5
       local rc, fr = receipts[at + 1], receipts[at + 2]
-      if not scores[i] then
+      if not scores[i] or not is_id(ids[i]) then
         result[from + i - 1] = 'gone'
       elseif rc == '' or (stored[2 * i - 1] == rc and stored[2 * i] == fr) then
         result[from + i - 1] = scores[i]

@@ -11,6 +11,7 @@
 -- @include queue
 -- @include delivery_notes
 -- @include prune_notes
+-- @include message_id
 -- @include runs
 local zset, hash, deliveries, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local fence, claim_number, limit, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -30,16 +31,14 @@ if #last > 0 then
 end
 local wanted = math.max(0, math.min(most, limit - size))
 local bound = math.min(now, latest or now)
--- An empty id could not be separated from its neighbours in a run.
-redis.call('ZREM', zset, '')
-local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', bound, 'LIMIT', 0, wanted)
+local ids, more = ready_ids(zset, bound, wanted)
 if size + #ids == 0 then
   -- A reader that waits for a long time must not lose its ledger meanwhile.
   if known[1] and not moving and redis.call('TTL', ledger) < ttl / 2 then
     redis.call('EXPIRE', ledger, ttl)
     redis.call('EXPIRE', KEYS[6], ttl)
   end
-  return {0, 1}
+  return {0, more and 0 or 1}
 end
 
 -- Most messages were never received and have no rc. Their text is made once.
@@ -122,7 +121,7 @@ if not moving then
   redis.call('EXPIRE', claim, ttl)
   redis.call('EXPIRE', KEYS[6], ttl)
 end
-local total, complete = size + taken, found < wanted or size + taken >= limit
+local total, complete = size + taken, not more or size + taken >= limit
 if complete then
   redis.call('HDEL', ledger, 'open')
   if total > 0 then redis.call('HSET', ledger, 'sealed:' .. claim_number, total) end

@@ -5,12 +5,18 @@
 --   empty if no message was received yet.
 -- Errors: snapshotGone.
 -- Cost: O(log n + messages), at most 7000 messages.
+-- @include message_id
 local hash, page = KEYS[1], KEYS[2]
 if redis.call('EXPIRE', page, ARGV[3]) == 0 then return 'snapshotGone' end
 for i = 3, #KEYS do redis.call('EXPIRE', KEYS[i], ARGV[3]) end
-local range = redis.call('ZRANGE', page, ARGV[1], ARGV[2] - 1, 'WITHSCORES')
-local ids, bodies, counts, firsts = {}, {}, {}, {}
-for i = 1, #range, 2 do ids[(i + 1) / 2] = range[i] end
+local members = redis.call('ZRANGE', page, ARGV[1], ARGV[2] - 1, 'WITHSCORES')
+local range, ids, bodies, counts, firsts = {}, {}, {}, {}, {}
+for i = 1, #members, 2 do
+  if is_id(members[i]) then
+    local size = #ids
+    ids[size + 1], range[2 * size + 1], range[2 * size + 2] = members[i], members[i], members[i + 1]
+  end
+end
 if #ids > 0 and ARGV[4] == '1' then bodies = redis.call('HMGET', hash, unpack(ids)) end
 if #ids > 0 and ARGV[5] == '1' then
   local fields, received = {}, false

@@ -2,22 +2,15 @@
 -- becomes a suspect. A message that the target has already is not stored twice.
 -- A queue is a table {zset, hash, deliveries}. Into a queue without deliveries messages go as if never received.
 -- delete_messages(from, ids).
--- transfer(from, to, ids, copy) moves messages, or copies them.
+-- transfer(from, to, ids, copy) moves messages, or copies them. A member that is no id is not stored in the target.
 -- merge_queues(from, to, page) -> true if all messages are moved. A queue is renamed into an empty one, whatever its
 --   length; a short one is moved in one step; of two long ones a page is moved per call, the oldest messages first.
 -- @include queue_fields
 -- @include delivery_notes
+-- @include message_id
 local function delete_messages(from, ids)
   for first = 1, #ids, 1000 do
-    local page, fields = {}, {}
-    for i = first, math.min(#ids, first + 999) do
-      local id, at = ids[i], #fields
-      page[#page + 1] = id
-      fields[at + 1], fields[at + 2], fields[at + 3], fields[at + 4] = id, id .. ':rc', id .. ':fr', id .. ':meta'
-    end
-    redis.call('ZREM', from[1], unpack(page))
-    redis.call('HDEL', from[2], unpack(fields))
-    redis.pcall('HDEL', from[3], unpack(page))
+    remove_messages(from[1], from[2], from[3], {unpack(ids, first, math.min(#ids, first + 999))})
   end
 end
 local function transfer(from, to, ids, copy)
@@ -36,7 +29,7 @@ local function transfer(from, to, ids, copy)
     local values, noted = redis.call('HMGET', from[2], unpack(fields)), from[3] and read_notes(from[3], page) or {}
     for i = 1, #page do
       local body = values[3 * i - 2]
-      if body and visible[i] and not known[i] then
+      if body and visible[i] and not known[i] and is_id(page[i]) then
         scores[#scores + 1], scores[#scores + 2] = visible[i], page[i]
         for part = 0, to[3] and 2 or 0 do
           if values[3 * i - 2 + part] then

@@ -1,5 +1,6 @@
 -- trim_backlog(topic, zset, hash, now) -> true if nothing was to be removed. Keeps the messages that wait in a topic's own
 --   queue within its limits; the oldest go first. At most 1000 per call, so that other clients can go on.
+-- @include message_id
 local function trim_backlog(topic, zset, hash, now)
   local limits = redis.call('HMGET', topic, 'max_length', 'max_age_ms')
   local removed = {}
@@ -12,13 +13,7 @@ local function trim_backlog(topic, zset, hash, now)
     removed = redis.call('ZRANGEBYSCORE', zset, '-inf', '(' .. before, 'LIMIT', 0, 1000)
   end
   if #removed == 0 then return true end
-  local fields = {}
-  for i = 1, #removed do
-    local id, at = removed[i], 4 * i
-    fields[at - 3], fields[at - 2], fields[at - 1], fields[at] = id, id .. ':rc', id .. ':fr', id .. ':meta'
-  end
-  redis.call('ZREM', zset, unpack(removed))
-  redis.call('HDEL', hash, unpack(fields))
+  remove_messages(zset, hash, nil, removed)
   redis.call('HINCRBY', topic, 'trimmed', #removed)
   return false
 end
