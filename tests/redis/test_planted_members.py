@@ -191,7 +191,7 @@ class Verbs:
     async def snapshot(self, rsmq, queue, other, id):
         state = await run(
             queue,
-            bulk.snapshot(queue._keys, "s", bulk.SnapshotState(), visibility="all", ttl_s=60),
+            bulk.take_snapshot(queue._keys, "s", bulk.SnapshotState(), visibility="all", ttl_s=60),
         )
         part = bulk.SnapshotRange("s", 1, 0, 0, state.sizes[0])
         page = await run(
