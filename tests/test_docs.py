@@ -1,10 +1,12 @@
 """What the pages say can be read as it was meant, and agrees with what it is about."""
 
+import builtins
 import dataclasses
 import inspect
 import re
 import runpy
 import tomllib
+import typing
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -26,8 +28,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 DOCS = ROOT / "docs"
 #: What most clients use.
 DEFAULTS = Options()
-#: Records and measurements tell what was, with the names of their time.
-PAST = ("decisions", "reports")
+#: Measurements are reported with the names of their time.
+PAST = ("reports",)
 #: Files that readers are told to make.
 TO_BE_MADE = {"first.py", "shop.py", "aiorsmq_ng/_protocol/scripts/queue/touch.lua"}
 NOW = [
@@ -127,15 +129,22 @@ def test_page_of_scripts_is_made_from_the_headers_of_the_scripts():
     assert {name for name in names() if f"\n### {name}\n" not in script["page"]()} == set()
 
 
-def test_new_name_of_a_renamed_module_in_a_decision_exists():
-    notes = [
-        record.read_text().partition("\n## Renamed since\n")[2]
-        for record in sorted((DOCS / "decisions").glob("[0-9]*.md"))
-    ]
-    renamed = re.findall(r"^- .* is `([^`]+)`$", "\n".join(notes), re.MULTILINE)
+RECORDS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
 
-    assert len(renamed) > 5
-    assert [new for new in renamed if not (ROOT / "aiorsmq_ng" / new).exists()] == []
+
+def test_decisions_are_numbered_without_gaps():
+    assert [int(record.name[:4]) for record in RECORDS] == [*range(1, len(RECORDS) + 1)]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name[:4])
+def test_decision_has_the_form_of_all(record):
+    status = re.match(r"# \d{4}: .+\n\nStatus: ([a-z ]+)\. Date: ", record.read_text())
+
+    assert status
+    assert status[1] in ("accepted", "changed in part", "superseded")
+    assert re.findall(r"^## (.*)$", record.read_text(), re.MULTILINE) == [
+        *("Context", "Decision", "Consequences")
+    ]
 
 
 def test_every_page_is_in_the_index():
@@ -197,6 +206,94 @@ def test_every_member_of_a_public_class_that_a_page_names_exists(page):
     assert missing == []
 
 
+#: Heads of tables whose first column is in the words of another package.
+OTHERS = {"npm rsmq", "PyRSMQ", "SQS", "Celery", "arq", "rmq (Go)", "aiorsmq", "RedisMQ", "GOMQ"}
+#: Classes that are neither ours nor Python's.
+FOREIGN = {
+    *("AuthenticationError", "ConnectionError", "DataError", "OutOfMemoryError", "ResponseError"),
+    *("Redis", "RedisCluster", "SparkSession", "TypeAdapter", "UnsupportedClassVersionError"),
+    *("PyRSMQ", "RedisMQ", "RouteGuide", "Health", "Bearer", "TimeoutStopSec"),
+}
+DEFINED = {
+    name
+    for kind in ("py", "proto")
+    for folder in ("aiorsmq_ng", "tools")
+    for file in (ROOT / folder).rglob(f"*.{kind}")
+    for name in re.findall(
+        r"^\s*(?:(?:class|message|rpc|service|enum) )?(\w+)", file.read_text(), re.MULTILINE
+    )
+}
+
+
+def own_words(text: str) -> str:
+    """Return *text* without code blocks, and without what tables quote of other packages."""
+    lines, theirs = [], False
+    for line in FENCE.sub("", text).splitlines():
+        cells = line.split("|")
+        first = cells[1].strip() if len(cells) > 2 else ""
+        theirs = first in OTHERS or (theirs and bool(first))
+        lines.append("|".join(cells[2:]) if theirs else line)
+    return "\n".join(lines)
+
+
+def unknown_classes(text: str) -> set[str]:
+    """Return names in code spans that look like classes, and are none that a reader can find."""
+    spans = " ".join(re.findall(r"`([^`]+)`", own_words(text)))
+    named = set(re.findall(r"(?<![\w./'\"-])([A-Z][a-z]+[A-Z]\w*)", spans))
+    return {
+        n for n in named - DEFINED - FOREIGN if not hasattr(builtins, n) and not hasattr(typing, n)
+    }
+
+
+@pytest.mark.parametrize("page", [*NOW, ROOT / "CHANGELOG.md"], ids=[*NOW_IDS, "CHANGELOG.md"])
+def test_every_class_that_a_page_names_exists(page):
+    assert unknown_classes(page.read_text()) == set()
+
+
+def test_class_that_does_not_exist_is_found():
+    assert unknown_classes("the `TicketBook` of `Queue`") == {"TicketBook"}
+    assert unknown_classes(
+        "| rmq (Go) | here |\n|---|---|\n| `SetPushQueue` | `PushQueue` |\n"
+    ) == {"PushQueue"}
+
+
+LOGGERS = {
+    name
+    for file in (ROOT / "aiorsmq_ng").rglob("*.py")
+    for name in re.findall(r"getLogger\(\"(aiorsmq_ng[\w.]+)\"\)", file.read_text())
+}
+
+
+def is_defined(dotted: str) -> bool:
+    """Return True if a name such as ``aiorsmq_ng.spark.finalize`` is in the package; no import."""
+    path, parts = ROOT, dotted.split(".")
+    while parts and any(path.glob(f"{parts[0]}.py")) | (path / parts[0]).is_dir():
+        path /= parts.pop(0)
+    module = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return not parts or parts[0] in re.findall(r"\w+", module.read_text())
+
+
+@pytest.mark.parametrize("page", [*NOW, ROOT / "CHANGELOG.md"], ids=[*NOW_IDS, "CHANGELOG.md"])
+def test_every_dotted_name_of_the_package_on_a_page_exists(page):
+    named = set(re.findall(r"`(aiorsmq_ng(?:\.\w+)+)", page.read_text())) - LOGGERS
+
+    assert {name for name in named if not is_defined(name)} == set()
+
+
+def test_dotted_name_that_does_not_exist_is_found():
+    assert is_defined("aiorsmq_ng.compat.redismq.ReliableQueue")
+    assert not is_defined("aiorsmq_ng.reliable.ReliableQueue")
+
+
+def test_page_of_the_architecture_lists_every_logger():
+    text = (DOCS / "explanation/architecture.md").read_text()
+    listed = re.findall(
+        r"`([\w.]+)`", text[text.index("below `aiorsmq_ng`: ") + 20 :].split(". ")[0]
+    )
+
+    assert {f"aiorsmq_ng.{name}" for name in listed} == LOGGERS
+
+
 INNERMOST = re.compile(r"(?<![\w.@])([A-Z]\w+)(?:\.([a-z_]\w*))?\(([^()]*)\)")
 
 
@@ -230,7 +327,7 @@ def test_argument_that_a_call_does_not_take_is_found():
 def test_every_module_that_a_page_names_exists(page):
     """As ``_transport/urls.py`` or with the folder in front; a name alone may be anywhere."""
     missing = []
-    for path in re.findall(r"`([\w./-]+\.(?:py|lua|proto))`", page.read_text()):
+    for path in re.findall(r"`([\w./-]+\.(?:py|lua|proto)|_[a-z]+/[\w/]*)`", page.read_text()):
         places = [ROOT / path, ROOT / "aiorsmq_ng" / path, ROOT / "tests" / path]
         alone = "/" not in path and any((ROOT / "aiorsmq_ng").rglob(path))
         if path not in TO_BE_MADE and not alone and not any(p.exists() for p in places):

@@ -15,7 +15,7 @@ INTRODUCTION = """\
 
 One record per decision that a reader would ask about: context, decision, consequences. The line below the title has
 the status (accepted, changed in part, superseded), the date, and links to records that it changes or that changed it.
-Modules that were renamed after a record was written are listed at its end.
+Files and classes have the names of today.
 
 | record | decision | status | date |
 |---|---|---|---|
