@@ -29,8 +29,10 @@ from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
 
 from ..support.clock import pass_time
+from ..support.streams import listening
+from ..support.waiting import until
 from .gomq_client import PUBLISHERS, TOTAL
-from .support import connected, until
+from .support import connected
 
 CLIENT = Path(__file__).with_name("gomq_client.py")
 NEWS = pb.Subscription(key="news", consumerID="c")
@@ -671,19 +673,17 @@ def test_an_address_is_written_the_same_way_whichever_family_it_came_by():
 
 
 async def test_connections_of_this_process_are_seen_while_they_stand():
-    async def serve(reader, writer):
+    async def serve(reader, _writer):
         await reader.read()
+
+    async with listening(serve) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        there = endpoint(*writer.get_extra_info("sockname"))
+
+        assert there in connections.connected()
         writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-    there = endpoint(*writer.get_extra_info("sockname"))
-
-    assert there in connections.connected()
-    writer.close()
-    await writer.wait_closed()
-    await until(lambda: asyncio.sleep(0, there not in connections.connected()))
-    server.close()
+        await writer.wait_closed()
+        await until(lambda: asyncio.sleep(0, there not in connections.connected()))
 
 
 def test_times_are_written_as_go_does():

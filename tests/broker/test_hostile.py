@@ -17,7 +17,8 @@ from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
 from ..support.http2 import raw_client
-from .support import connected, until
+from ..support.waiting import until
+from .support import connected
 from .test_security import bearer, status
 
 HOSTILE, HONEST = "token-of-a-hostile-client", "token-of-an-honest-client"

@@ -25,7 +25,8 @@ from aiorsmq_ng.broker.tokens import CALLER
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
-from .support import connected, until
+from ..support.waiting import until
+from .support import connected
 
 ID = pb.RequestId(id="a-random-request-id")
 

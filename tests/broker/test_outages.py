@@ -14,7 +14,8 @@ from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
 from aiorsmq_ng.testing import PrivateServer
 
-from .support import connected, until
+from ..support.waiting import until
+from .support import connected
 
 JOBS = [pb.Source(queue="jobs")]
 LOCAL = BrokerOptions(listen=("127.0.0.1:0",), grace=0.3)

@@ -24,7 +24,9 @@ from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
 from ..support.clock import pass_time
-from .support import connected, relayed, until
+from ..support.streams import relayed
+from ..support.waiting import until
+from .support import connected
 
 JOBS = [pb.Source(queue="jobs")]
 

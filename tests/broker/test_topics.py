@@ -9,7 +9,7 @@ from aiorsmq_ng import Subscription
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import TopicsStub
 
-from .support import until
+from ..support.waiting import until
 
 
 @pytest.fixture

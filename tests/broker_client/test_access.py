@@ -21,6 +21,7 @@ from aiorsmq_ng import (
 )
 from aiorsmq_ng.broker import Broker, BrokerOptions, Tls, Tokens
 
+from ..support.streams import listening
 from ..support.tls import Authority
 
 LOCAL = BrokerOptions(listen=("127.0.0.1:0",), grace=0.5)
@@ -151,15 +152,12 @@ async def test_nobody_there_is_told_within_the_time_for_connecting():
 async def test_server_that_is_no_broker_is_told():
     async def hang_up(_reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
 
-    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    rsmq = RSMQ(f"grpc://127.0.0.1:{port}", options=Options(connect_timeout=0.5))
-    with pytest.raises(Unavailable):
-        await rsmq.open()
-    await rsmq.aclose()
-    server.close()
+    async with listening(hang_up) as port:
+        rsmq = RSMQ(f"grpc://127.0.0.1:{port}", options=Options(connect_timeout=0.5))
+        with pytest.raises(Unavailable):
+            await rsmq.open()
+        await rsmq.aclose()
 
 
 async def test_what_a_broker_does_not_offer_is_said(rsmq, queue):
@@ -317,12 +315,10 @@ def test_missing_extra_is_said_with_the_line_to_type():
 async def test_no_proxy_of_the_environment_sees_a_token(guarded, ns, monkeypatch, variable, host):
     seen = bytearray()
 
-    async def proxy(reader, writer):
+    async def proxy(reader, _writer):
         seen.extend(await reader.read(65536))
-        writer.close()
 
-    async with await asyncio.start_server(proxy, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(proxy) as port:
         for name in ("no_proxy", "no_grpc_proxy", "NO_PROXY"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv(variable, f"http://127.0.0.1:{port}")

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 import pytest
 
@@ -10,7 +10,8 @@ from aiorsmq_ng import RSMQ, LeaseLost, Options, SendUnknown, Unavailable, Worke
 from aiorsmq_ng.broker import Broker, BrokerOptions
 from aiorsmq_ng.testing import FaultProxy
 
-from .support import relayed, until
+from ..support.streams import relayed
+from ..support.waiting import until
 
 LOCAL = BrokerOptions(listen=("127.0.0.1:0",), grace=0.5)
 KEYED = BrokerOptions(listen=("127.0.0.1:0",), grace=0.5, receipt_key=b"k" * 32)
@@ -254,11 +255,12 @@ async def test_wake_ups_go_on_with_the_broker_that_comes_next(relay, ns, inner, 
 async def test_broker_that_is_started_anew_knows_receipts_by_its_key_only(relay, ns, inner):
     stored = await inner.create_queue("jobs")
     await stored.send_many(["a", "b"])
-    async with await client(relay, ns) as rsmq:
-        queue = rsmq.queue("jobs")
-        async with Broker(inner, KEYED) as first:
-            relay.lead_to(first)
-            kept, lost = await queue.receive_many(2, vt=600)
+    async with Broker(inner, KEYED) as first:
+        relay.lead_to(first)
+        # Opened here: a receive on a connection that was just cut may have been executed.
+        rsmq = await client(relay, ns)
+        kept, lost = await rsmq.queue("jobs").receive_many(2, vt=600)
+    async with aclosing(rsmq):
         async with Broker(inner, KEYED) as second:
             relay.lead_to(second)
             await kept.ack()

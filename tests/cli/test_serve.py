@@ -15,8 +15,8 @@ from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub
 from aiorsmq_ng.testing import PrivateServer
 
-from ..broker.support import until
 from ..support.tls import Authority
+from ..support.waiting import until
 from .test_worker import read_until
 
 JOBS = [pb.Source(queue="jobs")]

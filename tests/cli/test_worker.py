@@ -10,6 +10,7 @@ import pytest
 from aiorsmq_ng import RSMQ
 from aiorsmq_ng.testing import PrivateServer
 
+from ..support.waiting import until
 from .ctl import NOWHERE
 
 MODULE = """
@@ -61,12 +62,6 @@ async def read_until(process, words):
             assert line, log
             log += line.decode()
     return log
-
-
-async def until(condition):
-    async with asyncio.timeout(20):
-        while not await condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_sigterm_with_a_hundred_handlers_running_loses_nothing(

@@ -7,7 +7,8 @@ import pytest
 from aiorsmq_ng import LeaseLost, Retry, Worker
 
 from ..support.clock import pass_time
-from .test_worker import until, work
+from ..support.waiting import until
+from .test_worker import work
 
 __all__ = ["work"]
 

@@ -9,6 +9,8 @@ import pytest
 
 from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Message, QueueNotFound, Retry, Worker
 
+from ..support.waiting import until
+
 QUICK = Retry(3, base=0.01, cap=0.02)
 
 
@@ -30,13 +32,6 @@ def work(rsmq):
     yield start
     for worker, _ in running:
         worker.stop()
-
-
-async def until(condition, timeout=10):
-    """Wait until *condition* holds."""
-    async with asyncio.timeout(timeout):
-        while not (await condition() if asyncio.iscoroutinefunction(condition) else condition()):
-            await asyncio.sleep(0.01)
 
 
 async def stopped(worker, task):

@@ -20,7 +20,8 @@ from aiorsmq_ng import (
     Worker,
 )
 
-from .test_worker import stopped, until, work  # noqa: F401 - work is a fixture
+from ..support.waiting import until
+from .test_worker import stopped, work  # noqa: F401 - work is a fixture
 
 
 @dataclass

@@ -11,7 +11,8 @@ from aiorsmq_ng._transport.server_monitor import AWAY_S, ServerMonitor
 from aiorsmq_ng.broker import Broker, BrokerOptions
 from aiorsmq_ng.testing import PrivateServer
 
-from .test_worker import stopped, until, work  # noqa: F401 - work is a fixture
+from ..support.waiting import until
+from .test_worker import stopped, work  # noqa: F401 - work is a fixture
 
 QUICK = Options(poll_cap=0.2, deadline=1)
 NOWHERE = "unix:///nonexistent/redis.sock"

@@ -9,7 +9,8 @@ from aiorsmq_ng import RSMQ, Delivery, Retry, Worker
 from aiorsmq_ng._runtime.context import context_of
 from aiorsmq_ng.worker.execution import Execution
 
-from .test_worker import stopped, until, work  # noqa: F401 - work is a fixture
+from ..support.waiting import until
+from .test_worker import stopped, work  # noqa: F401 - work is a fixture
 
 
 def keeper_of(queue):

@@ -15,7 +15,8 @@ from typing_extensions import TypedDict
 
 from aiorsmq_ng import RSMQ, Compressed, Delivery, InvalidValue, QueueNotFound, Retry, Worker
 
-from .test_worker import stopped, until, work  # noqa: F401 - work is a fixture
+from ..support.waiting import until
+from .test_worker import stopped, work  # noqa: F401 - work is a fixture
 
 
 def stopping(worker):

@@ -12,6 +12,8 @@ from aiorsmq_ng.testing import PrivateServer
 from aiorsmq_ng.testing.resp import Splitter
 from aiorsmq_ng.testing.servers import eventually
 
+from ..support.streams import listening, relay
+
 #: What servers say, and whether their place may have gone to another one.
 STATES = {
     "LOADING Redis is loading the dataset in memory": False,
@@ -34,23 +36,21 @@ class Moody:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        replies, server = await asyncio.open_unix_connection(self.target)
-        back = asyncio.create_task(self._pass(replies, writer))
         splitter = Splitter()
-        while data := await reader.read(65536):
+
+        def accepted_of(data: bytes) -> bytes:
+            """Refuse what is to be refused, and return the rest."""
+            passed = []
             for request in splitter.feed(data):
                 if self.refusals > 0 and b"EVALSHA" in request:
                     self.refusals -= 1
                     writer.write(f"-{self.state}\r\n".encode())
                 else:
-                    server.write(request)
-        server.close()
-        await back
+                    passed.append(request)
+            return b"".join(passed)
 
-    async def _pass(self, replies: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await replies.read(65536):
-            writer.write(data)
-        writer.close()
+        server = await asyncio.open_unix_connection(self.target)
+        await relay((reader, writer), server, requests=accepted_of)
 
 
 @asynccontextmanager
@@ -59,7 +59,7 @@ async def behind(server, state, folder, deadline_s):
     moody = Moody(server.socket, state)
     path = folder / "moody.sock"
     async with (
-        await asyncio.start_unix_server(moody.serve, path),
+        listening(moody.serve, path),
         RSMQ(f"unix://{path}", options=Options(deadline=deadline_s)) as rsmq,
     ):
         yield moody, await rsmq.create_queue("jobs")

@@ -9,6 +9,8 @@ from aiorsmq_ng._transport.redis_driver import ConnectionListener
 from aiorsmq_ng._transport.retries import RetryBudget
 from aiorsmq_ng.testing import FaultProxy
 
+from ..support.waiting import until
+
 #: Nobody looks by himself within a test: a waiter is told, or it is not served.
 RARELY = Options(poll_base=60, poll_cap=60, deadline=30, connect_timeout=5)
 
@@ -28,12 +30,6 @@ async def proxied(server_url, ns):
         RSMQ(proxy.url, ns=ns, options=RARELY) as rsmq,
     ):
         yield proxy, rsmq
-
-
-async def until(condition):
-    async with asyncio.timeout(15):
-        while not await condition():
-            await asyncio.sleep(0.005)
 
 
 async def listening(raw, ns, *queues):

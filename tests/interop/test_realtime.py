@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 from redis.asyncio import Redis
@@ -11,6 +11,7 @@ from redis.asyncio.client import PubSub
 
 from aiorsmq_ng import RSMQ, Options
 
+from ..support.waiting import until
 from .peers import Foreign, Ours, Peer
 from .wire import Wire
 
@@ -45,12 +46,6 @@ async def heard(ears: PubSub, count: int) -> list[str]:
             if message:
                 told.append(message["data"].decode())
     return told
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    # The server tells nobody when it becomes true.
-    while not await condition():
-        await asyncio.sleep(0.01)
 
 
 async def test_send_with_realtime_tells_other_clients_the_count(

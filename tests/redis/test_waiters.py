@@ -10,6 +10,8 @@ import pytest
 
 from aiorsmq_ng import RSMQ, Options
 
+from ..support.waiting import until
+
 #: Nobody finds anything by looking from time to time.
 RARELY = Options(poll_base=600, poll_cap=600)
 CLIENTS = 30
@@ -29,12 +31,6 @@ asyncio.run(main(*sys.argv[1:]))
 async def scripts(raw):
     stats = await raw.info("commandstats")
     return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval"))
-
-
-async def until(condition, *args):
-    async with asyncio.timeout(20):
-        while not await condition(*args):
-            await asyncio.sleep(0.01)
 
 
 async def registered(raw, ns, number, queue="jobs"):

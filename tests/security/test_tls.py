@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -14,6 +14,7 @@ from aiorsmq_ng import RSMQ, Options, Unavailable
 from aiorsmq_ng.testing.servers import eventually
 from tools.lab import Cluster, SentinelGroup
 
+from ..support.streams import listening
 from ..support.tls import Authority, tls_proxy
 from ..topologies.test_topologies import exercise
 
@@ -126,10 +127,8 @@ async def test_server_that_answers_without_tls_is_named_as_such():
     async def answer(_, writer):
         writer.write(b"-ERR what do you mean\r\n")
         await writer.drain()
-        writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as plain:
-        port = plain.sockets[0].getsockname()[1]
+    async with listening(answer) as port:
         await refused(f"rediss://127.0.0.1:{port}", "does not speak TLS")
 
 
@@ -238,14 +237,12 @@ async def test_password_is_kept_from_a_node_that_a_redirection_names():
 
     async def node(reader, writer):
         parser = Reader(encoding="utf-8")
-        with closing(writer):
-            while data := await reader.read(65536):
-                parser.feed(data)
-                while (words := parser.gets()) is not False:
-                    writer.write(f"{answer(words)}\r\n".encode())
+        while data := await reader.read(65536):
+            parser.feed(data)
+            while (words := parser.gets()) is not False:
+                writer.write(f"{answer(words)}\r\n".encode())
 
-    async with await asyncio.start_server(node, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(node) as port:
         url = f"redis+cluster://:hunter2@127.0.0.1:{port}"
         async with asyncio.timeout(60):
             error = await refused(url, "would be sent to far.invalid in clear text", "attributes")

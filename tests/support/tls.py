@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import trustme
+
+from .streams import listening, relay
 
 
 class Authority:
@@ -40,65 +42,32 @@ class Authority:
 
 
 class TLSProxy:
-    """One listening port; counts who came, and may replace bytes of replies."""
+    """One listening port; counts connections, and may replace bytes of replies."""
 
     def __init__(self, server_url: str, context: ssl.SSLContext) -> None:
         self._target = urlsplit(server_url)
         self._context = context
-        self._tasks: set[asyncio.Task[None]] = set()
         #: Connections whose handshake succeeded.
         self.served = 0
-        #: Connections, whatever became of them.
+        #: Connections, also those whose handshake failed.
         self.attempts = 0
         self.replace: tuple[bytes, bytes] | None = None
 
-    async def start(self) -> int:
-        """Listen on loopback and return the port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return int(self._server.sockets[0].getsockname()[1])
-
-    async def aclose(self) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass the bytes of one connection."""
         self.attempts += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with suppress(OSError):
-                await writer.start_tls(self._context)
-                self.served += 1
-                await self._join(reader, writer)
-        finally:
-            self._tasks.discard(task)
-            writer.transport.abort()
-
-    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await writer.start_tls(self._context)
+        self.served += 1
         if self._target.scheme == "unix":
-            upstream = await asyncio.open_unix_connection(self._target.path)
+            server = await asyncio.open_unix_connection(self._target.path)
         else:
-            upstream = await asyncio.open_connection(self._target.hostname, self._target.port)
-        pumps = [
-            asyncio.create_task(self._pump(reader, upstream[1], None)),
-            asyncio.create_task(self._pump(upstream[0], writer, self.replace)),
-        ]
-        try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            upstream[1].close()
-
-    async def _pump(self, source, sink, replace) -> None:
-        with suppress(OSError):
-            while data := await source.read(65536):
-                sink.write(data.replace(*replace) if replace else data)
-                await sink.drain()
+            server = await asyncio.open_connection(self._target.hostname, self._target.port)
+        replace = self.replace
+        await relay(
+            (reader, writer),
+            server,
+            replies=lambda data: data.replace(*replace) if replace else data,
+        )
 
 
 @asynccontextmanager
@@ -107,8 +76,5 @@ async def tls_proxy(
 ) -> AsyncIterator[tuple[TLSProxy, int]]:
     """Yield a running proxy and its port."""
     proxy = TLSProxy(server_url, context)
-    port = await proxy.start()
-    try:
+    async with listening(proxy.serve) as port:
         yield proxy, port
-    finally:
-        await proxy.aclose()

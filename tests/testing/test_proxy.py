@@ -12,6 +12,8 @@ from aiorsmq_ng import RSMQ, InvalidValue
 from aiorsmq_ng.testing import FaultProxy, operation
 from aiorsmq_ng.testing.resp import Splitter
 
+from ..support.waiting import until
+
 
 def plain(url, **settings):
     """A client that neither retries nor waits without end."""
@@ -35,12 +37,6 @@ async def client(proxy):
 @pytest.fixture
 def key(ns):
     return f"{ns}:key"
-
-
-async def until(condition):
-    async with asyncio.timeout(15):
-        while not await condition():
-            await asyncio.sleep(0.005)
 
 
 async def test_everything_passes_when_nothing_is_asked_for(proxy, client, key):

@@ -21,6 +21,7 @@ from aiorsmq_ng.consumer import Consumer
 from aiorsmq_ng.delivery import Delivery, QueueContext
 
 from ..support.driver import ScriptedDriver, transport_on
+from ..support.waiting import until
 
 NAMESPACE = Namespace("rsmq")
 RENEWAL, SEND = messages.VISIBILITY, messages.SEND
@@ -80,12 +81,6 @@ def gate():
 def fine(command):
     """Answer that every receipt held."""
     return [[1]] if command.kind in (messages.ACK, messages.ACK_MANY, messages.DELETE) else [1]
-
-
-async def until(condition):
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def settle_down():

@@ -13,6 +13,8 @@ from aiorsmq_ng._transport.connect import connect
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
 from aiorsmq_ng._transport.redis_calls import Command, ScriptMissing
 
+from ..support.streams import listening
+
 GREETINGS = {b"CLIENT": b"+OK\r\n", b"SELECT": b"+OK\r\n", b"PING": b"+PONG\r\n"}
 
 
@@ -40,29 +42,26 @@ class Server:
         self.connections += 1
         line = self.connections
         parser = Reader(notEnoughData=None)
-        try:
-            while data := await reader.read(65536):
-                parser.feed(data)
-                while (command := parser.gets()) is not None:
-                    if command[0] in GREETINGS:
-                        writer.write(GREETINGS[command[0]])
+        while data := await reader.read(65536):
+            parser.feed(data)
+            while (command := parser.gets()) is not None:
+                if command[0] in GREETINGS:
+                    writer.write(GREETINGS[command[0]])
+                    continue
+                self.commands.append(command)
+                self.lines.append(line)
+                for piece in next(self.script):
+                    if piece is None:
+                        return
+                    if isinstance(piece, asyncio.Event):
+                        await piece.wait()
                         continue
-                    self.commands.append(command)
-                    self.lines.append(line)
-                    for piece in next(self.script):
-                        if piece is None:
-                            return
-                        if isinstance(piece, asyncio.Event):
-                            await piece.wait()
-                            continue
-                        if piece is RESET:
-                            reset(writer)
-                            return
-                        writer.write(piece)
-                        await writer.drain()
-                        await asyncio.sleep(0.001)
-        finally:
-            writer.close()
+                    if piece is RESET:
+                        reset(writer)
+                        return
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
@@ -72,15 +71,13 @@ async def talking(*script, **options):
     An event among the pieces is waited for.
     """
     server = Server(script)
-    listening = await asyncio.start_server(server, "127.0.0.1", 0)
-    port = listening.sockets[0].getsockname()[1]
-    driver = await connect(f"redis://127.0.0.1:{port}", Options(**options))
-    try:
-        yield driver, server
-    finally:
-        async with asyncio.timeout(10):
-            await driver.aclose()
-        listening.close()
+    async with listening(server) as port:
+        driver = await connect(f"redis://127.0.0.1:{port}", Options(**options))
+        try:
+            yield driver, server
+        finally:
+            async with asyncio.timeout(10):
+                await driver.aclose()
 
 
 async def ask(driver, *words):
