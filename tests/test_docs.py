@@ -430,31 +430,6 @@ def test_every_argument_of_a_public_call_is_described():
     assert missing == []
 
 
-WALK = (DOCS / "explanation/walk.md").read_text()
-WALKS = {
-    part.partition("\n")[0]: re.findall(
-        r"^\| \d+ \| `([^`]+)` \| (?:`([^`]+)`)? *\|", part, re.MULTILINE
-    )
-    for part in WALK.split("\n## ")[1:]
-    if "| | file |" in part
-}
-STATIONS = [(file, function) for stations in WALKS.values() for file, function in stations]
-
-
-def test_walk_has_five_ways_of_at_most_eight_stations():
-    assert len(WALKS) == 5
-    assert all(4 < len(stations) <= 8 for stations in WALKS.values())
-
-
-@pytest.mark.parametrize(("file", "function"), STATIONS)
-def test_station_of_the_walk_exists(file, function):
-    source = (ROOT / "aiorsmq_ng" / file).read_text()
-    owner, _, name = function.rpartition(".")
-
-    assert not owner or f"\nclass {owner}" in source
-    assert not name or re.search(rf"def {name}\(", source)
-
-
 DIALECT = re.compile(r"\b(anew|nobody|somebody|anybody|everybody|whoever|so many)\b", re.IGNORECASE)
 
 
