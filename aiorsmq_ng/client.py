@@ -104,7 +104,7 @@ class RSMQ(RSMQVerbs):
         self._keeper = LeaseKeeper(self._transport)
         self._presence = Presence(self._transport, self._keeper)
         self._letters = DeadLetters(self._codec)
-        self._transport.hears = self._letters.found
+        self._transport.on_event = self._letters.moved_by_receive
         self._plans = Plans()
         self._closing: asyncio.Task[None] | None = None
         self._long_polls: WeakValueDictionary[tuple[ReceiveSpec, ...], LongPoll] = (

@@ -178,7 +178,7 @@ class Delivery(Message):
             ),
             "rejected",
         )
-        context.letters.tell(DeadLetter(self, self.queue, target.queue, reason or ""))
+        context.letters.report(DeadLetter(self, self.queue, target.queue, reason or ""))
 
     async def forward(self, queue: str | Named, *, delay: limits.Seconds | None = None) -> None:
         """Move the message to another queue, where it starts again with no receives.

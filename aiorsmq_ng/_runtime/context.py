@@ -21,34 +21,34 @@ from .presence import Presence
 
 @dataclass(frozen=True, slots=True)
 class QueueContext:
-    """One queue of one client, and what its operations need."""
+    """One queue of one client, with the services that its operations need."""
 
     keys: QueueKeys
     transport: Transport
     keeper: LeaseKeeper
     presence: Presence
     letters: DeadLetters
-    #: Return the keys of another queue of the same client, its name checked.
+    #: Return the keys of another queue of the same client; checks the name.
     sibling: Callable[[str], QueueKeys]
     #: Return the channel on which arrivals in a queue are announced.
     channel: Callable[[QueueKeys], str]
     dead_letter: str
-    #: What turns values into bodies and back.
+    #: Turns values into bodies and back.
     codec: Codec = JSON
-    #: What becomes of a message whose block raised; none: it is visible again at once.
+    #: Rule for a message whose block raised; without one it is visible again at once.
     retry: Retry | None = None
     #: Lease in milliseconds for receives that name none; -1 for the queue's stored one.
     vt_ms: int = -1
-    #: How long a dedup key keeps a second copy away.
+    #: How long a second message with the same dedup key is not stored.
     dedup_window_ms: int = 300_000
 
     def dedup(self, key: str) -> Dedup:
-        """Return what keeps a second message with this key away."""
+        """Return the dedup key *key* as the protocol has it."""
         return Dedup(limits.digest(key), self.dedup_window_ms)
 
     @property
     def receive_spec(self) -> ReceiveSpec:
-        """What receiving from this queue needs to know."""
+        """How to receive from this queue."""
         if self.retry is None or not self.retry.max_receives:
             return ReceiveSpec(self.keys, vt_ms=self.vt_ms, holder=self.presence.named)
         dead = self.sibling(self.dead_letter)

@@ -1,7 +1,7 @@
-"""Dead letters: every move to a dead-letter queue is reported to listeners, wherever it happens.
+"""Dead letters: every move to a dead-letter queue is reported to the client's listeners.
 
-The holder of a message that is rejected knows of it. A message that a receive moves, because it was
-delivered too often and never settled, has no such holder, so that is also logged.
+A rejection is known to the holder of the message. A message that a receive moves, because it was
+delivered too often and never settled, has no holder. Such a move is also logged.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Listener = Callable[[DeadLetter], object]
 
 
 class DeadLetters:
-    """Reports messages that this client moved to the dead letters to all listeners.
+    """Reports messages that this client moved to dead-letter queues to all listeners.
 
-    Programs call ``listen`` and ``forget``; the client calls ``found`` and ``tell``.
+    Programs call ``listen`` and ``forget``; the client calls ``moved_by_receive`` and ``report``.
     """
 
     def __init__(self, codec: Codec = JSON) -> None:
@@ -38,19 +38,19 @@ class DeadLetters:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
-    def found(self, buried: DeadLettered) -> None:
-        """Log and report *buried*, a message that a receive has moved."""
-        message, queue, dead = buried.message, buried.keys.queue, buried.dead.queue
+    def moved_by_receive(self, moved: DeadLettered) -> None:
+        """Log and report *moved*, a message that a receive has moved."""
+        message, queue, dead = moved.message, moved.keys.queue, moved.dead.queue
         logger.warning(
-            "message %s of %r was moved to %r: %s", message.id, queue, dead, buried.reason
+            "message %s of queue %r was moved to %r: %s", message.id, queue, dead, moved.reason
         )
         message.with_codec(self._codec)
-        self.tell(DeadLetter(message, queue, dead, buried.reason, by_receive=True))
+        self.report(DeadLetter(message, queue, dead, moved.reason, by_receive=True))
 
-    def tell(self, letter: DeadLetter) -> None:
-        """Report *letter*, a message that was moved."""
+    def report(self, letter: DeadLetter) -> None:
+        """Call all listeners with *letter*, a message that was moved."""
         for listener in tuple(self._listeners):
             try:
                 listener(letter)
             except Exception:
-                logger.exception("a listener for dead letters failed")
+                logger.exception("a listener failed on a dead letter of queue %r", letter.queue)

@@ -1,8 +1,8 @@
 """Lease renewal: one task per client renews the leases of all messages that it holds.
 
 Theory of operation. A ``Lease`` is plain data: what the client knows of the lease of one message.
-The ``LeaseKeeper`` reads and writes leases; it knows nothing of deliveries, workers or consumers,
-and reports a loss by the callback in the lease. The rules:
+The ``LeaseKeeper`` reads and writes leases. It does not depend on deliveries, workers or consumers;
+it reports a loss by the callback in the lease. The rules:
 
 1. A lease is registered once, by ``keep``, and removed once: by ``drop`` when the message is
    settled or given up, or by the keeper when the lease is lost.
@@ -10,8 +10,8 @@ and reports a loss by the callback in the lease. The rules:
    the client passes on the registration with it. ``hand_over`` is for a receiver that may never
    take it up: if that has not called ``take_over`` when a renewal is due, the lease is removed.
 3. A holder that sends an operation of its own on the lease brackets it with ``pause`` and
-   ``resume``. No renewal is sent in between, and the result of one under way is ignored.
-4. The renewal under way, or its holder's extension, stays in the lease until it is answered, also
+   ``resume``. No renewal is sent in between, and the result of one in flight is ignored.
+4. A renewal in flight, or its holder's extension, stays in the lease until its reply arrives, also
    after the lease was lost or dropped, or the holder was cancelled: a release has to follow it, or
    the message would be hidden again.
 """
@@ -38,9 +38,9 @@ logger = logging.getLogger("aiorsmq_ng.leases")
 _RENEW_AFTER = 1 / 3
 #: A renewal that failed is tried again after this part of the lease.
 _RETRY_AFTER = 1 / 10
-#: A renewal goes along with others that are due, this part of the lease early at most.
-_GO_ALONG = 1 / 10
-#: Failed renewals cause one warning in this time at most.
+#: A renewal joins others that are due, at most this part of the lease early.
+_JOIN_EARLY = 1 / 10
+#: Failed renewals cause at most one warning in this time.
 _WARN_EVERY_S = 5.0
 _SHORTEST_PAUSE_S = 0.02
 #: How long the task sleeps if all leases are paused.
@@ -80,9 +80,9 @@ class Lease:
         self.on_lost: Callable[[], object] | None = None
         #: False while it is handed over, and not taken over yet.
         self.owned = True
-        #: Operations of its holder under way; the lease is not renewed meanwhile.
+        #: Operations of its holder in flight; the lease is not renewed meanwhile.
         self.pauses = 0
-        #: When to renew it, from when on it may go along with others, and the renewal under way.
+        #: When to renew it, the earliest time at which it may join others, the renewal in flight.
         self.renew_at = self.renew_from = 0.0
         self.renewing: asyncio.Future[bool] | None = None
 
@@ -147,7 +147,7 @@ class LeaseKeeper:
                 self._schedule(lease)
 
     def hand_over(self, lease: Lease) -> None:
-        """Stop renewing *lease* until ``take_over``; without that it is removed when it is due."""
+        """Stop renewing *lease* until ``take_over``; without one it is removed when it is due."""
         lease.owned = False
 
     def take_over(self, lease: Lease) -> bool:
@@ -220,7 +220,7 @@ class LeaseKeeper:
 
     def _act(self, now: float) -> None:
         for lease in list(self._kept):
-            # What is due soon goes along: one call for all.
+            # Renewals that are due soon join: one call for all.
             due = now >= lease.renew_from
             if lease.pauses:
                 continue
@@ -241,7 +241,7 @@ class LeaseKeeper:
             return  # settled meanwhile, or about to be
         error = done.exception()
         if error is None:
-            # Counted from before the request, so that our idea of its end is never too late.
+            # Counted from before the request, so that ``expires_at`` is never too late.
             lease.expires_at = started + lease.vt
             _set_renewal(lease)
         elif isinstance(error, LeaseLost | QueueNotFound):
@@ -249,17 +249,17 @@ class LeaseKeeper:
             self._lose(lease)
         else:
             now = asyncio.get_running_loop().time()
-            self._log_failure(error, now)
-            # Not earlier, or a server that answers with errors would be asked without a pause.
+            self._log_failure(lease, error, now)
+            # Not earlier, or a server that replies with errors would get renewals without a pause.
             lease.renew_at = lease.renew_from = now + lease.vt * _RETRY_AFTER
         self._changed.set()
 
-    def _log_failure(self, error: BaseException, now: float) -> None:
-        """Log a failed renewal; one warning stands for those of some seconds."""
+    def _log_failure(self, lease: Lease, error: BaseException, now: float) -> None:
+        """Log a failed renewal: as a warning every few seconds, else at debug level."""
         level = logging.DEBUG
         if now >= self._warn_from:
             level, self._warn_from = logging.WARNING, now + _WARN_EVERY_S
-        logger.log(level, "lease not renewed yet, trying again: %s", error)
+        logger.log(level, "%r is not renewed yet, trying again: %s", lease, error)
 
     def _lose(self, lease: Lease) -> None:
         self._kept.pop(lease, None)
@@ -276,7 +276,7 @@ def _renewal(lease: Lease) -> Operation[bool]:
 def _set_renewal(lease: Lease) -> None:
     """Set when to renew it: when the first part of the lease is gone."""
     lease.renew_at = lease.expires_at - lease.vt * (1 - _RENEW_AFTER)
-    lease.renew_from = lease.renew_at - lease.vt * _GO_ALONG
+    lease.renew_from = lease.renew_at - lease.vt * _JOIN_EARLY
 
 
 def _give_up_at(lease: Lease) -> float:
@@ -285,6 +285,6 @@ def _give_up_at(lease: Lease) -> float:
 
 
 def _wake_at(lease: Lease) -> float:
-    """Return when something has to be done about it."""
+    """Return when the lease needs attention: a renewal, or giving it up."""
     give_up_at = _give_up_at(lease)
     return give_up_at if lease.renewing else min(lease.renew_at, give_up_at)

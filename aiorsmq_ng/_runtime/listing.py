@@ -1,4 +1,4 @@
-"""Names of all queues or topics, page by page, so that other clients are not held up."""
+"""Lists all queues or topics page by page, so that other clients are not held up."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from .._transport.batching import Transport
 async def list_names(
     transport: Transport, page_after: Callable[[bytes], Operation[NamesPage]]
 ) -> set[str]:
-    """Return every name that is there from the first page to the last.
+    """Return every name that exists during the whole listing.
 
-    One that comes or goes meanwhile is listed or not. Up to some thousand names are one page.
+    A name that is created or deleted meanwhile may be listed or not. Up to some thousand names are
+    one page.
     """
     found, cursor = set[str](), FIRST_PAGE
     while True:

@@ -1,11 +1,15 @@
 """Long poll: wait for messages on behalf of all waiters on a queue in this client.
 
-All waiters of a queue share one loop. A look that finds nothing leaves the loop's name with the
-queue, and learns when to look again: that is agreed on with the loops of other clients, so that
-one of them looks when one is enough. When a message comes one loop is called by its name. If it
-has no waiter any more when it is called, or when it was to look, another one comes in its place.
-Each look is one script call, whatever the number of waiters. A waiter is woken only with a message
-in its hands.
+All waiters of a queue share one loop, which receives for them. Theory of operation:
+
+1. A receive is one script call, whatever the number of waiters.
+2. A receive that finds nothing registers the loop's name with the queue. The reply says when to
+   receive again; the script schedules the loops of all clients, so that one of them receives when
+   one is enough.
+3. When a message arrives, the server publishes a wake-up to one loop, by its name.
+4. A loop that has no waiter any more when it is woken, or when its scheduled receive is due, passes
+   this on: another loop gets a wake-up in its place.
+5. A waiter's future is resolved only with messages, or with an error.
 """
 
 from __future__ import annotations
@@ -29,12 +33,12 @@ from .._transport.notifier import Notifier
 from ..errors import ClientClosed
 from ..options import Options
 
-#: Waiters that a look is made for. If all of them were served, twice as many follow at once: most
-#: wake-ups are for one message, and each further waiter delays it.
-_FEWEST, _MOST = 4, 64
-#: How long a subscription outlives its last waiter; most come back for the next message.
+#: Waiters that one receive is made for. If all of them got messages, twice as many follow at once.
+#: It starts small: most wake-ups are for one message, and each further waiter delays it.
+_MIN_BATCH, _MAX_BATCH = 4, 64
+#: How long the loop outlives its last waiter; most callers come back for the next message.
 _LINGER_S = 10.0
-#: The server's clock is read in whole milliseconds; looking a hair too early would be in vain.
+#: The server's clock is read in whole milliseconds; a receive just too early would find nothing.
 _MARGIN_S = 0.001
 
 
@@ -65,49 +69,49 @@ class LongPoll:
         self._stopped = asyncio.Event()
         self._stopped.set()
         self._due = 0.0
-        self._at_once = _FEWEST
-        #: Looks under way. A call can arrive before the reply that says who waits for it.
-        self._looks = 0
+        self._batch_size = _MIN_BATCH
+        #: Receives in flight. A wake-up can arrive before the reply after which a caller waits.
+        self._in_flight = 0
         self._closed = False
-        self._take_name()
+        self._renew_name()
 
-    def _take_name(self) -> None:
-        """Take a new name, which no queue knows: what is said under the old one is over."""
+    def _renew_name(self) -> None:
+        """Take a new name, registered with no queue; wake-ups of the old one are ignored."""
         self._source = self._source_of(secrets.token_hex(8), self._cap_ms)
         self._channels = (*self._source.realtime, *self._source.calls)
-        #: Channels on which the loop was called and has not answered yet.
-        self._called: set[str] = set()
-        #: When the loop was asked to look, should another one not come.
-        self._asked = math.inf
-        #: When the queue expects a look that the loop has promised.
-        self._promised = math.inf
-        #: Whether a queue may know the name.
-        self._noted = False
+        #: Channels of wake-ups that no receive has followed yet.
+        self._woken_on: set[str] = set()
+        #: When to receive because of a delayed wake-up: as a fallback, if no other loop does.
+        self._fallback_at = math.inf
+        #: When the queue expects the receive that it scheduled for this loop.
+        self._scheduled_at = math.inf
+        #: True if a queue may have the name.
+        self._registered = False
 
     async def receive(self, count: int, vt_ms: int, wait_s: float) -> Received:
         """Lease up to *count* messages, waiting up to *wait_s* for the first.
 
-        Cancelling gives back what was taken; at the end of the wait the result is empty.
+        A cancellation gives back what was taken. The result is empty if the wait ends first.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
-        pause_ms = self._pause_ms() if wait_s > 0 else 0
+        pause_ms = self._proposed_pause_ms() if wait_s > 0 else 0
         operation = self._source.receive(count, vt_ms, pause_ms)
-        with self._looking() if wait_s > 0 else nullcontext():
+        with self._receive_in_flight() if wait_s > 0 else nullcontext():
             received = await self._transport.run(operation)
-            # Nothing found, yet a message is due now: the script stopped to let others through
-            # after clearing a thousand ids without a body.
+            # Nothing was found, but a message is due now: the script has removed a thousand ids
+            # without a body, and returned so that other clients are not held up.
             while not received.messages and received.next_visible_ms == 0:
                 received = await self._transport.run(operation)
             if received.messages or wait_s <= 0:
                 return received
             waiter = _Waiter(count, vt_ms, loop.create_future())
-            self._enrol(waiter, self._look_after_s(received.next_visible_ms, pause_ms))
+            self._add_waiter(waiter, self._agreed_pause_s(received.next_visible_ms, pause_ms))
         try:
             with anyio.move_on_after(until - loop.time()):
                 return await waiter.future
         except BaseException:
-            # A coroutine that is closed cancels nothing: what is on its way to it must come back.
+            # A coroutine that is closed cancels nothing: what it was to get must be given back.
             if not waiter.future.cancel() and _served(waiter):
                 self._transport.begin(give_back(waiter.future.result()))
             raise
@@ -115,16 +119,16 @@ class LongPoll:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
                 self._changed.set()
-        # The wait may have ended in the very moment in which a message came.
+        # The wait may have ended just as a message arrived.
         return waiter.future.result() if _served(waiter) else received
 
     async def aclose(self) -> None:
-        """Send everybody home and wait until the loop has ended."""
+        """Fail all waiters with ``ClientClosed``, and wait until the loop has ended."""
         self._closed = True
         self._changed.set()
         await self._stopped.wait()
 
-    def _enrol(self, waiter: _Waiter, look_after_s: float) -> None:
+    def _add_waiter(self, waiter: _Waiter, look_after_s: float) -> None:
         if self._closed:
             raise ClientClosed
         now = asyncio.get_running_loop().time()
@@ -140,11 +144,11 @@ class LongPoll:
     async def _run(self) -> None:
         try:
             self._notifier.watch(self._channels, self._wake)
-            while not self._closed and await self._somebody_waits():
+            while not self._closed and await self._has_waiters():
                 await self._until_due()
                 if self._waiters and not self._closed:
-                    with self._looking():
-                        await self._look()
+                    with self._receive_in_flight():
+                        await self._receive_for_waiters()
             self._leave()
         finally:
             for waiter in self._waiters:
@@ -152,74 +156,74 @@ class LongPoll:
                     waiter.future.set_exception(ClientClosed("the client was closed"))
             self._waiters.clear()
             self._notifier.forget(self._channels, self._wake)
-            self._take_name()
+            self._renew_name()
             self._stopped.set()
 
-    async def _somebody_waits(self) -> bool:
+    async def _has_waiters(self) -> bool:
         loop = asyncio.get_running_loop()
         until = loop.time() + _LINGER_S
         while not self._waiters and not self._closed:
             remaining = None
-            if not self._looks:
+            if not self._in_flight:
                 if loop.time() >= until:
                     break
-                self._pass_on()
-                remaining = min(until, self._promised, self._asked) - loop.time()
+                self._pass_on_wake_ups()
+                remaining = min(until, self._scheduled_at, self._fallback_at) - loop.time()
             self._changed.clear()
             with anyio.move_on_after(remaining):
                 await self._changed.wait()
         return bool(self._waiters)
 
     @contextmanager
-    def _looking(self) -> Iterator[None]:
-        self._looks += 1
+    def _receive_in_flight(self) -> Iterator[None]:
+        self._in_flight += 1
         try:
             yield
         finally:
-            self._looks -= 1
+            self._in_flight -= 1
             self._changed.set()
 
-    def _pass_on(self) -> None:
-        """Let others come for what this loop was to come for by now and has no waiter for."""
-        called, self._called = self._called, set()
+    def _pass_on_wake_ups(self) -> None:
+        """Pass wake-ups and a receive that is due on to other loops: this one has no waiter."""
+        woken_on, self._woken_on = self._woken_on, set()
         calls = self._source.calls
-        if min(self._promised, self._asked) <= asyncio.get_running_loop().time():
-            called.update(calls)
-            self._promised = self._asked = self._due = math.inf
-        self._transport.begin(calls[channel] for channel in called if channel in calls)
+        if min(self._scheduled_at, self._fallback_at) <= asyncio.get_running_loop().time():
+            woken_on.update(calls)
+            self._scheduled_at = self._fallback_at = self._due = math.inf
+        self._transport.begin(calls[channel] for channel in woken_on if channel in calls)
 
     def _leave(self) -> None:
-        """Let others come for all that this loop was to come for, now or later."""
-        # Without a connection there is no hurry: the next one to look finds what is there.
-        if self._noted and self._notifier.hears(self._source.calls):
+        """Remove the loop from its queues; other loops get its wake-ups and scheduled receives."""
+        # Not without a connection: the next loop that receives finds what is there.
+        if self._registered and self._notifier.is_subscribed(self._source.calls):
             self._transport.begin(self._source.leave)
 
     async def _until_due(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._waiters and not self._closed and not self._called:
-            remaining = min(self._due, self._asked) - loop.time()
+        while self._waiters and not self._closed and not self._woken_on:
+            remaining = min(self._due, self._fallback_at) - loop.time()
             if remaining <= 0:
                 break
             self._changed.clear()
             with anyio.move_on_after(remaining):
                 await self._changed.wait()
 
-    async def _look(self) -> None:
-        """Make one attempt for the first waiters, all in one script call."""
+    async def _receive_for_waiters(self) -> None:
+        """Receive once for the first waiters, all in one script call."""
         served: list[_Waiter] = []
-        most = self._at_once if self._source.shared else 1
+        most = self._batch_size if self._source.shared else 1
         while self._waiters and len(served) < most:
             waiter = self._waiters.popleft()
             if not waiter.future.done():
                 served.append(waiter)
         if not served:
-            return  # all of them were cancelled and have not left yet
-        called, self._called = bool(self._called), set()
-        # Whatever was to be made sure of, this look finds.
-        self._asked = math.inf
-        if self._promised <= asyncio.get_running_loop().time():
-            self._promised = math.inf
-        pause_ms = self._pause_ms()
+            return  # all of them were cancelled, and have not removed themselves yet
+        woken, self._woken_on = bool(self._woken_on), set()
+        # This receive is the fallback, too.
+        self._fallback_at = math.inf
+        if self._scheduled_at <= asyncio.get_running_loop().time():
+            self._scheduled_at = math.inf
+        pause_ms = self._proposed_pause_ms()
         try:
             pending = [
                 self._transport.submit(self._source.receive(w.count, w.vt_ms, pause_ms))
@@ -227,16 +231,16 @@ class LongPoll:
             ]
             await asyncio.wait(pending)
             hints = [
-                self._hand_over(waiter, future)
+                self._hand_out(waiter, future)
                 for waiter, future in zip(served, pending, strict=True)
             ]
         finally:
-            # Those who got nothing keep their places at the head.
+            # Waiters that got nothing keep their places at the head.
             self._waiters.extendleft(w for w in reversed(served) if not w.future.done())
-        self._plan(hints, pause_ms, called)
+        self._schedule(hints, pause_ms, woken)
 
-    def _hand_over(self, waiter: _Waiter, future: asyncio.Future[Received]) -> int | None:
-        """Give a result to its waiter; return the hint if there was nothing."""
+    def _hand_out(self, waiter: _Waiter, future: asyncio.Future[Received]) -> int | None:
+        """Give a result to its waiter; return the hint if there was no message."""
         error = future.exception()
         if error is not None:
             if not waiter.future.done():
@@ -251,48 +255,48 @@ class LongPoll:
             waiter.future.set_result(received)
         return None
 
-    def _plan(self, hints: Sequence[int | None], pause_ms: int, called: bool) -> None:
+    def _schedule(self, hints: Sequence[int | None], pause_ms: int, woken: bool) -> None:
         now = asyncio.get_running_loop().time()
         empty = [hint for hint in hints if hint is not None]
-        if len(empty) < len(hints) and not called:
-            # A client sends without a wake-up; more messages may come that way.
+        if len(empty) < len(hints) and not woken:
+            # Messages came without a wake-up, so a foreign client sends; poll often again.
             self._backoff.reset()
-        self._at_once = _FEWEST if empty else min(2 * self._at_once, _MOST)
+        self._batch_size = _MIN_BATCH if empty else min(2 * self._batch_size, _MAX_BATCH)
         if empty:
-            self._due = now + self._look_after_s(empty[0], pause_ms)
+            self._due = now + self._agreed_pause_s(empty[0], pause_ms)
         else:
-            # Everybody was served, so there may be more for those behind them.
+            # All of them got messages, so there may be more for the waiters behind them.
             self._due = now if self._waiters else math.inf
 
-    def _pause_ms(self) -> int:
-        """Return after how long to look again, if this loop can be called before; else 0."""
-        if not self._notifier.hears(self._source.calls):
+    def _proposed_pause_ms(self) -> int:
+        """Return the pause until the next receive to propose; 0 if no wake-up can be received."""
+        if not self._notifier.is_subscribed(self._source.calls):
             return 0
         return max(1, round(self._backoff.next_s() * 1000))
 
-    def _look_after_s(self, hint_ms: int, pause_ms: int) -> float:
-        """Return after how long to look again, as agreed on with others, or by ourselves."""
+    def _agreed_pause_s(self, hint_ms: int, pause_ms: int) -> float:
+        """Return the pause until the next receive: the reply's, if a pause was proposed."""
         if pause_ms:
             after_s = hint_ms / 1000 + _MARGIN_S
-            self._promised = asyncio.get_running_loop().time() + after_s
-            self._noted = True
+            self._scheduled_at = asyncio.get_running_loop().time() + after_s
+            self._registered = True
             return after_s
         pause_s = self._backoff.next_s()
         return pause_s if hint_ms < 0 else min(pause_s, hint_ms / 1000 + _MARGIN_S)
 
     def _wake(self, heard: Heard) -> None:
-        """Look at once, or after as many milliseconds as the call says."""
+        """Receive at once, or after the milliseconds in the wake-up."""
         text = heard.text if heard.channel in self._source.calls else None
         after_ms = int(text) if text and text.isdigit() else 0
         if text:
-            # The call stands in place of what was promised.
-            self._promised = math.inf
+            # The wake-up replaces the scheduled receive.
+            self._scheduled_at = math.inf
         if after_ms:
             at = asyncio.get_running_loop().time() + after_ms / 1000 + _MARGIN_S
-            self._asked = min(self._asked, at)
+            self._fallback_at = min(self._fallback_at, at)
         else:
-            # What is meant for everybody need not be passed on.
-            self._called.add(heard.channel if text else "")
+            # A publication to all clients need not be passed on.
+            self._woken_on.add(heard.channel if text else "")
         self._changed.set()
 
 

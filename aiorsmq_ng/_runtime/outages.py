@@ -1,4 +1,4 @@
-"""Waiting for a server that is away."""
+"""Retrying a call while the server is unavailable."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ R = TypeVar("R")
 logger = logging.getLogger("aiorsmq_ng.outages")
 
 _BASE_S, _CAP_S = 0.1, 5.0
-#: Another try in less time would only hide why the others failed.
+#: Another attempt in less time would fail by its timeout, and hide why the others failed.
 _LEAST_S = 0.1
 
 
 async def retry_through_outages(
     call: Callable[[], Awaitable[R]], within_s: float | None = None
 ) -> R:
-    """Return what *call* returns, and call again while the server is away.
+    """Return the result of *call*; call it again while the server is unavailable.
 
-    After *within_s* seconds the outage is raised; none: it is waited out, for any length of time.
-    A refusal, which will not pass by itself, is raised at once. The log of an outage is written
-    where calls are made (``_transport/server_monitor.py``).
+    After *within_s* seconds the error is raised; with ``None``, never. An error that is not
+    transient is raised at once. The transport logs outages (``_transport/server_monitor.py``).
     """
     backoff = Backoff(_BASE_S, _CAP_S)
     ends_at = None if within_s is None else anyio.current_time() + within_s
@@ -42,6 +41,6 @@ async def retry_through_outages(
                 left_s = ends_at - anyio.current_time()
                 if left_s <= _LEAST_S:
                     raise
-                pause_s = min(pause_s, left_s / 2)  # the last try needs time, too
+                pause_s = min(pause_s, left_s / 2)  # the last attempt needs time, too
             logger.debug("trying again in %.1f s: %s", pause_s, error)
         await anyio.sleep(pause_s)

@@ -1,8 +1,9 @@
 """Prefetch: messages leased ahead of time, for a consumer or a worker.
 
-A message is held from the moment in which it arrives: its lease is registered once, and passes on
-with it. A worker takes a message with its lease (``take_many``). A consumer's caller may never
-work on what it gets, so that is handed over (``take``): it is renewed again inside its block.
+The buffer holds a message as soon as it arrives: its lease is registered once, and passes on with
+it. A worker takes a message with its lease (``take_many``). The caller of a consumer may never work
+on the message that it gets, so that one is handed over (``take``): its lease is renewed again
+inside its ``async with`` block.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ logger = logging.getLogger("aiorsmq_ng.prefetch")
 
 
 class LeasedMessage(Protocol):
-    """A delivery, as far as it matters here."""
+    """What the buffer needs of a delivery."""
 
     lease: Lease
 
     @property
     def suspect(self) -> bool:
-        """Whether the delivery before this one vanished with its holder."""
+        """True if the holder of the delivery before this one vanished."""
         ...
 
     def hand_over(self) -> None:
@@ -47,22 +48,22 @@ D = TypeVar("D", bound=LeasedMessage)
 
 
 def give_back(messages: Iterable[LeasedMessage]) -> list[asyncio.Future[Any]]:
-    """Start to release messages on which no work has begun; return the calls under way.
+    """Start to release messages on which no work has begun; return the calls in flight.
 
-    A client that has ended renews no leases, so theirs end, too.
+    A closed client cannot release; it renews no leases, so those of the messages end.
     """
-    going = []
+    releases = []
     for message in messages:
         with suppress(ClientClosed, WrongContext):
-            going.append(message.release_nowait(unseen=True))
-    return going
+            releases.append(message.release_nowait(unseen=True))
+    return releases
 
 
 def still_leased(messages: list[D]) -> list[D]:
-    """Return those whose leases hold; give back those with which it is too late to begin.
+    """Return the messages whose leases hold; give the others back.
 
-    After a stall nothing has noticed yet that leases have ended: the task that renews them was
-    stalled, too. Another client may be at work on these messages.
+    After a stall of the event loop, expired leases are not marked yet: the task that renews them
+    was stalled, too. Another client may be at work on such a message.
     """
     now = asyncio.get_running_loop().time()
     late = [message for message in messages if has_ended(message.lease, now)]
@@ -87,8 +88,8 @@ def _give_back_late(late: list[D]) -> None:
 class Prefetch(Generic[D]):
     """A buffer of leased messages that is refilled when half of it is gone.
 
-    A suspect is held alone: what else is there is given back when it comes, and nothing is leased
-    ahead until its taker comes back for more.
+    A suspect is held alone: when it arrives, all other messages are given back, and no message is
+    leased ahead until the caller that took the suspect asks for more.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Prefetch(Generic[D]):
         self._suspect: D | None = None
 
     async def fill(self) -> None:
-        """Refill whenever half is gone, until closed; never sleep while messages come."""
+        """Refill when half is gone, until closed; does not pause while messages arrive."""
         if self._closed:
             return
         # A client that is closed first gives everything back by itself.
@@ -131,7 +132,7 @@ class Prefetch(Generic[D]):
             if not has_ended(message.lease, now):
                 message.hand_over()
                 return message
-            # One whose lease was lost while it waited here belongs to another client.
+            # A message whose lease was lost in the buffer belongs to another client.
             _give_back_late([message])
         return None
 
@@ -142,9 +143,10 @@ class Prefetch(Generic[D]):
         return message
 
     async def take_many(self, count: int, wait_s: float) -> list[D]:
-        """Return *count* messages, or those that came within *wait_s* after the first.
+        """Return *count* messages, or those that arrived within *wait_s* after the first.
 
-        The caller holds them from now on, with their leases. Cancelled, they stay in the buffer.
+        The caller holds them from now on, with their leases. On a cancellation they stay in the
+        buffer.
         """
         taken: list[D] = []
         try:
@@ -168,11 +170,11 @@ class Prefetch(Generic[D]):
 
     @property
     def holds_suspect(self) -> bool:
-        """Whether a suspect waits here: nothing should be begun before it."""
+        """True if a suspect is in the buffer; it should be taken before new work begins."""
         return self._suspect is not None and bool(self._messages)
 
     def put_back(self, messages: list[D]) -> None:
-        """Take back messages on which no work has begun."""
+        """Put messages back on which no work has begun."""
         if self._closed:
             give_back(messages)
             return
@@ -180,7 +182,7 @@ class Prefetch(Generic[D]):
         self._arrived.set()
 
     def close(self) -> list[asyncio.Future[Any]]:
-        """Stop filling and give everything back; return the calls under way for that."""
+        """Stop filling and give everything back; return the releases in flight."""
         self._closed = True
         self._filling.cancel()
         self._closers.discard(self._client_closes)
@@ -191,7 +193,7 @@ class Prefetch(Generic[D]):
     def _next(self) -> D | None:
         if not self._messages:
             if self._suspect is not None:
-                # Its taker survived: it asks for the next message.
+                # Its caller survived: it asks for the next message.
                 self._suspect = None
                 self._taken.set()
             return None
@@ -201,7 +203,7 @@ class Prefetch(Generic[D]):
         return message
 
     async def _wait(self) -> None:
-        """Wait until something has come, or raise what ends the waiting."""
+        """Wait until messages have arrived; raise if filling failed, or the buffer is closed."""
         if self._failure is not None:
             raise self._failure
         if self._closed:
@@ -215,7 +217,7 @@ class Prefetch(Generic[D]):
 
     def _store(self, messages: list[D]) -> None:
         if self._closed:
-            # AnyIO does not cancel a task whose reply is there already.
+            # AnyIO does not cancel a task whose reply has arrived already.
             give_back(messages)
             return
         self._keeper.keep(*[message.lease for message in messages])

@@ -1,7 +1,7 @@
 """Presence: a client announces which queues it consumes from, and what it holds.
 
-Shown to people who look at a queue. No other function depends on it: the messages of a crashed
-consumer come back when their leases end.
+Operators see it in the statistics of a queue. No other function depends on it: the messages of a
+crashed consumer become visible when their leases end.
 """
 
 from __future__ import annotations

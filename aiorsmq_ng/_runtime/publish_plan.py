@@ -1,4 +1,4 @@
-"""What is published, and where a client believes that it goes."""
+"""Publish plans: which subscriptions a publish goes to, cached per topic."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from .._protocol.topics import Plan, TopicKeys
 from .._protocol.values import Dedup
 from ..errors import InvalidValue, SendToken
 
-#: Copies that one call may make; they keep the server busy for about a second.
+#: Copies that one call may make, in about a second of the server's time.
 MAX_COPIES = 300_000
 #: Size limit of the cache of plans.
 _PLANS = 1024
 
 
-#: Send a question on its way.
+#: Submit the operation that reads the state of a topic.
 Ask = Callable[[Operation[TopicState]], asyncio.Future[TopicState]]
 
 
 class Plans:
-    """Where the messages of topics go, as far as this client has heard."""
+    """Cache of the plans of topics, as this client knows them."""
 
     def __init__(self) -> None:
         self._plans: OrderedDict[TopicKeys, Plan] = OrderedDict()
-        self._asked: dict[TopicKeys, asyncio.Future[TopicState]] = {}
+        self._reads: dict[TopicKeys, asyncio.Future[TopicState]] = {}
 
     async def renew(self, stale: Plan, ask: Ask) -> Plan:
-        """Return a newer plan than *stale*; those who need one at the same time ask once."""
+        """Return a newer plan than *stale*; concurrent callers share one read."""
         keys = stale.keys
         plan = self.get(keys)
         if plan is not stale:
             return plan
-        asked = self._asked.get(keys)
-        if asked is None:
-            asked = self._asked[keys] = ask(topics.read(keys))
-            asked.add_done_callback(lambda _: self._asked.pop(keys, None))
-        state = await asyncio.shield(asked)
+        read = self._reads.get(keys)
+        if read is None:
+            read = self._reads[keys] = ask(topics.read(keys))
+            read.add_done_callback(lambda _: self._reads.pop(keys, None))
+        state = await asyncio.shield(read)
         plan = self.get(keys)
         return plan if plan is not stale else self.put(Plan(keys, state))
 
@@ -53,7 +53,7 @@ class Plans:
         return plan
 
     def put(self, plan: Plan) -> Plan:
-        """Remember a plan, and forget the one that was not used for longest if there are many."""
+        """Cache a plan; if the cache is full, the least recently used one is dropped."""
         self._plans[plan.keys] = plan
         self._plans.move_to_end(plan.keys)
         if len(self._plans) > _PLANS:
@@ -62,7 +62,7 @@ class Plans:
 
 
 class Publication:
-    """What is published: all that is needed to do so again."""
+    """The arguments of a publish, kept so that it can be repeated with another plan."""
 
     def __init__(self, bodies: list[bytes], delay_ms: int, dedup: Dedup | None) -> None:
         self.bodies = bodies
@@ -85,7 +85,7 @@ class Publication:
 
 
 class PublishToken(SendToken):
-    """A publish whose outcome is not known."""
+    """Stands for a publish whose outcome is not known."""
 
     __slots__ = ("publication", "token", "topic")
 

@@ -29,11 +29,11 @@ async def redrive(
 ) -> int:
     """Move up to *count* ready messages of *source* to *target*; return how many.
 
-    *progress* is called with the size of every batch that was moved, also of the last one before
-    a cancellation, which waits for it.
+    *progress* is called with the size of every batch that was moved. A cancellation waits for the
+    batch in flight and reports it, too.
     """
     transport = target.transport
-    # What arrives while this runs (what was moved may fail again) is left for the next time.
+    # Messages that arrive meanwhile are left alone: they may be those that were moved and failed.
     ready = present = (await transport.run(queues.attributes(source))).ready
     left = present if count is None else min(count, present)
     page = _PAGE if rate is None else max(1, min(_PAGE, int(rate)))

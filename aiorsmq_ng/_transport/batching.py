@@ -166,7 +166,7 @@ class Transport:
         #: Called first when the client is closed, while operations can still be submitted.
         self.closers: set[Callable[[], object]] = set()
         #: Called with what results tell besides: messages that a receive has put aside.
-        self.hears: Callable[[Any], object] = lambda _: None
+        self.on_event: Callable[[Any], object] = lambda _: None
 
     @property
     def server_status(self) -> ServerStatus:
@@ -240,7 +240,7 @@ class Transport:
     def report(self, news: Sequence[Any]) -> None:
         """Report events that results carry, such as dead letters, to the listener."""
         for item in news:
-            self.hears(item)
+            self.on_event(item)
 
     def begin(self, operations: Iterable[Operation[Any]]) -> None:
         """Run give-backs in the background, also while the client is being closed.

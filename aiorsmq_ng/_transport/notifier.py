@@ -38,7 +38,7 @@ class Notifier:
         self._running = False
         self._warned = False
 
-    def hears(self, channels: Iterable[str]) -> bool:
+    def is_subscribed(self, channels: Iterable[str]) -> bool:
         """Return True if the server has confirmed the subscriptions to all of *channels*."""
         return self._standing.issuperset(channels)
 

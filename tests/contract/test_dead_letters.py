@@ -197,7 +197,7 @@ async def test_listener_that_fails_harms_neither_the_receive_nor_other_listeners
     assert good is not None
     assert good.text == "good"
     assert [letter.message.text for letter in heard] == ["poison"]
-    assert "a listener for dead letters failed" in caplog.text
+    assert "a listener failed on a dead letter" in caplog.text
 
 
 async def test_reject_succeeds_if_a_listener_fails(rsmq, limited):

@@ -28,7 +28,7 @@ async def looked(queue):
     """Wait until the look that follows a subscription is over: the next one is far away."""
     receiver, loop = queue._long_poll, asyncio.get_running_loop()
     async with asyncio.timeout(10):
-        while receiver._called or receiver._due < loop.time() + 10 or not receiver._waiters:
+        while receiver._woken_on or receiver._due < loop.time() + 10 or not receiver._waiters:
             await asyncio.sleep(0.005)
 
 

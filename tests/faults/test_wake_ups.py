@@ -46,7 +46,7 @@ async def looked(queue):
 
     async def far():
         receiver, soon = queue._long_poll, asyncio.get_running_loop().time() + 10
-        return receiver._waiters and not receiver._called and receiver._due > soon
+        return receiver._waiters and not receiver._woken_on and receiver._due > soon
 
     await until(far)
 
