@@ -105,6 +105,7 @@ class RSMQ(RSMQVerbs):
         self._presence = Presence(self._transport, self._keeper)
         self._letters = DeadLetters(self._codec)
         self._transport.on_event = self._letters.moved_by_receive
+        self._transport.close_last = self._keeper.close
         self._plans = Plans()
         self._closing: asyncio.Task[None] | None = None
         self._long_polls: WeakValueDictionary[tuple[ReceiveSpec, ...], LongPoll] = (
@@ -155,7 +156,11 @@ class RSMQ(RSMQVerbs):
         return self
 
     async def aclose(self) -> None:
-        """Finish calls in flight, give back messages that no caller has taken, and disconnect.
+        """Finish calls in flight, give messages back, and disconnect.
+
+        Given back is what no caller has taken, and what is held: the message of a block that is
+        not left yet is visible again at once, and the block cannot settle it any more. A message
+        that was only received stays leased until its lease ends.
 
         Workers of this client that still run are ended first; stop them before for a grace period.
         Takes a few seconds at most. Once begun it goes on, whatever happens to the caller. A client

@@ -14,6 +14,9 @@ it reports a loss by the callback in the lease. The rules:
 4. A renewal in flight, or its holder's extension, stays in the lease until its reply arrives, also
    after the lease was lost or dropped, or the holder was cancelled: a release has to follow it, or
    the message would be hidden again.
+5. When the client is closed, the messages of all leases that are still registered are released:
+   their holders cannot settle them any more. One with an operation of its holder under way is
+   released after that, unless the operation settles it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import anyio
@@ -133,13 +137,21 @@ class LeaseKeeper:
         self._kept: dict[Lease, None] = {}
         self._changed = asyncio.Event()
         self._running = False
+        self._closing = False
         #: From when on a failed renewal is logged as a warning again.
         self._warn_from = 0.0
         #: When the task wakes up by itself.
         self._wakes_at = 0.0
 
     def keep(self, *leases: Lease) -> None:
-        """Register leases: renew them from now on. A lease of no length is not renewed."""
+        """Register leases: renew them from now on. A lease of no length is not renewed.
+
+        While the client is closed, their messages are released instead: ``ClientClosed``.
+        """
+        if self._closing:
+            for lease in leases:
+                self._give_back(lease)
+            raise ClientClosed
         for lease in leases:
             if lease.vt > 0:
                 lease.owned = True
@@ -172,10 +184,19 @@ class LeaseKeeper:
             lease.pauses -= 1
             if lease.pauses or lease not in self._kept:
                 continue
-            if lease.vt > 0:
+            if self._closing:
+                self._give_back(lease)
+            elif lease.vt > 0:
                 self._schedule(lease)
             else:
                 self.drop(lease)
+
+    def close(self) -> None:
+        """Release the messages of all registered leases (rule 5)."""
+        self._closing = True
+        for lease in list(self._kept):
+            if not lease.pauses:
+                self._give_back(lease)
 
     def kept(self) -> list[Lease]:
         """Return all leases that are renewed, or paused."""
@@ -231,7 +252,9 @@ class LeaseKeeper:
                 logger.warning("%r could not be renewed in time", lease)
                 self._lose(lease)
             elif due and lease.renewing is None:
-                lease.renewing = self._transport.submit(_renewal(lease))
+                lease.renewing = self._transport.submit(
+                    _visibility(lease, vt_ms=round(lease.vt * 1000))
+                )
                 lease.renewing.add_done_callback(partial(self._renewed, lease, now))
 
     def _renewed(self, lease: Lease, started: float, done: asyncio.Future[bool]) -> None:
@@ -261,15 +284,21 @@ class LeaseKeeper:
             level, self._warn_from = logging.WARNING, now + _WARN_EVERY_S
         logger.log(level, "%r is not renewed yet, trying again: %s", lease, error)
 
+    def _give_back(self, lease: Lease) -> None:
+        release = _visibility(lease, vt_ms=0, how="r")
+        with suppress(ClientClosed):  # too late: the lease ends by itself
+            self._transport.submit(release, after=lease.renewing, closing=True)
+        self._lose(lease)
+
     def _lose(self, lease: Lease) -> None:
         self._kept.pop(lease, None)
         lease.lose()
 
 
-def _renewal(lease: Lease) -> Operation[bool]:
+def _visibility(lease: Lease, *, vt_ms: int, how: messages.How = "") -> Operation[bool]:
     keys, receipt = lease.keys, lease.receipt
     return messages.visibility(
-        keys, receipt.id, vt_ms=round(lease.vt * 1000), receipt=receipt, channel=keys.wake
+        keys, receipt.id, vt_ms=vt_ms, receipt=receipt, channel=keys.wake, how=how
     )
 
 

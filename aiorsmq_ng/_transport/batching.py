@@ -163,8 +163,10 @@ class Transport:
         self._closed_by_caller = False
         #: Run before that, each for some seconds at most: what uses the client ends.
         self.leavers: set[Callable[[], Coroutine[Any, Any, None]]] = set()
-        #: Called first when the client is closed, while operations can still be submitted.
+        #: Called when the client is closed, while operations can still be submitted, in any order.
         self.closers: set[Callable[[], object]] = set()
+        #: Called after all of these: gives back what none of them has.
+        self.close_last: Callable[[], object] = lambda: None
         #: Called with what results tell besides: messages that a receive has put aside.
         self.on_event: Callable[[Any], object] = lambda _: None
 
@@ -330,7 +332,7 @@ class Transport:
         if self._closed:
             return
         self._closed_by_caller = True
-        for close in list(self.closers):
+        for close in (*self.closers, self.close_last):
             with suppress(ClientClosed, WrongContext):
                 close()
         self._closed = True

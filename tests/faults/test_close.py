@@ -6,7 +6,7 @@ import pytest
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, AccessDenied, ClientClosed, Options
-from aiorsmq_ng._protocol.messages import RECEIVE
+from aiorsmq_ng._protocol.messages import ACK, RECEIVE, SEND, VISIBILITY
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.testing import FaultProxy
 
@@ -219,6 +219,104 @@ async def test_prefetched_messages_are_back_when_a_cancelled_task_closes_the_cli
 
     attributes = await queue.attributes()
     assert (attributes.ready, attributes.leased) == (10, 0)
+
+
+async def in_a_block(message):
+    async with message:
+        await asyncio.sleep(100)
+
+
+async def held_by_a_program(message):
+    message.hold()
+    await asyncio.sleep(100)
+
+
+async def handed_over(message):
+    await asyncio.sleep(100)
+
+
+@pytest.mark.parametrize("work", [in_a_block, held_by_a_program, handed_over])
+@pytest.mark.parametrize("prefetch", [1, 4])
+async def test_what_is_worked_on_is_back_when_the_client_closes(
+    queue, server_url, ns, work, prefetch
+):
+    """Its holder cannot settle it any more. What was leased ahead does not count as delivered."""
+    await queue.send_many([str(number) for number in range(3)])
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    consumer = rsmq.queue("jobs").consume(prefetch=prefetch, vt=600)
+    message = await anext(consumer)
+    task = asyncio.create_task(work(message))
+    await settle_down()
+    await rsmq.aclose()
+
+    kept = work is not handed_over or prefetch > 1  # a message that is only received has no keeper
+    attributes = await queue.attributes()
+    assert (attributes.ready, attributes.leased) == ((3, 0) if kept else (2, 1))
+    assert message.lease_lost is kept
+    again = await queue.receive_many(3)
+    begun = {"0": 2} if kept else {}
+    assert {m.text: m.attempt for m in again} == {"1": 1, "2": 1} | begun
+    assert not any(m.suspect for m in again)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_message_whose_holder_settles_it_is_not_given_back_by_close(queue, server_url, ns):
+    await queue.send("x")
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    message = await rsmq.queue("jobs").receive(vt=600)
+    message.hold()
+    replies = HeldReplies(rsmq, ACK)
+    settling = asyncio.create_task(message.ack())
+    await replies.ran.wait()
+    closing = asyncio.create_task(rsmq.aclose())
+    await settle_down()
+    replies.go.set()
+    await asyncio.gather(settling, closing)
+
+    assert message.outcome == "acked"
+    assert not message.lease_lost
+    assert (await queue.attributes()).msgs == 0
+
+
+async def test_message_whose_lease_is_being_extended_is_given_back_after_that(
+    queue, server_url, ns
+):
+    await queue.send("x")
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    message = await rsmq.queue("jobs").receive(vt=600)
+    message.hold()
+    replies = HeldReplies(rsmq, VISIBILITY)
+    extending = asyncio.create_task(message.extend(900))
+    await replies.ran.wait()
+    closing = asyncio.create_task(rsmq.aclose())
+    await settle_down()
+    replies.go.set()
+    await asyncio.gather(extending, closing)
+
+    attributes = await queue.attributes()
+    assert (attributes.ready, attributes.leased) == (1, 0)
+
+
+async def test_block_that_is_entered_while_the_client_closes_gives_its_message_back(
+    queue, server_url, ns
+):
+    await queue.send("x")
+    rsmq = await RSMQ(server_url, ns=ns).open()
+    message = await rsmq.queue("jobs").receive(vt=600)
+    replies = HeldReplies(rsmq, SEND)
+    sending = asyncio.create_task(rsmq.queue("jobs").send("y"))
+    await replies.ran.wait()
+    closing = asyncio.create_task(rsmq.aclose())
+    await settle_down()
+    with pytest.raises(ClientClosed):
+        async with message:
+            pytest.fail("its message cannot be settled")
+    replies.go.set()
+    await asyncio.gather(sending, closing)
+
+    assert (await queue.attributes()).leased == 0
 
 
 async def test_consumer_whose_client_was_closed_says_so(queue, server_url, ns):

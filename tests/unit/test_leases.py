@@ -543,6 +543,21 @@ async def test_message_put_back_into_a_closed_prefetch_is_given_back():
         assert [r.vt_ms for c in s.sent(RENEWAL) for r in c.requests] == [0]
 
 
+async def test_closing_gives_each_message_back_once_and_begun_ones_as_such():
+    """First those that wait in the prefetch, then what the keeper still has."""
+    async with scene() as s:
+        s.transport.close_last = s.keeper.close
+        prefetch, held = await prefetch_of(s, b"a", b"b", b"c")
+        (begun,) = await prefetch.take_many(1, 0)
+        await s.transport.aclose()
+
+        released = [(r.id, r.vt_ms, r.how) for c in s.sent(RENEWAL) for r in c.requests]
+        assert sorted(released) == [
+            (begun.id, 0, "r"), (held[1].id, 0, "u"), (held[2].id, 0, "u"),
+        ]  # fmt: skip
+        assert s.keeper.kept() == []
+
+
 async def test_waiting_for_a_message_ends_when_the_prefetch_is_closed():
     async with scene() as s:
         prefetch, _ = await prefetch_of(s)
