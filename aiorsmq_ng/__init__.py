@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         UsageError,
         WrongContext,
     )
+    from .gateway import Gateway
     from .models import (
         ConsumerInfo,
         DeadLetter,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
         PendingMessage,
         QueueAttributes,
         QueueStats,
-        RecoverPlace,
         ScannedMessage,
         Sent,
         ServerFacts,
@@ -104,6 +104,7 @@ __all__ = [
     "FailureHook",
     "Finding",
     "FindingKind",
+    "Gateway",
     "Handler",
     "Hook",
     "InvalidValue",
@@ -128,7 +129,6 @@ __all__ = [
     "QueueStats",
     "RSMQError",
     "Receipt",
-    "RecoverPlace",
     "Retry",
     "RowsDiffer",
     "ScannedMessage",
@@ -167,6 +167,7 @@ _HOMES = {
     "consumer": ("Consumer",),
     "delivery": ("Delivery",),
     "doctor": ("Progress",),
+    "gateway": ("Gateway",),
     "errors": (
         "AccessDenied", "ClaimLost", "ClientClosed", "DurabilityUnmet", "InvalidValue", "LeaseLost",
         "MessageTooLong", "NoAttributeSupplied", "NotSupported", "QueueCorrupt", "QueueExists",
@@ -176,8 +177,8 @@ _HOMES = {
     "models": (
         "ConsumerInfo", "DeadLetter", "DoctorReport", "Finding", "FindingKind", "Message",
         "MessageState", "PeerInfo", "PendingMessage", "QueueAttributes", "QueueStats",
-        "RecoverPlace", "ScannedMessage", "Sent", "ServerFacts", "ServerStatus", "Severity",
-        "SubscriptionInfo", "SubscriptionMode", "SubscriptionState", "TopicInfo",
+        "ScannedMessage", "Sent", "ServerFacts", "ServerStatus", "Severity", "SubscriptionInfo",
+        "SubscriptionMode", "SubscriptionState", "TopicInfo",
     ),
     "options": ("Options",),
     "queue": ("Queue",),

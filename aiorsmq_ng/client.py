@@ -40,6 +40,7 @@ from .compat.rsmq import RSMQVerbs
 from .delivery import Delivery, from_reply
 from .doctor import Doctor, Orders, Progress, together
 from .errors import InvalidValue, QueueExists
+from .gateway import Gateway
 from .models import DoctorReport, ServerStatus
 from .options import Options
 from .queue import Queue
@@ -107,6 +108,7 @@ class RSMQ(RSMQVerbs):
         self._transport.on_event = self._letters.moved_by_receive
         self._transport.close_last = self._keeper.close
         self._plans = Plans()
+        self._gateway = Gateway(self._receive)
         self._closing: asyncio.Task[None] | None = None
         self._long_polls: WeakValueDictionary[tuple[ReceiveSpec, ...], LongPoll] = (
             WeakValueDictionary()
@@ -131,6 +133,11 @@ class RSMQ(RSMQVerbs):
     def dead_letters(self) -> DeadLetters:
         """Reports messages that were moved to dead-letter queues to listeners."""
         return self._letters
+
+    @property
+    def gateway(self) -> Gateway:
+        """Calls for programs that serve queues to other programs, such as the broker."""
+        return self._gateway
 
     async def open(self, *, wait_for_server: Seconds | None = 0) -> Self:
         """Connect, and make sure that the server answers; ``Unavailable`` if it does not.
@@ -347,32 +354,15 @@ class RSMQ(RSMQVerbs):
             wait: seconds to wait for the first message; 0 returns at once.
         """
         wait_s = limits.seconds_to_ms("wait", wait) / 1000
-        return (await self._receive(count, names, vt, wait_s))[0]
-
-    async def receive_now(
-        self, names: Sequence[str | Queue], count: int, *, vt: Seconds | None = None
-    ) -> tuple[list[Delivery], float | None]:
-        """Lease what is ready, as ``receive_many`` does, and return when there may be more.
-
-        The second value is in how many seconds a message becomes visible, if nothing was ready
-        and one is waiting for its time. For brokers, whose clients do the waiting.
-
-        Args:
-            names: queues in the order of their priority, by name or handle.
-            count: how many messages at most.
-            vt: lease in seconds; by default that of the handle, else that stored on the queue.
-        """
-        deliveries, next_visible_ms = await self._receive(count, names, vt, 0)
-        wait = not deliveries and next_visible_ms >= 0
-        return deliveries, next_visible_ms / 1000 if wait else None
+        return (await self._receive(names, count, vt, wait_s))[0]
 
     async def watch(self, *names: str | Queue) -> AsyncGenerator[set[str], None]:
-        """Yield the names of those queues in which something may have arrived, for ever.
+        """Yield the names of queues in which something may have arrived, until the client closes.
 
         Nothing is taken. The first set names all queues at once; a queue is named again when the
         subscription to its wake-ups stands, also after an outage, so a caller that looks whenever
         it is named misses no arrival that is announced. Arrivals gather until the next set is asked
-        for. A message whose delay or lease ends is no arrival. For brokers and wake-up services.
+        for. A message whose delay or lease ends is no arrival.
 
         Args:
             names: queues, by name or handle.
@@ -433,7 +423,7 @@ class RSMQ(RSMQVerbs):
         await self._transport.aclose()
 
     async def _receive(
-        self, count: int, names: Sequence[str | Queue], vt: Seconds | None, wait_s: float
+        self, names: Sequence[str | Queue], count: int, vt: Seconds | None, wait_s: float
     ) -> tuple[list[Delivery], int]:
         if isinstance(names, str):
             raise InvalidValue(

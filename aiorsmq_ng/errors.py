@@ -42,6 +42,7 @@ __all__ = [
 class RSMQError(Exception):
     """Base of all errors of this library."""
 
+    #: RSMQ's own word where it has one.
     code: str = "rsmqError"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -83,7 +84,9 @@ class QueueExists(ServerError):
         super().__init__(
             f"queue {queue!r} exists already in namespace {ns!r}; pass exist_ok=True to accept it"
         )
+        #: Name of the queue.
         self.queue = queue
+        #: Its namespace.
         self.ns = ns
 
 
@@ -112,7 +115,9 @@ class QueueNotFound(ServerError):
     def __init__(self, queue: str, ns: str, hint: str | None = None) -> None:
         hint = hint or _how_to_create(queue)
         super().__init__(f"queue {queue!r} does not exist in namespace {ns!r}; {hint}")
+        #: Name of the queue.
         self.queue = queue
+        #: Its namespace.
         self.ns = ns
 
 
@@ -125,8 +130,11 @@ class MessageTooLong(ServerError):
         super().__init__(
             f"body of {size} bytes exceeds the maxsize of {maxsize} bytes of queue {queue!r}"
         )
+        #: Name of the queue.
         self.queue = queue
+        #: Bytes of the body.
         self.size = size
+        #: The largest body that the queue takes, in bytes.
         self.maxsize = maxsize
 
 
@@ -144,6 +152,7 @@ class InvalidValue(UsageError, ValueError):
 
     def __init__(self, message: str, *, code: str = "invalidValue") -> None:
         super().__init__(message)
+        #: ``invalidValue``, ``invalidFormat``, ``missingParameter`` or ``messageNotString``.
         self.code = code
 
 
@@ -156,6 +165,7 @@ class NoAttributeSupplied(UsageError, ValueError):
         super().__init__(
             f"no attribute to set on queue {queue!r}; give at least one of vt, delay, maxsize"
         )
+        #: Name of the queue.
         self.queue = queue
 
 
@@ -171,8 +181,11 @@ class LeaseLost(ServerError):
     def __init__(self, queue: str, id: str, *, gone: bool) -> None:
         cause = "it is no longer in the queue" if gone else "another consumer has received it since"
         super().__init__(f"lease on message {id} of queue {queue!r} is lost: {cause}")
+        #: Name of the queue.
         self.queue = queue
+        #: Id of the message.
         self.id = id
+        #: True if the message is not in the queue any more.
         self.gone = gone
 
 
@@ -189,7 +202,9 @@ class QueueCorrupt(ServerError):
 
     def __init__(self, queue: str, detail: str) -> None:
         super().__init__(f"queue {queue!r} is not a sound RSMQ queue: {detail}")
+        #: Name of the queue.
         self.queue = queue
+        #: What is wrong with it.
         self.detail = detail
 
 
@@ -249,7 +264,9 @@ class Unavailable(RSMQError):
         self, message: str, *, executed: bool | None = False, transient: bool = False
     ) -> None:
         super().__init__(message)
+        #: True or False if the call was or was not executed; ``None`` if that is unknown.
         self.executed = executed
+        #: True if trying again later may succeed.
         self.transient = transient
 
 
@@ -267,6 +284,7 @@ class SendUnknown(Unavailable):
     """
 
     code = "sendUnknown"
+    #: What ``Queue.resend`` takes; ``None`` if the client was closed meanwhile.
     token: SendToken | None = None
 
     def __init__(
@@ -289,8 +307,11 @@ class DurabilityUnmet(ServerError):
     ) -> None:
         cause = detail or "the messages are stored, and may be lost with the server"
         super().__init__(f"durability {wanted!r} was not reached, only {reached!r}: {cause}")
+        #: The level that was asked for.
         self.wanted = wanted
+        #: The level that was reached.
         self.reached = reached
+        #: The messages, which stay stored.
         self.ids = tuple(ids)
 
 
@@ -311,8 +332,11 @@ class ClaimLost(ServerError):
 
     def __init__(self, queue: str, ledger: str, cause: str) -> None:
         super().__init__(f"reader {ledger!r} of queue {queue!r}: {self._CAUSES.get(cause, cause)}")
+        #: Name of the queue.
         self.queue = queue
+        #: Name of the reader whose claim it was.
         self.ledger = ledger
+        #: ``fenced``, ``ledgerGone`` or ``claimGone``.
         self.cause = cause
 
 

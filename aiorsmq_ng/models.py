@@ -78,9 +78,13 @@ class Message:
     __slots__ = ("_codec", "body", "fr", "id", "rc")
 
     def __init__(self, id: str, body: bytes, rc: int, fr: int) -> None:
+        #: Its id: 32 characters of RSMQ.
         self.id = id
+        #: Its body as it was stored.
         self.body = body
+        #: How often it was received, with the delivery that returned it.
         self.rc = rc
+        #: When it was first received, epoch milliseconds; 0 if never.
         self.fr = fr
         self._codec: codec.Codec = codec.JSON
 
@@ -164,8 +168,11 @@ class Message:
 class DeadLetter:
     """A message that was moved to a dead-letter queue."""
 
+    #: The message.
     message: Message
+    #: The queue that it was received from.
     queue: str
+    #: The queue that it was moved to.
     dead_letter: str
     #: Why; empty if its holder gave no reason.
     reason: str
@@ -211,6 +218,7 @@ class PendingMessage(Message):
     ) -> None:
         super().__init__(id, body, rc, fr)
         self._delivered_ms = delivered_ms
+        #: Seconds since the last delivery.
         self.idle = idle_ms / 1000
 
     @property
@@ -237,7 +245,9 @@ class ScannedMessage(Message):
         self, id: str, body: bytes, rc: int, fr: int, *, visible_at: float, state: MessageState
     ) -> None:
         super().__init__(id, body, rc, fr)
+        #: Visible-at in epoch milliseconds: RSMQ's order.
         self.score = visible_at
+        #: Its state by the server's clock when it was read.
         self.state = state
 
     @property
@@ -247,7 +257,7 @@ class ScannedMessage(Message):
 
 
 class RecoverPlace(NamedTuple):
-    """Where ``Queue.recover_page`` goes on."""
+    """Where ``Gateway.recover_page`` goes on."""
 
     #: ``None``: there is no next page.
     at: int | None
@@ -273,14 +283,19 @@ class QueueAttributes:
     totalrecv: int
     #: How many messages were sent.
     totalsent: int
-    #: When the queue was created and last changed, epoch seconds; 0 if the creator did not say.
+    #: When the queue was created, epoch seconds; 0 if the creator did not say.
     created: int
+    #: When the queue was last changed, epoch seconds.
     modified: int
-    #: Messages in the queue, and those of them that are not visible now.
+    #: Messages in the queue.
     msgs: int
+    #: Messages that are not visible now.
     hiddenmsgs: int
+    #: Messages that can be received now.
     ready: int
+    #: Messages that were never received and are not due yet.
     delayed: int
+    #: Messages that were received and whose leases run.
     leased: int
     #: False when more than 4096 messages are hidden: then ``leased`` is an upper bound.
     exact: bool
@@ -306,6 +321,7 @@ class ConsumerInfo:
 class PeerInfo:
     """One of several that read a subscription."""
 
+    #: The name that it gave.
     name: str
     #: Seconds since its last sign of life.
     idle: float
@@ -315,6 +331,7 @@ class PeerInfo:
 class SubscriptionInfo:
     """One subscription of a topic, seen at one moment."""
 
+    #: Name of the consumer.
     consumer: str
     #: ``shared``: the consumer's peers share it; ``broadcast``: it is the copy of one peer.
     mode: SubscriptionMode
@@ -335,18 +352,21 @@ class SubscriptionInfo:
 class TopicInfo:
     """A topic and its subscriptions, seen at one moment."""
 
+    #: Name of the topic.
     name: str
     #: Name of its own queue, where messages wait for the first subscription.
     queue: str
     #: Messages that wait there.
     waiting: int
-    #: Limits of that queue; ``None`` for none. The age is in seconds.
+    #: Most messages that wait there; ``None`` for any number.
     max_length: int | None
+    #: Seconds for which a message waits there; ``None`` for any time.
     max_age: float | None
     #: Messages that went because of these limits.
     trimmed: int
     #: Subscriptions that ended because another client deleted their queue.
     lost: int
+    #: All subscriptions.
     subscriptions: tuple[SubscriptionInfo, ...]
 
 
@@ -354,9 +374,11 @@ class TopicInfo:
 class QueueStats:
     """A queue, its dead letters and its living consumers, seen at one moment."""
 
+    #: The queue.
     attributes: QueueAttributes
     #: Messages in the dead-letter queue.
     dead: int
+    #: Clients that consume from it.
     consumers: tuple[ConsumerInfo, ...]
 
     @property
@@ -386,14 +408,17 @@ class Finding:
 
     #: The queue, or ``None`` for something about the server or the namespace.
     queue: str | None
+    #: What was noticed.
     kind: FindingKind
     #: How many messages, fields or keys it is about.
     count: int
+    #: How bad it is.
     severity: Severity
     #: One sentence: what is wrong, and what to do about it or what was done.
     detail: str
-    #: Whether it can be repaired, and whether this run has.
+    #: Whether it can be repaired.
     fixable: bool = False
+    #: Whether this run has repaired it.
     fixed: bool = False
     #: A few of the ids or names it is about.
     ids: tuple[str, ...] = ()
@@ -410,18 +435,23 @@ class ServerFacts:
 
     #: ``redis`` or ``valkey``.
     engine: str | None = None
+    #: Version of the engine.
     version: str | None = None
+    #: What it does when its memory is full (``maxmemory-policy``).
     eviction_policy: str | None = None
     #: Bytes; 0 for no limit.
     maxmemory: int | None = None
+    #: Bytes in use.
     used_memory: int | None = None
-    #: Whether it keeps an append-only file, and how often that is synced.
+    #: Whether it keeps an append-only file.
     aof: bool | None = None
+    #: How often the append-only file is synced.
     appendfsync: str | None = None
     #: When it makes snapshots, as in its configuration; empty: never.
     snapshots: str | None = None
     #: Replicas connected to it.
     replicas: int | None = None
+    #: Whether it is a node of a cluster.
     cluster: bool | None = None
     #: Its clock minus the local one, seconds.
     clock_offset: float | None = None
@@ -444,9 +474,11 @@ class ServerStatus:
 class DoctorReport:
     """What ``RSMQ.doctor`` looked at and noticed."""
 
+    #: What the server reports about itself.
     server: ServerFacts
     #: The queues looked at.
     queues: list[str] = field(default_factory=list)
+    #: What was noticed, by queue.
     findings: list[Finding] = field(default_factory=list)
 
     @property

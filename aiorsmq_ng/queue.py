@@ -198,21 +198,6 @@ class Queue:
         finally:
             self._context.presence.leave(self._keys)
 
-    async def announce(self, name: str, consumers: int, holding: Iterable[str] = ()) -> None:
-        """Report that the client *name* consumes here, and what it holds; 0 consumers: no more.
-
-        ``stats`` shows it for 35 s; no other call depends on it. For brokers, which report on
-        behalf of their clients; a consumer in this process uses ``present``.
-
-        Args:
-            name: name of the client.
-            consumers: how many consumers it runs; 0 removes it.
-            holding: ids of messages that it holds.
-        """
-        await self._context.transport.run(
-            queues.announce(self._keys, name, consumers, list(holding))
-        )
-
     async def pop(self) -> Message | None:
         """Take the next ready message and delete it, or return ``None``.
 
@@ -412,7 +397,9 @@ class Queue:
         place: RecoverPlace | None = None
         try:
             while True:
-                page, place = await self.recover_page(count - len(found), idle, vt=vt, after=place)
+                page, place = await recover_page(
+                    self._context, count - len(found), idle, vt=vt, after=place
+                )
                 found += page
                 if place.at is None or len(found) >= count:
                     return found
@@ -420,38 +407,6 @@ class Queue:
             for delivery in found:
                 delivery.release_nowait(unseen=True)
             raise
-
-    async def recover_page(
-        self,
-        count: int,
-        idle: Seconds,
-        *,
-        vt: Seconds | None = None,
-        after: RecoverPlace | None = None,
-    ) -> tuple[list[Delivery], RecoverPlace]:
-        """Take over messages as ``recover`` does, by one atomic call; return where to go on.
-
-        For programs that bound how much they hold.
-
-        Args:
-            count: how many messages at most.
-            idle: seconds since the last delivery, at least.
-            vt: lease in seconds; by default that of the handle, else that stored on the queue.
-            after: the place that the page before returned; its ``at`` is ``None`` when there is no
-                next page.
-        """
-        idle_ms, vt_ms = limits.seconds_to_ms("idle", idle), limits.optional_ms("vt", vt)
-        before = None if after is None else Recovered(_NOTHING, after.at, after.started_ms)
-        operation = recovery.recover(
-            self._context.receive_spec,
-            limits.check_count(count),
-            idle_ms=idle_ms,
-            vt_ms=vt_ms,
-            after=before,
-        )
-        page = await self._context.transport.run(operation)
-        found = from_reply(page.received, {self.name: self._context})
-        return found, RecoverPlace(page.next_at, page.started_ms)
 
     async def reason(self, id: str) -> str | None:
         """Tell why a message was rejected into this queue, if that was said and is still kept.
@@ -520,24 +475,13 @@ class Queue:
             return await transport.run(queues.purge_all(self._keys))
         removed, at, present = 0, 0, None
         while at >= 0 and (present is None or removed < present):
-            page = self.purge_page(at)
+            page = transport.run(queues.purge(self._keys, at))
             if progress is not None:
                 page = counted(page, progress, lambda reply: reply[0])
             count, at, before = await page
             removed += count
             present = before if present is None else present
         return removed
-
-    async def purge_page(self, at: int = 0) -> tuple[int, int, int]:
-        """Remove up to 1000 messages that are not leased, from rank *at* on, by one atomic call.
-
-        The result is how many were removed, the next rank or -1 after the last page, and how many
-        messages there were before. ``purge`` does all pages.
-
-        Args:
-            at: rank of the first message, as the page before returned it; 0 for the first page.
-        """
-        return await self._context.transport.run(queues.purge(self._keys, at))
 
     def consume(self, *, prefetch: int = 1, vt: Seconds | None = None) -> Consumer:
         """Iterate over messages for ever, waiting when there are none.
@@ -598,3 +542,24 @@ class Queue:
         for message in found:
             message.with_codec(codec)
         return found
+
+
+async def recover_page(
+    context: QueueContext,
+    count: int,
+    idle: Seconds,
+    *,
+    vt: Seconds | None,
+    after: RecoverPlace | None,
+) -> tuple[list[Delivery], RecoverPlace]:
+    """Take over messages by one atomic call; return them, and where the next page begins."""
+    operation = recovery.recover(
+        context.receive_spec,
+        limits.check_count(count),
+        idle_ms=limits.seconds_to_ms("idle", idle),
+        vt_ms=limits.optional_ms("vt", vt),
+        after=None if after is None else Recovered(_NOTHING, after.at, after.started_ms),
+    )
+    page = await context.transport.run(operation)
+    found = from_reply(page.received, {context.keys.queue: context})
+    return found, RecoverPlace(page.next_at, page.started_ms)

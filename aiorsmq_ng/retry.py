@@ -22,8 +22,9 @@ class Retry:
     max_receives: int = 20
     #: How delays grow; or a ladder of delays, whose last one repeats.
     backoff: Literal["exponential", "linear", "constant"] | tuple[Seconds, ...] = "exponential"
-    #: The first delay, and the longest (not for a ladder); seconds, or a timedelta.
+    #: The first delay (not for a ladder); seconds, or a timedelta.
     base: Seconds = 1.0
+    #: The longest delay (not for a ladder); seconds, or a timedelta.
     cap: Seconds = 900.0
     #: Draw each delay between half and the whole, so that failures do not come back together.
     jitter: bool = True

@@ -17,7 +17,7 @@ from ._runtime.context import QueueContext
 from ._runtime.long_poll import LongPoll
 from .delivery import Delivery
 from .errors import InvalidValue, QueueNotFound
-from .models import Message, RecoverPlace, SubscriptionMode
+from .models import Message, SubscriptionMode
 from .queue import Queue
 
 #: Messages that one observe returns at most, unless it is told otherwise.
@@ -125,24 +125,18 @@ class Subscription(Queue):
         limits.check_count(count)
         return await self._alive(super().pop_many, count)
 
-    async def recover_page(
-        self,
-        count: int,
-        idle: Seconds,
-        *,
-        vt: Seconds | None = None,
-        after: RecoverPlace | None = None,
-    ) -> tuple[list[Delivery], RecoverPlace]:
-        """Take over messages that were leased long ago; as ``Queue.recover_page``.
+    async def recover(
+        self, count: int, idle: Seconds, *, vt: Seconds | None = None
+    ) -> list[Delivery]:
+        """Take over messages that were leased long ago; as ``Queue.recover``.
 
         Args:
             count: how many messages at most.
             idle: seconds since the last delivery, at least.
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
-            after: the place that the page before returned.
         """
         limits.check_count(count)
-        return await self._alive(super().recover_page, count, idle, vt=vt, after=after)
+        return await self._alive(super().recover, count, idle, vt=vt)
 
     async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
         if not self._field:

@@ -432,6 +432,36 @@ def test_api_reference_is_that_of_the_docstrings():
     assert {page.name: page.read_text() for page in folder.glob("*.md")} == API["pages"]()
 
 
+SHOWN = {
+    heading: part
+    for page in API["pages"]().values()
+    for heading, _, part in (part.partition("\n") for part in page.split("\n## ")[1:])
+}
+PUBLIC_NAMES = [
+    *((name, "") for name in aiorsmq_ng.__all__),
+    *((name, owner) for owner, names in API["PUBLIC"].items() for name in names),
+]
+
+
+@pytest.mark.parametrize(("name", "owner"), sorted(set(PUBLIC_NAMES)))
+def test_public_name_stands_on_a_page_with_its_fields_and_methods(name, owner):
+    """A class that users make has its signature; every field has a description."""
+    target = API["named"](f"{owner}:{name}")
+    section = SHOWN[name]
+    if not isinstance(target, type):
+        assert re.search(rf"```python\n(async )?(def )?{name}\b", section)
+        assert len(section.split("```")[2].strip()) > 10
+        return
+    if name in {*API["MADE_BY_USERS"], "RSMQ", "Worker", "Broker", "Gomq", "ReliableQueue"}:
+        assert f"```python\nclass {name}(" in section
+    described = API["_attributes"](target)
+    assert [field for field, text in described.items() if re.fullmatch("`[^`]*`", text)] == []
+    fields = getattr(target, "__dataclass_fields__", None) or getattr(target, "_fields", ())
+    slots = [s for s in getattr(target, "__slots__", ()) if not s.startswith("_")]
+    missing = [f for f in (*fields, *slots) if not re.search(rf"\b{f}` \||\.{f}\b", section)]
+    assert [f for f in missing if not f.startswith(("_", "renew"))] == []
+
+
 def test_every_argument_of_a_public_call_is_described():
     """In the section ``Args``, or by name; decorators take nothing but the function."""
     names = (f"{owner}:{name}" for owner, names in API["PUBLIC"].items() for name in names)

@@ -13,8 +13,11 @@ from .keys import QueueKeys
 class Receipt(NamedTuple):
     """Proof of one delivery. Every receive increments ``rc``, which tells old receipts apart."""
 
+    #: Id of the message.
     id: str
+    #: Receive count of the delivery.
     rc: int
+    #: Time of the first receive, epoch milliseconds.
     fr: int
     #: The receipt that a broker signed for this delivery; empty without a broker.
     proof: str = ""

@@ -71,6 +71,7 @@ class Lease:
     )
 
     def __init__(self, keys: QueueKeys, receipt: Receipt, vt: float, expires_at: float) -> None:
+        #: The queue that the message is in.
         self.keys = keys
         #: The proof of the delivery: ``id``, ``rc``, ``fr``.
         self.receipt = receipt

@@ -66,28 +66,38 @@ class Notifier:
     async def arrivals(
         self, watched: Mapping[str, tuple[str, ...]]
     ) -> AsyncGenerator[set[str], None]:
-        """Yield the names whose channels were woken, all of them at first, for ever.
+        """Yield the names whose channels were woken, all of them at first, until the client closes.
 
         Wake-ups between two calls are collected in the next set.
         """
         woken = set(watched)
         some = anyio.Event()
         some.set()
+        closed = False
 
         def wake(name: str, _: Heard) -> None:
             woken.add(name)
             some.set()
 
+        def close() -> None:
+            nonlocal closed
+            closed = True
+            some.set()
+
         calls = {name: partial(wake, name) for name in watched}
+        self._transport.closers.add(close)
         try:
             for name, channels in watched.items():
                 self.watch(channels, calls[name])
             while True:
                 await some.wait()
+                if closed:
+                    return
                 some = anyio.Event()
                 arrived, woken = woken, set()
                 yield arrived
         finally:
+            self._transport.closers.discard(close)
             for name, channels in watched.items():
                 self.forget(channels, calls[name])
 

@@ -69,7 +69,9 @@ class AdminCalls:
         queue = self._broker.queue(request.queue)
         # The identity is that of the token: the client cannot choose it.
         name = f"{CALLER.get().identity}/{request.name[:200]}"
-        await queue.announce(name, max(0, request.consumers), request.holding[:100])
+        await self._broker.rsmq.gateway.announce(
+            queue, name, max(0, request.consumers), request.holding[:100]
+        )
         return pb.AnnounceResponse()
 
     async def Purge(self, request: pb.PurgeRequest, _: Any) -> pb.PurgeResponse:
@@ -81,10 +83,10 @@ class AdminCalls:
         async def work() -> pb.PurgeResponse:
             if not request.HasField("at"):
                 return pb.PurgeResponse(removed=await queue.purge(leased=request.leased))
-            removed, place, before = await queue.purge_page(request.at)
-            response = pb.PurgeResponse(removed=removed, before=before)
-            if place >= 0:
-                response.next = place
+            page = await self._broker.rsmq.gateway.purge_page(queue, request.at)
+            response = pb.PurgeResponse(removed=page.removed, before=page.before)
+            if page.next_at >= 0:
+                response.next = page.next_at
             return response
 
         return await self._broker.once("Purge", request, work)

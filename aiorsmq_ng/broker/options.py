@@ -56,7 +56,9 @@ class Limits:
 class Tls:
     """The server's certificate and key, and the authority that must have signed clients'."""
 
+    #: The server's certificate chain, PEM.
     certificate: bytes
+    #: Its private key, PEM.
     key: bytes = field(repr=False)
     #: If set, clients need a certificate signed by it.
     client_ca: bytes | None = None
@@ -68,9 +70,11 @@ class BrokerOptions:
 
     #: ``host:port`` (0: any free port) or ``unix:/path``.
     listen: tuple[str, ...] = (DEFAULT_LISTEN,)
+    #: Certificate and key; ``None`` for clear text.
     tls: Tls | None = None
     #: True allows addresses beyond this machine without TLS or tokens.
     insecure: bool = False
+    #: Limits for requests and replies.
     limits: Limits = field(default_factory=Limits)
     #: Key that signs receipts. None: a random key, so receipts are valid only in this process.
     #: Brokers with the same key accept each other's receipts.

@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, RecoverPlace, Subscription
+from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, Subscription
+from aiorsmq_ng.gateway import RecoverPlace
 
 from .._common.bounded import BoundedDict
 from .._common.queue_defaults import DEFAULT_MAXSIZE
@@ -193,10 +194,13 @@ class BoundedReceiver:
     ) -> tuple[list[Delivery], RecoverPlace]:
         """Take over messages for one reply; return them and the start of the next reply."""
         taken: list[Delivery] = []
+        recover_page = self._rsmq.gateway.recover_page
+        if isinstance(queue, Subscription):
+            await queue.keep_alive()
         step = min(count, max(_RECOVERED, await self.safe([queue], MAX_BYTES)))
         try:
             while True:
-                page, found = await queue.recover_page(step, idle, vt=vt, after=place)
+                page, found = await recover_page(queue, step, idle, vt=vt, after=place)
                 taken += page
                 if found.at is None and len(page) == step:
                     # More may follow from the same position: messages already taken are skipped.
@@ -238,7 +242,7 @@ class BoundedReceiver:
             if isinstance(queues[0], Subscription):
                 found, next_visible = await queues[0].receive_many(count, vt=vt), None
             else:
-                found, next_visible = await self._rsmq.receive_now(queues, count, vt=vt)
+                found, next_visible = await self._rsmq.gateway.receive_now(queues, count, vt=vt)
         except BaseException:
             budget.change(-reserved)
             raise

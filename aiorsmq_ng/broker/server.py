@@ -68,7 +68,12 @@ class Broker:
 
     ``async with Broker(...)`` starts it and stops it gracefully: nothing new is accepted, clients
     can settle the messages they hold, streams give the rest back, and calls in flight end.
-    *services* are served in addition to the broker's own, e.g. ``aiorsmq_ng.compat.gomq.Gomq()``.
+
+    Args:
+        rsmq: an open client, whose queues are served.
+        options: addresses, TLS, limits; by default this machine only.
+        tokens: tokens that callers need; without them every caller may do everything.
+        services: what is served in addition, e.g. ``aiorsmq_ng.compat.gomq.Gomq()``.
     """
 
     def __init__(

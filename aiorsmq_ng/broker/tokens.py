@@ -130,7 +130,11 @@ class Tokens:
 
     @classmethod
     def read(cls, text: str) -> Tokens:
-        """Read a token file (TOML), or raise ``InvalidValue``. Format: docs/guides/grpc.md."""
+        """Read a token file (TOML), or raise ``InvalidValue``. Format: docs/guides/grpc.md.
+
+        Args:
+            text: content of the file.
+        """
         try:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -149,7 +153,11 @@ class Tokens:
 
     @classmethod
     def single(cls, token: str) -> Tokens:
-        """Return tokens with a single one, which may do everything."""
+        """Return tokens with a single one, which may do everything.
+
+        Args:
+            token: the token, as clients send it.
+        """
         return cls({_checked("RSMQ_BROKER_TOKEN", token): Caller("admin")})
 
 

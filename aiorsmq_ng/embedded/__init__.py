@@ -2,12 +2,12 @@
 
 from .binary import ServerBinary, find_binary
 from .folder import default_folder
-from .server import EmbeddedServer, ServerStatus, status, stop
+from .server import EmbeddedServer, EmbeddedStatus, status, stop
 
 __all__ = [
     "EmbeddedServer",
+    "EmbeddedStatus",
     "ServerBinary",
-    "ServerStatus",
     "default_folder",
     "find_binary",
     "status",

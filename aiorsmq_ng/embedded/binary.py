@@ -25,8 +25,11 @@ _VERSION = re.compile(r"(redis|valkey).server.*?v=(\d+)\.(\d+)\.(\d+)", re.IGNOR
 class ServerBinary:
     """A server program; ``engine`` is ``valkey`` or ``redis``."""
 
+    #: Path of the program.
     path: str
+    #: ``valkey`` or ``redis``.
     engine: str
+    #: Its version.
     version: tuple[int, int, int]
 
     def __str__(self) -> str:

@@ -51,7 +51,7 @@ _OPTIONS = (  # noqa: SIM905 - reads like the command line it is
 
 
 @dataclass(frozen=True, slots=True)
-class ServerStatus:
+class EmbeddedStatus:
     """A snapshot: ``binary`` ran last here, ``pid`` is known only while the server runs.
 
     ``in_use`` is ``None`` if unknown: the folder was never used, or its server is being started or
@@ -59,13 +59,21 @@ class ServerStatus:
     of the processes that use it, or ``None`` where the system does not list them (all but Linux).
     """
 
+    #: The data folder.
     folder: Path
+    #: Socket on which the server listens.
     socket: Path
+    #: True if the server answers.
     running: bool
+    #: True if processes use it; ``None`` if unknown.
     in_use: bool | None
+    #: Program that ran last here.
     binary: ServerBinary | None
+    #: Process of the server, while it runs.
     pid: int | None
+    #: True if the server keeps running without users until ``stop``.
     kept: bool = False
+    #: Processes that use it; ``None`` where the system does not list them.
     users: tuple[int, ...] | None = None
 
 
@@ -408,7 +416,7 @@ def stop(folder: Path | None = None) -> bool:
     return True
 
 
-def status(folder: Path | None = None) -> ServerStatus:
+def status(folder: Path | None = None) -> EmbeddedStatus:
     """Report on the server of *folder* without starting, stopping or creating anything."""
     folder = resolve(folder)
     address = socket_path(folder)
@@ -428,7 +436,7 @@ def status(folder: Path | None = None) -> ServerStatus:
             in_use = not users.attempt(fcntl.LOCK_EX)
     pid = _read_pid(folder) if running else None
     kept = _keep_note(folder).exists()
-    return ServerStatus(folder, address, running, in_use, read_record(folder), pid, kept, holders)
+    return EmbeddedStatus(folder, address, running, in_use, read_record(folder), pid, kept, holders)
 
 
 def _holders(users: LockFile) -> tuple[int, ...] | None:

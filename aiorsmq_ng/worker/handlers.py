@@ -15,6 +15,7 @@ from ..errors import InvalidValue
 from ..models import Message
 from ..queue import Queue
 
+#: Handles a message: takes the body, the ``Delivery``, or both.
 Handler = Callable[..., Awaitable[Any]]
 #: Called by a middleware to continue with the next one, or the handler.
 Next = Callable[[], Awaitable[Any]]

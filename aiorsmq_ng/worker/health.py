@@ -15,14 +15,17 @@ State = Literal["new", "starting", "running", "paused", "draining", "stopped"]
 class WorkerHealth:
     """A worker at one moment."""
 
+    #: What it is doing.
     state: State
-    #: Handlers running now, and those that do not end although they were cancelled.
+    #: Handlers running now.
     running: int
+    #: Handlers that do not end although they were cancelled.
     stuck: int
-    #: Messages since the start: done (or forwarded), given back for another try, moved to the dead
-    #: letters; by the worker, or by the handler itself.
+    #: Messages since the start that are done or forwarded, by the worker or by the handler itself.
     done: int
+    #: Messages given back for another try.
     failed: int
+    #: Messages moved to the dead letters.
     rejected: int
     #: The last thing that went wrong: a handler's error, or one of the way to the server.
     last_error: str | None

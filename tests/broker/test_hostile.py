@@ -292,7 +292,7 @@ async def test_the_description_of_a_queue_fits_into_a_reply(serve, rsmq):
     ids = ["h" * 64] * 100
     for start in range(0, 1000, 100):
         names = [f"{start + n} {'n' * 240}" for n in range(100)]
-        await asyncio.gather(*(queue.announce(name, 1, ids) for name in names))
+        await asyncio.gather(*(rsmq.gateway.announce(queue, name, 1, ids) for name in names))
     async with serve() as broker, connected(broker) as channel:
         stats = await QueuesStub(channel).GetStats(pb.GetStatsRequest(queue="jobs"))
 

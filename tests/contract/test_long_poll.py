@@ -169,15 +169,29 @@ async def test_watch_names_a_queue_when_something_arrives(rsmq: RSMQ, queue: Que
     assert (await other.attributes()).ready == 1
 
 
+async def test_watch_ends_with_its_client(server_url, ns):
+    async with RSMQ(server_url, ns=ns) as client:
+        watching = client.watch("jobs")
+        assert await anext(watching) == {"jobs"}
+        rest = asyncio.create_task(_all(watching))
+    async with asyncio.timeout(10):
+        await rest
+        assert [names async for names in watching] == []
+
+
+async def _all(watching):
+    return [names async for names in watching]
+
+
 async def test_receive_now_tells_when_the_next_message_is_due(rsmq: RSMQ, queue: Queue):
-    assert await rsmq.receive_now([queue], 5) == ([], None)
+    assert await rsmq.gateway.receive_now([queue], 5) == ([], None)
     await queue.send("later", delay=60)
 
-    nothing, due = await rsmq.receive_now([queue], 5)
+    nothing, due = await rsmq.gateway.receive_now([queue], 5)
     assert nothing == []
     assert 50 < due <= 60
     await queue.send("now")
-    (delivery,), due = await rsmq.receive_now([queue], 5)
+    (delivery,), due = await rsmq.gateway.receive_now([queue], 5)
     assert (delivery.text, due) == ("now", None)
 
 

@@ -337,13 +337,13 @@ async def test_namespace_in_braces_keeps_all_keys_in_one_slot(server_url, ns, ra
 async def test_what_clients_tell_of_themselves_is_bounded(rsmq):
     queue = await rsmq.create_queue("jobs")
     ids = [await queue.send("x") for _ in range(3)]
-    await queue.announce("n" * 5000, 1, [*ids, "h" * 40_000])
+    await rsmq.gateway.announce(queue, "n" * 5000, 1, [*ids, "h" * 40_000])
     (told,) = (await queue.stats()).consumers
     assert told.name.endswith("n" * 200)  # behind the identity, through a broker
     assert len(told.name) <= 250
     assert len(told.holding) == 3
 
-    await queue.announce("many", 1, ids * 1000)
+    await rsmq.gateway.announce(queue, "many", 1, ids * 1000)
     assert {len(one.holding) for one in (await queue.stats()).consumers} == {3, 100}
 
 
@@ -351,7 +351,7 @@ async def test_names_of_clients_are_bounded_in_number(rsmq):
     queue = await rsmq.create_queue("jobs")
     for start in range(0, 1100, 100):
         names = [f"client {start + number}" for number in range(100)]
-        await asyncio.gather(*(queue.announce(name, 1) for name in names))
+        await asyncio.gather(*(rsmq.gateway.announce(queue, name, 1) for name in names))
 
     consumers = {one.name.rpartition("/")[2] for one in (await queue.stats()).consumers}
     assert consumers == {f"client {number}" for number in range(1000, 1100)}

@@ -64,7 +64,7 @@ async def surface(client: Redis) -> None:
         assert_type(await rsmq.get_queue_attributes("jobs"), QueueAttributes)
         assert_type(await rsmq.set_queue_attributes("jobs", vt=5), QueueAttributes)
         assert_type((await rsmq.doctor()).findings[0].kind, FindingKind)
-        assert_type(await rsmq.receive_now([queue], 1), tuple[list[Delivery], float | None])
+        assert_type(await rsmq.gateway.receive_now([queue], 1), tuple[list[Delivery], float | None])
         reliable = ReliableQueue(rsmq, "jobs", create=True)
         assert_type(await reliable.pop(3, block=1), list[tuple[str, bytes]])
         assert_type(await reliable.ack("x"), list[str])

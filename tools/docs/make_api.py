@@ -15,6 +15,10 @@ from importlib import import_module
 from pathlib import Path
 
 import aiorsmq_ng
+import aiorsmq_ng.broker
+import aiorsmq_ng.compat.gomq
+import aiorsmq_ng.embedded
+import aiorsmq_ng.gateway
 import aiorsmq_ng.testing
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "api"
@@ -24,8 +28,10 @@ NOTE = "<!-- Made by tools/docs/make_api.py from the docstrings; change them, th
 INTRODUCTION = """\
 Every public name, with its signature, its arguments and what it promises. Durations are seconds: `int`, `float` or
 `timedelta` (`Seconds` in signatures). `None` means the value that is stored on the queue, unless an argument says
-otherwise. Names are imported from `aiorsmq_ng`; `ReliableQueue` from `aiorsmq_ng.compat.redismq`, and help for tests from
-`aiorsmq_ng.testing`."""
+otherwise. Names are imported from `aiorsmq_ng`; `ReliableQueue` from `aiorsmq_ng.compat.redismq`, the broker from
+`aiorsmq_ng.broker` and `aiorsmq_ng.compat.gomq`, embedded servers from `aiorsmq_ng.embedded`, and help for tests from
+`aiorsmq_ng.testing`. Spark's options: [spark.md](../spark.md). The drop-in for aiorsmq has the names and arguments of that
+package: [migration-from-aiorsmq.md](../../guides/migration-from-aiorsmq.md)."""
 
 #: Page -> title and names. Public names that are on none of them are put on ``errors`` or
 #: ``results``.
@@ -40,18 +46,40 @@ PAGES: dict[str, tuple[str, list[str]]] = {
     "topics": ("Topics", ["Topic", "Subscription", "TopicInfo", "SubscriptionInfo", "PeerInfo"]),
     "settings": ("Settings and codecs", ["Options", "Codec", "Compressed"]),
     "results": ("Other results", []),
+    "types": ("Types in signatures", []),
     "errors": ("Errors", ["RSMQError"]),
     "reliable-queue": ("Reliable queue", ["compat.redismq:ReliableQueue"]),
+    "broker": (
+        "The broker",
+        [
+            *("broker:Broker", "broker:BrokerOptions", "broker:Limits", "broker:Tls"),
+            *("broker:Tokens", "compat.gomq:Gomq"),
+        ],
+    ),
+    "gateway": (
+        "Calls for servers",
+        ["Gateway", "gateway:PurgedPage", "gateway:RecoverPlace"],
+    ),
+    "embedded": ("Embedded servers", []),
     "testing": ("Help for tests", []),
 }
-#: Public names that are classes; aliases such as ``Seconds`` stand in the signatures as they are.
+#: Pages with all names of a module.
+WHOLE = {"embedded": aiorsmq_ng.embedded, "testing": aiorsmq_ng.testing}
+#: Public names that are classes, and those that stand for a type.
 CLASSES = [n for n in aiorsmq_ng.__all__ if isinstance(getattr(aiorsmq_ng, n), type)]
+ALIASES = [n for n in aiorsmq_ng.__all__ if n not in CLASSES]
 #: Module -> public names whose arguments are described, a test checks it.
 PUBLIC = {
     "": CLASSES,
+    "broker": aiorsmq_ng.broker.__all__,
+    "compat.gomq": ["Gomq"],
     "compat.redismq": ["ReliableQueue"],
+    "embedded": aiorsmq_ng.embedded.__all__,
+    "gateway": aiorsmq_ng.gateway.__all__,
     "testing": aiorsmq_ng.testing.__all__,
 }
+#: Data classes that users make, and that are therefore shown as a call.
+MADE_BY_USERS = {"Options", "Retry", "BrokerOptions", "Limits", "Tls"}
 #: Special methods that users call by syntax, and that syntax.
 SYNTAX = {
     "__aenter__": "async with {}",
@@ -70,10 +98,12 @@ def pages() -> dict[str, str]:
             target = getattr(aiorsmq_ng, name)
             failed = isinstance(target, type) and issubclass(target, Exception)
             contents["errors" if failed else "results"].append(target)
-    contents["testing"] = [getattr(aiorsmq_ng.testing, n) for n in aiorsmq_ng.testing.__all__]
+    for page, module in WHOLE.items():
+        contents[page] = [getattr(module, name) for name in module.__all__]
     made = {
         f"{page}.md": "\n\n".join(
             [f"# {title}", NOTE, *(_fixtures() if page == "testing" else [])]
+            + ([_alias(name) for name in ALIASES] if page == "types" else [])
             + [_section(target) for target in contents[page]]
         )
         + "\n"
@@ -126,8 +156,34 @@ def _index(contents: dict[str, list[type]]) -> str:
             rows.append(
                 f"| [`{target.__name__}`]({page}.md#{target.__name__.lower()}) | {summary} |"
             )
+        if page == "types":
+            rows += [
+                f"| [`{name}`]({page}.md#{name.lower()}) | {_prose(_definition(name)[1])} |"
+                for name in ALIASES
+            ]
         parts.append("\n".join(rows))
     return "\n\n".join(parts) + "\n"
+
+
+def _alias(name: str) -> str:
+    """Return the section of a name that stands for a type."""
+    definition, comment = _definition(name)
+    return f"## {name}\n\n```python\n{definition}\n```\n\n{_prose(comment)}"
+
+
+def _definition(name: str) -> tuple[str, str]:
+    """Return the statement that defines an alias, and the comment above it."""
+    root = Path(aiorsmq_ng.__file__)
+    imports = [n for n in ast.walk(ast.parse(root.read_text())) if isinstance(n, ast.ImportFrom)]
+    home = next(str(n.module) for n in imports if name in [alias.name for alias in n.names])
+    place = root.parent / home.replace(".", "/")
+    for module in place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]:
+        text = module.read_text()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+                shown = ast.get_source_segment(text, node) or ""
+                return shown, _comment(text.splitlines(), node)
+    raise LookupError(name)
 
 
 def _section(target: type | object) -> str:
@@ -142,6 +198,8 @@ def _section(target: type | object) -> str:
         init_doc, init_args = _arguments(_doc(made))
         doc, args = "\n\n".join(filter(None, (doc, init_doc))), {**args, **init_args}
         parts.append(_code(f"class {name}", made, returns=False))
+    elif name in MADE_BY_USERS:
+        parts.append(_data_class(target))
     parts += [*_based_on(target), _prose(doc), *_table("argument", args)]
     parts += _table("attribute", _attributes(target))
     for _, member, nodes in _members(target):
@@ -149,6 +207,27 @@ def _section(target: type | object) -> str:
         parts += [f"### {name}.{member}" if shown == member else f"### {shown}"]
         parts += _described(member, nodes)
     return "\n\n".join(part for part in parts if part)
+
+
+def _data_class(target: type) -> str:
+    """Return the call that makes a data class, as its fields have it."""
+    fields = [n for n in _class(target).body if isinstance(n, ast.AnnAssign)]
+    marks = [ast.unparse(d) for d in _class(target).decorator_list]
+    keywords = "    *,\n" if any("kw_only=True" in mark for mark in marks) else ""
+    lines = [
+        f"    {ast.unparse(n.target)}: {ast.unparse(n.annotation)}{_default(n.value)},\n"
+        for n in fields
+    ]
+    return f"```python\nclass {target.__name__}(\n{keywords}{''.join(lines)})\n```"
+
+
+def _default(value: ast.expr | None) -> str:
+    if value is None:
+        return ""
+    made = re.search(r"default(?:_factory)?=(\w+)", ast.unparse(value))
+    if made is None or not ast.unparse(value).startswith("field("):
+        return "" if ast.unparse(value).startswith("field(") else f" = {ast.unparse(value)}"
+    return f" = {made[1]}" + ("()" if "factory" in made[0] else "")
 
 
 def _based_on(target: type) -> Iterator[str]:

@@ -41,11 +41,14 @@ _MARGIN_S = 0.3
 class Gomq:
     """Serves GOMQ's clients, for ``Broker(services=[Gomq()])``.
 
-    *mode*: whether each peer of a consumer gets its own copy of a message (``"copy"``), or they
-    share one (``"share"``).
+    Args:
+        mode: ``copy``: each peer of a consumer gets its own copy of a message; ``share``: they
+            share one.
     """
 
+    #: Name of the gRPC service.
     name = pb.DESCRIPTOR.services_by_name["RouteGuide"].full_name
+    #: What a call of each method needs.
     rules: Mapping[str, Rule] = {
         "Publish": Rule((PRODUCER,)),
         "Subscribe": Rule((CONSUMER,)),
@@ -58,7 +61,13 @@ class Gomq:
         self._service: RouteGuideService | None = None
 
     def register(self, server: Any, broker: BrokerContext, receiver: BoundedReceiver) -> None:
-        """Add the service to a gRPC server."""
+        """Add the service to a gRPC server. The broker calls it.
+
+        Args:
+            server: the server of the broker.
+            broker: what services of the broker share.
+            receiver: leases messages within the limits of the broker.
+        """
         self._service = RouteGuideService(broker, receiver, self.mode)
         routeguide_pb2_grpc.add_RouteGuideServicer_to_server(self._service, server)
 
