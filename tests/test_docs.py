@@ -309,6 +309,33 @@ def test_page_of_the_architecture_lists_every_logger():
     assert {f"aiorsmq_ng.{name}" for name in listed} == LOGGERS
 
 
+#: What pages call an object of a class.
+CALLED = {
+    "rsmq": aiorsmq_ng.RSMQ,
+    "queue": aiorsmq_ng.Queue,
+    "message": aiorsmq_ng.Delivery,
+    "delivery": aiorsmq_ng.Delivery,
+    "worker": aiorsmq_ng.Worker,
+    "worker.health": aiorsmq_ng.WorkerHealth,
+    "rsmq.server_status": aiorsmq_ng.ServerStatus,
+    "topic": aiorsmq_ng.Topic,
+    "subscription": aiorsmq_ng.Subscription,
+}
+
+
+@pytest.mark.parametrize("page", NOW_AND_CHANGES, ids=[*NOW_IDS, "CHANGELOG.md"])
+def test_every_member_of_an_object_that_a_page_names_exists(page):
+    """As in ``worker.health.ok``; a page on another package's queue has another ``queue``."""
+    named = re.findall(
+        r"`@?([a-z]+(?:\.[a-z_]+)?)\.([a-z_]+)\b(?![/.]\w)", own_words(page.read_text())
+    )
+    missing = {f"{o}.{n}" for o, n in named if o in CALLED and not has(CALLED[o], n)}
+
+    assert {
+        one for one in missing if page.name != "reliable-queue.md" and one[-3:] != ".py"
+    } == set()
+
+
 INNERMOST = re.compile(r"(?<![\w.@])([A-Z]\w+)(?:\.([a-z_]\w*))?\(([^()]*)\)")
 
 
