@@ -15,11 +15,14 @@ import pytest
 
 import aiorsmq_ng
 import aiorsmq_ng.errors
-from aiorsmq_ng import Options
+from aiorsmq_ng import Options, Retry, consumer
+from aiorsmq_ng._broker_client import attempt, receive
 from aiorsmq_ng._protocol import limits, messages, queues, recovery, topics
 from aiorsmq_ng._protocol.operation import Kind
 from aiorsmq_ng._protocol.scripts import names
 from aiorsmq_ng._transport import batching, calls, redis_driver
+from aiorsmq_ng.broker import Limits
+from aiorsmq_ng.broker.idempotency import REMEMBERED_S
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -29,6 +32,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 DOCS = ROOT / "docs"
 #: What most clients use.
 DEFAULTS = Options()
+LIMITS = Limits()
+WORDS = {4: "four", 5: "five"}
 #: Measurements are reported with the names of their time.
 PAST = ("reports",)
 #: Files that readers are told to make.
@@ -423,10 +428,61 @@ def test_page_of_options_lists_every_option_with_its_default():
         ("explanation/architecture.md", f"`poll_base` ({DEFAULTS.poll_base} s)"),
         ("explanation/architecture.md", f"runners (up to {redis_driver._JOINED} for each"),
         ("reference/protocol.md", f"| count | 1 to {limits.MAX_COUNT} |"),
+        (
+            "guides/consumers-and-workers.md",
+            f"`worker.alone` seconds ({aiorsmq_ng.Worker().alone:.0f})",
+        ),
+        (
+            "guides/consumers-and-workers.md",
+            f"follows within {consumer.IDLE_S} s the consumer rests",
+        ),
+        (
+            "guides/grpc-client.md",
+            f"for {WORDS[REMEMBERED_S / 60]} minutes. The client repeats within",
+        ),
+        ("guides/grpc-client.md", f"The client repeats within {WORDS[attempt.REMEMBERED_S / 60]}."),
+        ("guides/grpc-client.md", f"more than {receive.MAX_BYTES >> 20} MiB cannot be received"),
+        ("reference/grpc.md", f"| one request | {LIMITS.message_bytes >> 20} MiB |"),
+        ("reference/grpc.md", f"receipts in a request | {LIMITS.batch} |"),
+        ("reference/grpc.md", f"| calls in flight | {LIMITS.calls} |"),
+        ("reference/grpc.md", f"| streams and waiting calls | {LIMITS.streams} |"),
+        ("reference/grpc.md", f"streams of one connection | {LIMITS.connection_streams} |"),
+        (
+            "reference/grpc.md",
+            f"worked on, together | {LIMITS.receiving_bytes >> 20} MiB, at least",
+        ),
+        ("reference/grpc.md", f"a request must arrive | {LIMITS.arrival:.0f} s (`tooSlow`) |"),
+        ("reference/grpc.md", f"may ask for more, up to {LIMITS.reply_bytes >> 20} MiB"),
+        (
+            "reference/grpc.md",
+            f"not read yet, together | {LIMITS.unread_bytes >> 20} MiB, at least",
+        ),
+        ("reference/grpc.md", f"| calls of the health service | {LIMITS.probes}, of one"),
+        ("reference/grpc.md", f"| longest wait of a Receive | {LIMITS.wait:.0f} s |"),
+        ("reference/grpc.md", f"| unsettled messages of a Consume | {LIMITS.unsettled} |"),
     ],
 )
 def test_figure_on_a_page_is_that_of_the_code(page, sentence):
     assert sentence in text_of(page)
+
+
+def test_table_of_retries_is_that_of_the_code():
+    text = (DOCS / "guides/consumers-and-workers.md").read_text()
+    assert (
+        eval(
+            re.findall(r"^(Retry\(.*\))   # the defaults$", text, re.MULTILINE)[0], {"Retry": Retry}
+        )
+        == Retry()
+    )
+    head = next(re.finditer(r"^\| delay after delivery \| (.*) \|$", text, re.MULTILINE))[1]
+    numbers = [int(cell.split()[0]) for cell in head.split(" | ")]
+    found = re.findall(r"^\| `(Retry\(.*?\))`[^|]*\| (.* s|.* h) \|$", text, re.MULTILINE)
+
+    assert len(found) == 4
+    for call, cells in found:
+        retry = dataclasses.replace(eval(call, {"Retry": Retry}), jitter=False)
+        shown = [cell.replace("1 h", "3600 s").split()[0] for cell in cells.split(" | ")]
+        assert [float(cell) for cell in shown] == [retry.delay(number) for number in numbers]
 
 
 def test_docstring_of_a_send_of_unknown_outcome_tells_how_long_its_token_is_good():
