@@ -320,6 +320,27 @@ MUTANTS = (
         ("tests/unit/test_transport.py",),
     ),
     Mutant(
+        "timeouts: an attempt that has less time than others brings the shared timer forward",
+        "aiorsmq_ng/_transport/retries.py",
+        "if at < self._wakes_at:",
+        "if self._timer is None:",
+        ("tests/unit/test_retries.py",),
+    ),
+    Mutant(
+        "timeouts: the shared timer is set again for the attempts that go on",
+        "aiorsmq_ng/_transport/retries.py",
+        "        if self._in_flight:\n",
+        "        if False:\n",
+        ("tests/unit/test_retries.py",),
+    ),
+    Mutant(
+        "timeouts: an attempt that was answered is not cancelled later",
+        "aiorsmq_ng/_transport/retries.py",
+        "        self._in_flight.pop(timeout, None)\n",
+        "",
+        ("tests/unit/test_retries.py",),
+    ),
+    Mutant(
         "doubt: a refusal after a lost reply is not taken for the outcome",
         "aiorsmq_ng/_transport/retries.py",
         "if call.in_doubt:\n",

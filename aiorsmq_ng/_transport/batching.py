@@ -34,11 +34,11 @@ from asyncio import _get_running_loop as running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from .._common.durability import Durability
 from .._common.tasks import retrieve_exception
@@ -76,8 +76,7 @@ _LAST_TICKS = 8
 MAX_GIVE_BACKS = 64 * 256
 
 
-@dataclass(slots=True, eq=False)
-class PendingOperation:
+class PendingOperation(Struct, eq=False):
     """An operation on its way, and the future its caller waits for."""
 
     operation: Operation[Any]
@@ -94,8 +93,7 @@ class PendingOperation:
             self.future.add_done_callback(retrieve_exception)
 
 
-@dataclass(slots=True, eq=False)
-class Lane:
+class Lane(Struct, eq=False):
     """Operations that may share a call: same kind, and same lane of their requests.
 
     ``key`` is ``None`` for the lane of an operation that goes alone.

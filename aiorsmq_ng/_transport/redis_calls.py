@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from .._common import entropy
 from .._common.durability import Durability
@@ -30,8 +31,7 @@ class WrongLayout(Exception):
         self.code = code
 
 
-@dataclass(slots=True)
-class Command:
+class Command(Struct):
     """One command for the server. ``written`` is set as soon as it may have left the process."""
 
     words: Sequence[Argument]
@@ -74,8 +74,8 @@ class RedisDriver:
                 reply = await self.execute(command)
             except ScriptMissing:
                 # Its text is sent only to a server that lacks it.
-                words = ("EVAL", encoded.script.source, *command.words[2:])
-                command = replace(command, words=words, written=False)
+                command.words = ("EVAL", encoded.script.source, *command.words[2:])
+                command.written = False
                 reply = await self.execute(command)
         except WrongLayout as error:
             return list(failures(call.operations, error.code))

@@ -13,7 +13,10 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
 
 from .._common.backoff import Backoff
 from .._common.durability import MEMORY, Durability
@@ -78,39 +81,69 @@ async def rest(pause_s: float) -> None:
         await asyncio.sleep(random.uniform(0, late_s))  # noqa: S311 - jitter, not a secret
 
 
-class _Timeout:
-    """Cancels the current task after some time, at a third of the cost of ``asyncio.timeout``.
+class _Timeout(Struct, eq=False):
+    """The end of one attempt's time, and the task that makes the attempt."""
 
-    Every call has one.
-    """
-
-    __slots__ = ("_cancelling", "_reached", "_task", "_timer")
-
-    def __init__(self, after_s: float) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a coroutine runs in a task
-        self._task = task
-        self._cancelling = task.cancelling()
-        self._reached = False
-        self._timer = asyncio.get_running_loop().call_later(after_s, self._reach)
+    at: float
+    task: asyncio.Task[Any]
+    #: Cancellations of the task that were asked for before the attempt.
+    cancelling: int
+    reached: bool = False
 
     def was_reached(self) -> bool:
-        """Return True if a cancellation was this timer's alone."""
-        if not self._reached:
+        """Return True if a cancellation was for this timeout alone."""
+        if not self.reached:
             return False
-        self._reached = False
-        return self._task.uncancel() <= self._cancelling
+        self.reached = False
+        return self.task.uncancel() <= self.cancelling
 
-    def cancel(self) -> None:
-        """Cancel the timer."""
-        self._timer.cancel()
-        if self._reached:
+
+class _Timeouts:
+    """Cancels tasks whose attempts have taken too long.
+
+    All attempts in flight share one timer. Nearly every attempt ends in time, and a timer of its
+    own would cost more than the rest of its bookkeeping. The timer is not cancelled with the last
+    attempt: if it finds none, it is not set again.
+    """
+
+    def __init__(self) -> None:
+        self._in_flight: dict[_Timeout, None] = {}
+        self._wakes_at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, at: float) -> _Timeout:
+        """Cancel the current task at *at* on the event loop's clock, unless ``end`` comes first."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        timeout = _Timeout(at, task, task.cancelling())
+        self._in_flight[timeout] = None
+        if at < self._wakes_at:
+            self._set_timer(at)
+        return timeout
+
+    def end(self, timeout: _Timeout) -> None:
+        """Cancel the timeout."""
+        self._in_flight.pop(timeout, None)
+        if timeout.reached:
             # Too late to be noticed: the answer came first.
-            self._task.uncancel()
+            timeout.task.uncancel()
 
-    def _reach(self) -> None:
-        self._reached = True
-        self._task.cancel()
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wakes_at = at
+        self._timer = asyncio.get_running_loop().call_at(at, self._wake)
+
+    def _wake(self) -> None:
+        # The event loop may be early by the resolution of its clock.
+        now = max(self._wakes_at, asyncio.get_running_loop().time())
+        self._wakes_at, self._timer = math.inf, None
+        for timeout in [timeout for timeout in self._in_flight if timeout.at <= now]:
+            del self._in_flight[timeout]
+            timeout.reached = True
+            timeout.task.cancel()
+        if self._in_flight:
+            self._set_timer(min(timeout.at for timeout in self._in_flight))
 
 
 class Retries:
@@ -122,19 +155,52 @@ class Retries:
         #: What sends wait for.
         self.durability = Durability()
         self.monitor = ServerMonitor()
+        self._timeouts = _Timeouts()
 
     async def make(self, call: Call, deadline: float) -> list[Any]:
         """Return the results of *call*.
 
         ``NotExecuted`` or a final error: it certainly did not run. ``ReplyLost``: it is not known.
         """
+        loop = asyncio.get_running_loop()
+        backoff = None
         try:
-            return await self._repeat(call, deadline)
+            while True:
+                call.began_at = loop.time()
+                call.written = False
+                left_s = deadline - call.began_at
+                if call.may_repeat:
+                    left_s = min(left_s, self._patience_s)
+                try:
+                    results = await self._attempt(partial(self._run, call, left_s), left_s, call)
+                    if _is_confirmed(call, results):
+                        return results
+                    backoff = backoff or _backoff()
+                    if not await self._ask_again(call, backoff, deadline):
+                        return results
+                except (NotExecuted, ReplyLost) as error:
+                    if isinstance(error, ReplyLost):
+                        call.doubt()
+                        if not call.may_repeat:
+                            raise
+                    backoff = backoff or _backoff()
+                    await _pause(backoff, deadline, error)
         except (NotExecuted, RSMQError) as error:
             if call.in_doubt:
                 # This attempt did not run; an earlier one may have.
                 raise ReplyLost(str(error)) from error
             raise
+
+    def _run(self, call: Call, left_s: float, driver: Driver) -> Awaitable[list[Any]]:
+        """Let *driver* make an attempt that has *left_s*."""
+        # What the client demands is known when it is connected.
+        durability = self.durability
+        call.min_replicas = durability.replicas
+        if call.kind.with_durability is not None and (durability.replicas or durability.fsync):
+            call.durability = durability
+            call.reached = [MEMORY] * len(call.operations)
+            call.confirm_ms = max(1, int(left_s * CONFIRM * 1000))
+        return driver.run(call)
 
     async def ask(self, question: Callable[[Driver], Awaitable[T]], deadline: float) -> T:
         """Return the driver's answer to a question that may be repeated."""
@@ -154,7 +220,7 @@ class Retries:
             raise NotExecuted("the call's time was over before it could be made")
         clock = asyncio.get_running_loop().time
         began_at = clock()
-        timeout = _Timeout(timeout_s)
+        timeout = self._timeouts.start(began_at + timeout_s)
         try:
             result = await work(await self._driver())
         except asyncio.CancelledError:
@@ -180,44 +246,7 @@ class Retries:
             self.monitor.answered(clock())
             return result
         finally:
-            timeout.cancel()
-
-    async def _repeat(self, call: Call, deadline: float) -> list[Any]:
-        loop = asyncio.get_running_loop()
-        backoff = None
-
-        def run(driver: Driver) -> Awaitable[list[Any]]:
-            # What the client demands is known when it is connected.
-            durability = self.durability
-            call.min_replicas = durability.replicas
-            if call.kind.with_durability is not None and (durability.replicas or durability.fsync):
-                call.durability = durability
-                call.reached = [MEMORY] * len(call.operations)
-                call.confirm_ms = max(1, int(left_s * CONFIRM * 1000))
-            return driver.run(call)
-
-        while True:
-            call.began_at = loop.time()
-            call.written = False
-            left_s = deadline - call.began_at
-            if call.may_repeat:
-                left_s = min(left_s, self._patience_s)
-            try:
-                results = await self._attempt(run, left_s, call)
-                if _is_confirmed(call, results):
-                    return results
-                backoff = backoff or _backoff()
-                if not await self._ask_again(call, backoff, deadline):
-                    return results
-            except NotExecuted as error:
-                backoff = backoff or _backoff()
-                await _pause(backoff, deadline, error)
-            except ReplyLost as error:
-                call.doubt()
-                if not call.may_repeat:
-                    raise
-                backoff = backoff or _backoff()
-                await _pause(backoff, deadline, error)
+            self._timeouts.end(timeout)
 
     async def _ask_again(self, call: Call, backoff: Backoff, deadline: float) -> bool:
         """Wait before a call is repeated that was not confirmed; return True if there is time.

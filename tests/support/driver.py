@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aiorsmq_ng._common.durability import Durability
@@ -15,7 +14,6 @@ from aiorsmq_ng._transport.driver import Driver
 from aiorsmq_ng._transport.redis_calls import Command, RedisDriver
 
 
-@dataclass(slots=True)
 class SeenCommand(Command):
     """A command that was executed, with the call it was encoded from, as that stood then."""
 
