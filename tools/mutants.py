@@ -869,7 +869,7 @@ MUTANTS = (
         "worker: a handler that is cancelled before its first step gives its messages back",
         "aiorsmq_ng/worker/execution.py",
         "            give_back(self._batch)",
-        "            self._let_go()",
+        "            self._stop_renewal()",
         ("tests/contract/test_worker_leases.py",),
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Handlers at work: one run (decode, call, time limit, settle), and all that run at a time."""
+"""Executions of handlers: one run (decode, call, timeout, settle), and the set of those running."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .shutdown import wait_until_done
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
-#: How long a handler that ran out of time may take to end before it counts as stuck.
+#: How long a handler may take to end after its timeout before it counts as stuck.
 _CANCEL_S = 1.0
 #: How long a handler that is cancelled at the end of the worker may take to end.
 _ABANDON_S = 2.0
@@ -31,7 +31,7 @@ async def call_dead_letter_hooks(letter: DeadLetter, hooks: Sequence[DeadLetterH
         try:
             await hook(letter.message, letter.reason)
         except Exception:
-            logger.exception("a dead-letter hook failed itself")
+            logger.exception("a dead-letter hook failed")
 
 
 class Execution:
@@ -40,14 +40,14 @@ class Execution:
     One task does both. Its leases are registered already: they came with the messages, and each is
     removed when its message is settled. Rules for cancellation:
 
-    1. The task is cancelled only while the handler runs: when its time is over, when a lease is
-       lost, or when the worker ends. The messages are settled afterwards, by the same task.
-    2. A handler that ignores its cancellation is *stuck*: its leases are let go, and it holds its
-       slot until it ends.
+    1. The task is cancelled only while the handler runs: at its timeout, when a lease is lost, or
+       when the worker ends. The messages are settled afterwards, by the same task.
+    2. A handler that ignores its cancellation is *stuck*: its leases are not renewed any more, and
+       it keeps its slot until it ends.
     3. A task that other code cancels, such as ``asyncio.run`` at its end, ends as cancelled. The
        messages are released, and no failure is counted.
-    4. The worker may leave it behind at its end: nothing waits for the task any more, and it
-       settles nothing.
+    4. The worker may leave it behind at its end: nothing awaits the task any more, and it settles
+       nothing.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Execution:
         self._counters = counters
         #: True from the first step of the task; while the handler runs.
         self._begun = self._handling = False
-        #: Why the handler is cancelled; whether it was, by a limit or by the worker.
+        #: Why the handler is cancelled; True once the timeout, a lost lease or the worker did so.
         self._reason: str | None = None
         self._interrupted = self._cancelled = False
         self._left_behind = False
@@ -89,7 +89,7 @@ class Execution:
     def leave_behind(self) -> None:
         """Stop waiting for a handler that does not end; its leases run out."""
         self._left_behind = True
-        self._let_go()
+        self._stop_renewal()
         if not self._handling:
             self.task.cancel()
         self._on_end(self)
@@ -99,7 +99,7 @@ class Execution:
         if self._left_behind:
             return
         if self._begun:
-            self._let_go()
+            self._stop_renewal()
         else:
             give_back(self._batch)
         if error is not None:
@@ -111,17 +111,17 @@ class Execution:
         try:
             arguments = [] if self.handler.size else self.handler.arguments(self._batch[0])
         except InvalidValue as misfit:
-            # It will not decode the next time either.
+            # A retry would not decode it either.
             reason = str(misfit)[:500]
             settled = await self._settle_all(lambda delivery: delivery.reject(reason))
             self._counters.rejected += len(settled)
-            await self._note(misfit)
+            await self._report_failure(misfit)
             return
         except Exception as error:
             # The user's own type or codec raised; that is a failure like any other.
             await self._failed(error)
             return
-        # The last moment: other handlers may have blocked the event loop since this one was chosen.
+        # Checked late: other handlers may have blocked the event loop since this one was chosen.
         self._batch[:] = still_leased(self._batch)
         if not self._batch:
             return  # given back: it was too late to begin
@@ -154,7 +154,7 @@ class Execution:
                 raise
             error = raised
         except BaseException:
-            # It ends the process: there is no time to wait for anything.
+            # It ends the process: nothing can be awaited any more.
             self._release_nowait()
             raise
         finally:
@@ -166,10 +166,10 @@ class Execution:
         return None
 
     def _cause(self, error: BaseException | None) -> BaseException | None:
-        """Return why a handler that raised *error*, or was interrupted, has failed."""
+        """Return the error of a handler that raised *error*, or was interrupted."""
         if self._patience is not None:
             self._patience.cancel()
-        # What follows in this task is not cancelled.
+        # The rest of this task is not cancelled.
         while self.task.cancelling():
             self.task.uncancel()
         if error is None or isinstance(error, asyncio.CancelledError):
@@ -180,7 +180,7 @@ class Execution:
         return error
 
     def _cancelled_from_outside(self) -> bool:
-        """Return True if other code than this class has cancelled the task.
+        """Return True if code outside this class has cancelled the task.
 
         ``asyncio.run`` does so at its end. A handler that awaits a cancelled task raises
         ``CancelledError``, too, but nothing has cancelled the handler's own task then.
@@ -188,7 +188,7 @@ class Execution:
         return self.task.cancelling() > self._interrupted + self._cancelled
 
     def _release_nowait(self) -> None:
-        """Start to release what is not settled, without waiting; a client that has ended cannot."""
+        """Start to release unsettled messages, without waiting; a closed client cannot."""
         for delivery in self._batch:
             if not delivery.settled:
                 with suppress(ClientClosed, WrongContext):
@@ -207,8 +207,8 @@ class Execution:
         self._interrupt(f"it took longer than {self.handler.timeout:g} s")
 
     def _interrupt(self, reason: str) -> None:
-        # Not at once: a handler whose last step is due already ends by itself. Whether the lease
-        # held long enough for that is for the fence to say.
+        # In the next tick: a handler whose last step is scheduled already ends by itself. The fence
+        # decides if its lease held long enough.
         asyncio.get_running_loop().call_soon(self._cancel_handler, reason)
 
     def _cancel_handler(self, reason: str) -> None:
@@ -220,7 +220,7 @@ class Execution:
 
     def _mark_stuck(self) -> None:
         self.stuck = True
-        self._let_go()
+        self._stop_renewal()
         logger.error("handler %s ignores its cancellation", self.handler.name)
 
     async def _failed(self, error: BaseException) -> None:
@@ -229,12 +229,12 @@ class Execution:
             gone = sum(delivery.outcome == "rejected" for delivery in settled)
             self._counters.rejected += gone
             self._counters.failed += len(settled) - gone
-            await self._note(error)
+            await self._report_failure(error)
 
     async def _settle_all(self, settle: Callable[[Delivery], Any]) -> list[Delivery]:
-        """Settle what the handler did not settle itself, and return those where it worked.
+        """Settle the messages that the handler did not settle, and return those that were settled.
 
-        All at once, so that they share calls.
+        All are submitted together, so that they share calls.
         """
         for delivery in self._batch:
             self._counters.count(delivery.outcome)
@@ -243,7 +243,7 @@ class Execution:
             outcomes = [await _outcome_of(settle(open_[0]))]
         else:
             outcomes = await asyncio.gather(*(settle(d) for d in open_), return_exceptions=True)
-        self._let_go()
+        self._stop_renewal()
         for delivery, outcome in zip(open_, outcomes, strict=True):
             if isinstance(outcome, LeaseLost):
                 logger.warning("%s", outcome)
@@ -253,13 +253,13 @@ class Execution:
                 raise outcome
         return [d for d, outcome in zip(open_, outcomes, strict=True) if outcome is None]
 
-    def _let_go(self) -> None:
-        """Renew no lease of a message that is not settled: the handler works on it no more."""
+    def _stop_renewal(self) -> None:
+        """Stop renewing the leases of unsettled messages: the handler no longer works on them."""
         for delivery in self._batch:
             if not delivery.settled:
                 delivery.let_go()
 
-    async def _note(self, error: Exception) -> None:
+    async def _report_failure(self, error: Exception) -> None:
         first = self._batch[0]
         self._counters.note(error)
         logger.warning(
@@ -272,11 +272,11 @@ class Execution:
                 try:
                     await hook(delivery, error)
                 except Exception:
-                    logger.exception("a failure hook failed itself")
+                    logger.exception("a failure hook failed")
 
 
 class Executions:
-    """The handlers that run, *concurrency* at most."""
+    """The running handlers, at most *concurrency*."""
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class Executions:
         on_failure: Sequence[FailureHook],
         counters: Counters,
     ) -> None:
-        # Fair: the task that has waited longest is next.
+        # First in, first out.
         self.slots = asyncio.Semaphore(concurrency)
         self.running: set[Execution] = set()
         #: Handlers that did not end when the worker did.
@@ -301,14 +301,14 @@ class Executions:
         execution.start(on_end=self._ended)
         return execution
 
-    async def drain(self, within_s: float, hurry: asyncio.Event) -> None:
-        """Wait until all have ended, or *hurry* is set, for *within_s* at most."""
+    async def drain(self, within_s: float, grace_over: asyncio.Event) -> None:
+        """Wait until all have ended, or *grace_over* is set; at most *within_s* seconds."""
         if self.running:
             logger.info("stopping: %d handlers have %g s to end", len(self.running), within_s)
-            await wait_until_done([e.task for e in self.running], within_s, hurry)
+            await wait_until_done([e.task for e in self.running], within_s, grace_over)
 
     async def abandon(self) -> None:
-        """Cancel what still runs; its messages are given back. Leave behind what does not end."""
+        """Cancel all handlers and give their messages back; leave behind those that do not end."""
         running = list(self.running)
         for execution in running:
             execution.cancel()

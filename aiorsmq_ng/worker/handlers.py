@@ -23,9 +23,9 @@ Next = Callable[[], Awaitable[Any]]
 Middleware = Callable[[Delivery, Next], Awaitable[Any]]
 #: Called when the worker starts or stops.
 Hook = Callable[[], Awaitable[Any]]
-#: Called with a message that was moved to the dead letters, and why.
+#: Called with a message that was moved to its dead-letter queue, and the reason.
 DeadLetterHook = Callable[[Message, str], Awaitable[Any]]
-#: Called with a message and what its handling raised.
+#: Called with a message and the error of its handler.
 FailureHook = Callable[[Delivery, Exception], Awaitable[Any]]
 
 #: Decorators return the function they are given, with its own type.
@@ -45,7 +45,7 @@ class QueueHandler:
 
     queue: Queue
     function: Handler
-    #: What reads each argument of the function from the body; ``None`` for the delivery itself.
+    #: The decoder of each argument of the function; ``None`` for the delivery itself.
     readers: tuple[Reader | None, ...]
     timeout: float | None
     weight: int = 1
@@ -74,9 +74,9 @@ class QueueHandler:
 
 
 def readers(handler: Handler, codec: Codec) -> tuple[Reader | None, ...]:
-    """Return the reader of each argument of *handler*, ``None`` for the delivery.
+    """Return the decoder of each argument of *handler*, ``None`` for the delivery.
 
-    ``InvalidValue`` if it cannot be a handler, or has an annotation that no body can match.
+    Raises ``InvalidValue`` if it cannot be a handler, or has an annotation that no body can match.
     """
     found: list[Reader | None] = []
     for wanted in _wanted(handler):
@@ -88,7 +88,7 @@ def readers(handler: Handler, codec: Codec) -> tuple[Reader | None, ...]:
 
 
 def check_coroutine_function(what: str, function: Callable[..., Any], *, arguments: int) -> None:
-    """``InvalidValue`` unless *function* is async and can be called with that many arguments."""
+    """Raise ``InvalidValue`` unless *function* is async and takes *arguments* arguments."""
     if not inspect.iscoroutinefunction(_called(function)):
         raise InvalidValue(f"{what} {_name(function)} must be an async function")
     try:
@@ -100,7 +100,7 @@ def check_coroutine_function(what: str, function: Callable[..., Any], *, argumen
 
 
 def _called(function: Any) -> Any:
-    """Return the function that a call of *function* runs: of a partial, or of an object."""
+    """Return the function behind a partial, or behind an object with ``__call__``."""
     while isinstance(function, functools.partial):
         function = function.func
     if not inspect.isroutine(function) and not isinstance(function, type):

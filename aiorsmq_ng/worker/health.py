@@ -1,4 +1,4 @@
-"""What a worker is doing, and what became of its messages."""
+"""State of a worker, and counters of its messages."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ State = Literal["new", "starting", "running", "paused", "draining", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class WorkerHealth:
-    """A worker at one moment."""
+    """State of a worker at one moment."""
 
     #: What it is doing.
     state: State
     #: Handlers running now.
     running: int
-    #: Handlers that do not end although they were cancelled.
+    #: Those of them that ignore their cancellation.
     stuck: int
-    #: Messages since the start that are done or forwarded, by the worker or by the handler itself.
+    #: Messages since the start that were acked or forwarded, by the worker or by the handler.
     done: int
-    #: Messages given back for another try.
+    #: Messages given back for a retry.
     failed: int
-    #: Messages moved to the dead letters.
+    #: Messages moved to a dead-letter queue.
     rejected: int
-    #: The last thing that went wrong: a handler's error, or one of the way to the server.
+    #: The last error: of a handler, or of a call to the server.
     last_error: str | None
-    #: When the server last replied, be it with an error.
+    #: When the server last replied, also with an error.
     last_reply: datetime | None = None
-    #: True while the server does not answer what it is asked.
+    #: True while calls get no reply.
     server_away: bool = False
-    #: With which error ``run`` has ended; none while it runs, and after a stop in good order.
+    #: The error that ended ``run``; ``None`` while it runs, and after an orderly stop.
     failure: str | None = None
 
     @property
     def ok(self) -> bool:
-        """Return True if the worker serves: it runs (or is paused), and the server answers.
+        """True if the worker serves: it runs (or is paused), and the server replies.
 
-        Fit for a health endpoint. False before it has started, while it stops, and after it has
-        ended, whatever the cause.
+        Meant for a health endpoint. False before it has started, while it stops, and after it has
+        ended, for any reason.
         """
         return self.state in ("running", "paused") and not self.server_away
 
 
 @dataclass(slots=True)
 class Counters:
-    """What became of messages since the start."""
+    """Counters of messages since the start, and the last error."""
 
     done: int = 0
     failed: int = 0
@@ -65,7 +65,7 @@ class Counters:
             self.rejected += 1
 
     def note(self, error: BaseException) -> None:
-        """Remember what went wrong last."""
+        """Store the last error."""
         self.last_error = one_line(error)
 
 

@@ -3,14 +3,14 @@
 Theory of operation
 -------------------
 
-Rule 1: queues of one namespace are received from by one call, in the order of their handlers or in
-one drawn by their weights. Each batch handler has calls of its own.
+Rule 1: one call receives from all queues of a namespace, in the order of their handlers or in a
+random order by their weights. Each batch handler has calls of its own.
 
-Rule 2: first the messages, then the slot. A group of queues that has nothing to do holds no slot.
+Rule 2: first the messages, then the slot. A group of queues without messages holds no slot.
 
-Rule 3: a *suspect* (the delivery before vanished with its holder) is handled alone. It ends the
-intake, which gives back all that was leased ahead; then handlers that run may end; then the
-suspect runs, and the intake begins again. All of that has a limit of ``alone`` seconds per step.
+Rule 3: a *suspect* (the holder of its last delivery vanished) is handled alone. It ends the intake,
+which gives back everything that was leased ahead; then running handlers may end; then the suspect
+runs, and the intake begins again. Each of these steps takes at most ``alone`` seconds.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ logger = logging.getLogger("aiorsmq_ng.worker")
 
 #: How long to wait for give-backs, and for calls in flight before a suspect begins.
 _GIVE_BACK_S = 2.0
-#: How often a suspect is postponed because of handlers that take long, and for how many suspects
-#: that is remembered.
+#: How often a suspect is postponed because of long-running handlers, and the number of suspects for
+#: which that is counted.
 _MAX_POSTPONED, _POSTPONED_IDS = 3, 1000
 
 
@@ -67,8 +67,8 @@ class Intake:
         self.postponed: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Hand out messages until cancelled; then what no handler works on is given back."""
-        # One call reaches the queues of one namespace; those of another are served beside them.
+        """Hand out messages until cancelled; then give back those that no handler works on."""
+        # One call reaches the queues of one namespace; other namespaces are served concurrently.
         groups: dict[object, list[QueueHandler]] = {}
         for handler in self._handlers.values():
             key = (handler.queue.ns, handler.queue.name if handler.size else "")
@@ -84,7 +84,7 @@ class Intake:
                 async with anyio.create_task_group() as tasks:
                     for group in groups:
                         tasks.start_soon(self._dispatch, group, tasks.cancel_scope)
-                # A suspect came: all that was leased ahead is given back.
+                # A suspect arrived: everything that was leased ahead is given back.
                 await self._handle_alone()
         finally:
             if (suspect := self.suspect) is not None:
@@ -119,7 +119,7 @@ class Intake:
                         prefetch.put_back(batch)
                         raise
                     if prefetch.holds_suspect:
-                        # It came while the batch waited for a slot: nothing begins beside it.
+                        # It arrived while the batch waited for a slot: nothing begins beside it.
                         give_back(batch)
                         slots.release()
                     else:
@@ -136,7 +136,7 @@ class Intake:
                 drawn = sorted(group, key=lambda h: -(random.random() ** (1 / h.weight)))  # noqa: S311
                 if found := await self._rsmq.receive_many([h.queue for h in drawn], count):
                     return found
-            # No message is there, so the order does not matter: all wait in the same one.
+            # There is no message, so the order does not matter: all wait with the same one.
             queues = [handler.queue for handler in group]
             return await self._rsmq.receive_many(queues, count, wait=MAX_SECONDS)
         except RSMQError as error:
@@ -144,7 +144,7 @@ class Intake:
             raise
 
     async def _handle_alone(self) -> None:
-        """Handle the suspect while the worker holds nothing else, as far as that is possible."""
+        """Handle the suspect while the worker holds no other message, if handlers end in time."""
         suspect = self.suspect
         if suspect is None:
             return
@@ -153,7 +153,7 @@ class Intake:
             suspect.id, suspect.queue, suspect.strikes,
         )  # fmt: skip
         executions = self._executions
-        # A handler that ignores its cancellation holds up its slot only.
+        # A handler that ignores its cancellation blocks only its slot.
         if running := [execution for execution in executions.running if not execution.stuck]:
             await asyncio.wait([execution.task for execution in running], timeout=self._alone)
         times = self.postponed.pop(suspect.id, 0)
@@ -162,7 +162,7 @@ class Intake:
         if beside and suspect.strikes > 1 and self._postpone(suspect, beside, times + 1):
             self.suspect = None
             return
-        # A cancelled receive may still be served; what it took is then on its way back.
+        # A cancelled receive may still have taken messages; wait until they are given back.
         await self._rsmq.wait_idle(_GIVE_BACK_S)
         await executions.slots.acquire()
         self.suspect = None
@@ -187,6 +187,6 @@ class Intake:
         suspect.release_nowait(delay, unseen=True)
         self.postponed[suspect.id] = times
         if len(self.postponed) > _POSTPONED_IDS:
-            # The oldest: another worker has most likely handled it.
+            # Drop the oldest: another worker has most likely handled it.
             del self.postponed[next(iter(self.postponed))]
         return True

@@ -1,4 +1,4 @@
-"""Ending in order, however often the caller is cancelled."""
+"""Orderly shutdown, even if the caller is cancelled repeatedly."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import anyio
 async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
     """Run *work*, which ends by itself, to its end; a cancellation is raised afterwards.
 
-    However often it comes: ``Task.cancel`` goes through every scope, and AnyIO would cancel again
-    in every tick, if a scope did not keep that away.
+    This holds for repeated cancellations, too: ``Task.cancel`` passes through every scope, and
+    AnyIO cancels again in every tick unless a scope shields from that.
     """
     task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
@@ -29,10 +29,10 @@ async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def wait_until_done(
-    tasks: Iterable[asyncio.Task[Any]], within_s: float, hurry: asyncio.Event
+    tasks: Iterable[asyncio.Task[Any]], within_s: float, grace_over: asyncio.Event
 ) -> None:
-    """Wait until all *tasks* have ended, or *hurry* is set, for *within_s* at most."""
-    waits = [asyncio.ensure_future(asyncio.wait(tasks)), asyncio.ensure_future(hurry.wait())]
+    """Wait until all *tasks* have ended, or *grace_over* is set; at most *within_s* seconds."""
+    waits = [asyncio.ensure_future(asyncio.wait(tasks)), asyncio.ensure_future(grace_over.wait())]
     try:
         await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
     finally:

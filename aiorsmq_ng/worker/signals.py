@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT stop every worker of the process; a second one hurries them."""
+"""SIGTERM and SIGINT stop every worker of the process; a second signal ends the grace period."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: What a signal calls; a process may run several workers.
+#: Called by a signal; a process may run several workers.
 _stops: set[Callable[[], None]] = set()
 _before: list[object] = []
 
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], None], *, wanted: bool) -> Iterator[None]:
-    """Call *stop* for each signal while inside.
+    """Context manager: call *stop* for each signal.
 
-    Only the main thread may; elsewhere the application stops its workers by itself.
+    Only the main thread can handle signals; in other threads the application stops its workers.
     """
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield

@@ -19,9 +19,9 @@ logger = logging.getLogger("aiorsmq_ng.worker")
 async def find_queues(
     rsmq: RSMQ, queues: Sequence[Queue], *, create: bool, limit_s: float | None
 ) -> bool:
-    """Wait for the server, for *limit_s* seconds if given, and find or create the queues.
+    """Wait for the server, at most *limit_s* seconds if given, and find or create the queues.
 
-    Returns True; ``QueueNotFound`` if one is missing and must not be created.
+    Returns True. Raises ``QueueNotFound`` if a queue is missing and must not be created.
     """
     await rsmq.open(wait_for_server=limit_s)
 
@@ -29,7 +29,7 @@ async def find_queues(
         for queue in queues:
             await _find(rsmq, queue, create)
 
-    # A broker may answer although its server does not. A limit of 0 is one try, as long as a call.
+    # A broker may reply although its server does not. A limit of 0 is one attempt of one call.
     with anyio.move_on_after(limit_s or math.inf):
         await retry_through_outages(find, limit_s)
         return True
@@ -41,7 +41,7 @@ async def find_queues(
 
 
 async def _find(rsmq: RSMQ, queue: Queue, create: bool) -> None:
-    # Looking first: creating needs rights that a worker need not have, and memory.
+    # Looked up first: creating needs permissions that a worker need not have, and memory.
     if not await queue.exists():
         if not create:
             raise _missing(queue)
@@ -54,8 +54,8 @@ async def _find_dead_letters(queue: Queue) -> None:
     try:
         there = await queue.exists()
     except AccessDenied as error:
-        # Working on a queue needs no right to look at its dead letters.
-        logger.debug("queue %r cannot be looked for: %s", queue.name, error)
+        # A worker needs no permission to read the attributes of a dead-letter queue.
+        logger.debug("dead-letter queue %r cannot be looked up: %s", queue.name, error)
     else:
         if not there:
             raise _missing(queue)

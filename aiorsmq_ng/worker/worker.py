@@ -37,34 +37,34 @@ R = TypeVar("R")
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
-#: How long the end of the worker waits for its intake, and for hooks that still run.
+#: How long the worker's end waits for its intake, and for hooks that still run.
 _INTAKE_S, _HOOKS_S = 4.0, 2.0
 
 
 class Worker:
     """Runs handlers for messages of one or more queues.
 
-    A *suspect*, a message whose last delivery vanished with its holder, is handled alone: the
-    worker holds nothing else meanwhile. It keeps other messages waiting for ``alone`` seconds at
-    most, before it begins and while it runs.
+    A *suspect* is a message whose last delivery vanished with its holder. It is handled alone: the
+    worker holds no other message meanwhile. It keeps other messages waiting for at most ``alone``
+    seconds before it begins, and as long while it runs.
 
-    For a queue that exists, the worker needs no permission but those of a consumer. A refusal, such
-    as of a password, ends ``run`` at once.
+    For a queue that exists, the worker needs only the permissions of a consumer. An error that is
+    not transient, such as a refused password, ends ``run`` at once.
 
     Args:
         rsmq: a client of yours, which stays open, or a URL; by default as for ``RSMQ``.
         concurrency: how many handlers run at a time.
         grace: seconds that handlers have to end after a stop.
         prefetch: how many messages are leased ahead; by default as many as ``concurrency``.
-        order: serve queues in the order of their handlers, or in one drawn by their weights.
+        order: serve queues in the order of their handlers, or in a random order by their weights.
         create: create missing queues; if not, ``run`` raises ``QueueNotFound``, also for a missing
             dead-letter queue.
-        wait_for_server: seconds to wait for a server that is away at the start; ``None`` for ever,
+        wait_for_server: seconds to wait for an unavailable server at the start; ``None`` for ever,
             0 for one attempt.
     """
 
-    #: For how long a suspect may keep others waiting, before it begins and while it runs; in
-    #: seconds or as a timedelta, read as seconds when the worker starts.
+    #: How long a suspect may keep other messages waiting before it begins, and while it runs; in
+    #: seconds or as a timedelta, converted to seconds when the worker starts.
     alone = Duration(30.0, or_0=True)
 
     def __init__(
@@ -103,7 +103,7 @@ class Worker:
             concurrency, self._middleware, self._on_failure, self._counters
         )
         self._intake: Intake | None = None
-        #: What a pause or a stop cancels: the search for queues, then the intake.
+        #: The task that a pause or a stop cancels: the start, then the intake.
         self._interruptible: asyncio.Task[Any] | None = None
         self._state: State = "new"
         self._stopped_early = False
@@ -113,8 +113,8 @@ class Worker:
         self._begun = False
         self._failure: str | None = None
         self._turn = asyncio.Event()
-        self._hurry = asyncio.Event()
-        self._has_let_go = asyncio.Event()
+        self._grace_over = asyncio.Event()
+        self._is_shut_down = asyncio.Event()
         #: True once the client was closed before a stop.
         self._orphaned = False
 
@@ -131,16 +131,17 @@ class Worker:
         """Register a coroutine function (or an object with ``async __call__``) for *queue*.
 
         It takes the body (converted to its annotation: ``str``, ``bytes``, a dataclass, a pydantic
-        model, anything msgspec reads, also inside lists, dicts and unions), the ``Delivery``, or
-        both; an annotation that no body could ever fit is refused here. Returning acks the message.
+        model, anything msgspec decodes, also inside lists, dicts and unions), the ``Delivery``, or
+        both. An annotation that no body can match is refused here. The message is acked when the
+        handler returns.
 
         Args:
             queue: name of the queue.
             retry: when it is delivered again after an error; ``Retry()`` by default.
-            dead_letter: where it goes after the last delivery; by default ``<queue>-dead``.
+            dead_letter: queue for messages after the last delivery; by default ``<queue>-dead``.
             timeout: seconds after which the handler is cancelled; ``None`` for no limit.
             vt: lease in seconds, renewed while the handler runs; by default the queue's.
-            weight: how often the queue comes first in ``weighted`` order.
+            weight: relative frequency with which the queue comes first in ``weighted`` order.
         """
         return self._registrar(
             queue=queue,
@@ -164,13 +165,13 @@ class Worker:
     ) -> Callable[[H], H]:
         """Register a coroutine function for lists of messages of *queue*.
 
-        It is called with up to *size* deliveries: as soon as there are that many, or *wait* seconds
-        after the first. It may settle each by itself (``ack``, ``reject``, ...); those it does not
-        settle are acked when it returns, and given back by *retry* when it raises. *dead_letter*,
+        It is called with up to *size* deliveries: as soon as there are *size*, or *wait* seconds
+        after the first. It may settle each of them (``ack``, ``reject``, ...). Those that it does
+        not settle are acked when it returns; when it raises, *retry* decides. *dead_letter*,
         *timeout* and *vt* are those of ``handler``.
         """
         if size < 1:
-            raise InvalidValue(f"a batch has a size of at least 1, not {size!r}")
+            raise InvalidValue(f"size of a batch must be at least 1, not {size!r}")
 
         return self._registrar(
             queue=queue,
@@ -192,7 +193,7 @@ class Worker:
         return function
 
     def on_start(self, function: K) -> K:
-        """Register a coroutine function that is called before the first message is taken."""
+        """Register a coroutine function that is called before the first message is received."""
         check_coroutine_function("start hook", function, arguments=0)
         self._on_start.append(function)
         return function
@@ -200,27 +201,27 @@ class Worker:
     def on_stop(self, function: K) -> K:
         """Register a coroutine function that is called when the last handler has ended.
 
-        Also if a hook for the start has failed, but not if the worker ends before it calls those.
+        Also if a start hook has failed, but not if the worker ends before it calls the start hooks.
         """
         check_coroutine_function("stop hook", function, arguments=0)
         self._on_stop.append(function)
         return function
 
     def on_failure(self, function: F) -> F:
-        """Register a coroutine function that is called with each message that failed, and why.
+        """Register a coroutine function that is called with each failed message and its error.
 
-        Also for a body that does not decode, which no handler and no middleware ever sees.
+        Also for a body that does not decode, which never reaches a handler or a middleware.
         """
         check_coroutine_function("failure hook", function, arguments=2)
         self._on_failure.append(function)
         return function
 
     def on_dead_letter(self, function: D) -> D:
-        """Register a coroutine function that is called with each dead letter, and why it is one.
+        """Register a coroutine function that is called with each dead letter and its reason.
 
-        Wherever the move happens: a handler that failed for the last time or rejects its message, a
-        body that does not decode, or a receive that finds a message which was delivered too often
-        and never settled (``Message.body`` is empty if many are found that are large together).
+        For every cause: a handler that fails for the last time or rejects its message, a body that
+        does not decode, or a receive that finds a message which was delivered too often and never
+        settled. In the last case ``Message.body`` is empty if the bodies are large together.
         """
         check_coroutine_function("dead-letter hook", function, arguments=2)
         self._on_dead_letter.append(function)
@@ -228,7 +229,7 @@ class Worker:
 
     @property
     def wait_for_server(self) -> float | None:
-        """For how many seconds ``run`` waits for a server that is away; ``None`` for ever."""
+        """Seconds that ``run`` waits for an unavailable server; ``None`` for ever."""
         return self._wait_for_server
 
     @wait_for_server.setter
@@ -257,25 +258,25 @@ class Worker:
         )
 
     def pause(self) -> None:
-        """Take no more messages, and give back those that no handler works on; handlers run on."""
+        """Stop receiving, and give back messages that no handler works on; handlers go on."""
         if self._state == "running":
             self._state = "paused"
             if self._started:
                 self._interrupt()
 
     def resume(self) -> None:
-        """Take messages again."""
+        """Receive again."""
         if self._state == "paused":
             self._state = "running"
             self._turn.set()
 
     def stop(self) -> None:
-        """Take no more messages, let handlers end within the grace period, then return from run.
+        """Stop receiving, let handlers end within the grace period, then return from ``run``.
 
-        Called again, it does not wait for them any longer; called before run, that returns at once.
+        A second call ends the grace period. After a call before ``run``, that returns at once.
         """
         if self._state == "draining":
-            self._hurry.set()
+            self._grace_over.set()
         elif self._state == "new":
             self._state, self._stopped_early = "stopped", True
         elif self._state != "stopped":
@@ -284,9 +285,10 @@ class Worker:
             self._interrupt()
 
     async def run(self, *, signals: bool = True) -> None:
-        """Serve until stopped. With *signals*, SIGTERM and SIGINT stop; a second one hurries.
+        """Serve until stopped. With *signals*, SIGTERM and SIGINT call ``stop``.
 
-        What it raises is logged, and shown by ``health``, so a task need not be awaited to see it.
+        The error that it raises is also logged, and shown by ``health``, so it is visible even if
+        the task is not awaited.
         """
         if self._stopped_early:
             self._stopped_early = False
@@ -313,7 +315,7 @@ class Worker:
                 find_queues(self.rsmq, queues, create=self._create, limit_s=self.wait_for_server)
             )
             if found:
-                self.rsmq.dead_letters.listen(self._heard)
+                self.rsmq.dead_letters.listen(self._on_dead_letter_moved)
                 self._begun = True
                 for hook in self._on_start:
                     await hook()
@@ -328,16 +330,16 @@ class Worker:
                 )
                 while self._state in ("running", "paused"):
                     await self._serve(self._intake)
-                await self._executions.drain(self._grace, self._hurry)
+                await self._executions.drain(self._grace, self._grace_over)
             if self._orphaned:
                 raise ClientClosed("the client was closed before its worker was stopped")
         finally:
             self._state = "stopped"
             try:
-                await run_to_completion(self._let_go())
+                await run_to_completion(self._shut_down())
             finally:
                 self.rsmq.remove_close_hook(self._client_closes)
-                # In a task of its own: it goes on if this one is cancelled once more.
+                # In a task of its own: it goes on if this one is cancelled again.
                 await asyncio.shield(asyncio.create_task(self._finish()))
 
     def __repr__(self) -> str:
@@ -376,7 +378,7 @@ class Worker:
     def _check_handlers(self) -> None:
         """Refuse a worker without handlers, and a handler that no message would ever reach.
 
-        A dead letter keeps its count of receives, so a handler of a dead-letter queue that has a
+        A dead letter keeps its ``rc``, so a handler of a dead-letter queue whose retry policy has a
         limit would move every message on.
         """
         if not self._handlers:
@@ -390,7 +392,7 @@ class Worker:
                 )
 
     async def _serve(self, intake: Intake) -> None:
-        """Hand out messages until paused or stopped; then wait for the next turn."""
+        """Hand out messages until paused or stopped; after a pause, wait for the end of it."""
         if self._state == "paused":
             self._turn.clear()
             await self._turn.wait()
@@ -399,7 +401,7 @@ class Worker:
 
     async def _run_interruptible(self, work: Coroutine[Any, Any, R]) -> R | None:
         """Run *work* in a task of its own; return None if a pause or a stop has cancelled it."""
-        # A cancellation of the caller does not reach it this way.
+        # So that a cancellation of the caller does not reach it.
         task: asyncio.Task[R] = asyncio.create_task(work, name="aiorsmq-ng intake")
         self._interruptible = task
         await asyncio.wait([task])
@@ -413,7 +415,7 @@ class Worker:
         if self._interruptible is not None:
             self._interruptible.cancel()
 
-    def _heard(self, letter: DeadLetter) -> None:
+    def _on_dead_letter_moved(self, letter: DeadLetter) -> None:
         """Count a dead letter of one of the worker's queues, and call the hooks for it."""
         if all(letter.queue != handler.queue.name for handler in self._handlers):
             return
@@ -427,26 +429,26 @@ class Worker:
             self._hook_tasks.add(task)
             task.add_done_callback(self._hook_tasks.discard)
 
-    async def _let_go(self) -> None:
-        """End what still runs, and give back all messages; takes some seconds at most."""
+    async def _shut_down(self) -> None:
+        """End all handlers, and give back all messages; takes at most some seconds."""
         self._interrupt()
         if self._interruptible is not None:
             await asyncio.wait([self._interruptible], timeout=_INTAKE_S)
         await self._executions.abandon()
         if self._hook_tasks:
             await asyncio.wait(self._hook_tasks, timeout=_HOOKS_S)
-        self.rsmq.dead_letters.forget(self._heard)
-        self._has_let_go.set()
+        self.rsmq.dead_letters.forget(self._on_dead_letter_moved)
+        self._is_shut_down.set()
 
     async def _client_closes(self) -> None:
-        """End before the client does: without a grace period, and with nothing left in hand."""
+        """End before the client closes: without a grace period; all messages are given back."""
         self._orphaned = self._state in ("running", "paused")
         self.stop()
-        self._hurry.set()
-        await self._has_let_go.wait()
+        self._grace_over.set()
+        await self._is_shut_down.wait()
 
     async def _finish(self) -> None:
-        """Call the hooks, and close a client of our own."""
+        """Call the stop hooks, and close the client if the worker opened it."""
         try:
             for hook in self._on_stop if self._begun else ():
                 try:
