@@ -418,7 +418,7 @@ def test_page_of_options_lists_every_option_with_its_default():
             "decisions/0002-operations-as-values.md",
             f"bounded ({batching.MAX_WEIGHT} messages, {batching.MAX_SIZE >> 10} KiB)",
         ),
-        ("explanation/architecture.md", f"nothing is under way, {batching.SPLIT_FROM} operations"),
+        ("explanation/architecture.md", f"no call is in flight, {batching.SPLIT_FROM} operations"),
         ("explanation/guarantees.md", f"(token {calls.TOKEN_S / 60:.0f} min,"),
         ("explanation/guarantees.md", f"and for {calls.TOKEN_S / 60:.0f} minutes."),
         ("reference/errors.md", f"within {calls.TOKEN_S / 60:.0f} minutes: no second copy"),
