@@ -93,6 +93,29 @@ class Call:
     All operations are of one kind; if there are several, their requests have the same ``lane``.
     """
 
+    #: Which attempt is made, from 1 on; whether an earlier one may have run.
+    attempt = 1
+    in_doubt = False
+    #: Do nothing new: give back what earlier attempts took, and see that none that is still on
+    #: its way does anything.
+    recall = False
+    #: When the last attempt began, on the event loop's clock.
+    began_at = 0.0
+    #: Whether anything of the last attempt may have left the process.
+    written = False
+    #: What must be reached before results count, if more than memory; for how long the driver
+    #: may wait for it; and what each operation reached.
+    durability: Durability | None = None
+    confirm_ms = 0
+    reached: Sequence[str] = ()
+    #: How many replicas shall know of messages that were taken. If they do not, and another
+    #: server is the primary by now, the reply counts as lost.
+    min_replicas = 0
+    #: What a driver keeps from one attempt to the next.
+    encoded: Any = None
+    #: The results of a call that was taken up again by a token.
+    outcome: asyncio.Future[list[Any]] | None = None
+
     def __init__(
         self,
         operations: Sequence[Operation[Any]],
@@ -113,28 +136,6 @@ class Call:
         self.may_repeat = number is not None or first.kind.repeatable
         #: Those that wait for the operations, in the same order; none where calls are made singly.
         self.callers = callers
-        #: Which attempt is made, from 1 on; whether an earlier one may have run.
-        self.attempt = 1
-        self.in_doubt = False
-        #: Do nothing new: give back what earlier attempts took, and see that none that is still on
-        #: its way does anything.
-        self.recall = False
-        #: When the last attempt began, on the event loop's clock.
-        self.began_at = 0.0
-        #: Whether anything of the last attempt may have left the process.
-        self.written = False
-        #: What must be reached before results count, if more than memory; for how long the driver
-        #: may wait for it; and what each operation reached.
-        self.durability: Durability | None = None
-        self.confirm_ms = 0
-        self.reached: Sequence[str] = ()
-        #: How many replicas shall know of messages that were taken. If they do not, and another
-        #: server is the primary by now, the reply counts as lost.
-        self.min_replicas = 0
-        #: What a driver keeps from one attempt to the next.
-        self.encoded: Any = None
-        #: The results of a call that was taken up again by a token.
-        self.outcome: asyncio.Future[list[Any]] | None = None
 
     def doubt(self) -> None:
         """Go on to another attempt: this one may have run."""
