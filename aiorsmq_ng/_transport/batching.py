@@ -23,7 +23,8 @@ connection gets out of step and no neighbour in the batch is hurt.
 Rule 5: an operation that is cancelled before its call is written is not made, unless it was
 submitted to be seen through. What was taken for a caller that is gone is undone.
 
-Rule 6: closing finishes calls in flight and give-backs for a few seconds, then fails the rest.
+Rule 6: closing finishes calls in flight and give-backs for a few seconds, then fails the rest. So
+does a cancellation of all tasks of the event loop, which is how ``asyncio.run`` ends.
 """
 
 from __future__ import annotations
@@ -159,6 +160,8 @@ class Transport:
         self._loop_guard = LoopGuard(self)
         self._closed = False
         self._closed_by_caller = False
+        #: True once nothing is in flight that closing waits for.
+        self._finished = False
         #: Run before that, each for some seconds at most: what uses the client ends.
         self.leavers: set[Callable[[], Coroutine[Any, Any, None]]] = set()
         #: Called when the client is closed, while operations can still be submitted, in any order.
@@ -327,24 +330,31 @@ class Transport:
 
     async def aclose(self) -> None:
         """Finish what is under way, then let go of every connection."""
-        if self._closed:
-            return
         self._closed_by_caller = True
+        if not self._closed:
+            self._run_closers()
+            if self._host is not None and not self._host.done():
+                with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
+                    await self._last_calls()
+                    await self._calls.forget()
+                    await self._until_idle()
+                self._finished = True
+                self._host.cancel()
+        if self._host is not None:
+            await asyncio.gather(self._host, return_exceptions=True)
+        await self._disconnect()
+
+    def _run_closers(self) -> None:
         for close in (*self.closers, self.close_last):
             with suppress(ClientClosed, WrongContext):
                 close()
         self._closed = True
-        if self._host is not None and self._quiet is not None and not self._host.done():
-            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_S):
-                # A task that was cancelled with its reply in hand gives it back some ticks later.
-                for _ in range(_LAST_TICKS):
-                    await self._until_idle()
-                    await asyncio.sleep(0)
-                await self._calls.forget()
-                await self._until_idle()
-            self._host.cancel()
-            await asyncio.gather(self._host, return_exceptions=True)
-        await self._disconnect()
+
+    async def _last_calls(self) -> None:
+        """Wait for calls in flight, also of tasks that were cancelled with their reply in hand."""
+        for _ in range(_LAST_TICKS):
+            await self._until_idle()
+            await asyncio.sleep(0)
 
     async def _until_idle(self) -> None:
         while self._busy and self._quiet is not None:
@@ -378,6 +388,12 @@ class Transport:
                 await anyio.sleep_forever()
         except Exception:
             logger.exception("the client stopped because of a fault of its own; please report it")
+        except asyncio.CancelledError:
+            # A program may cancel all tasks before asyncio.run does.
+            for _ in range(2):
+                with suppress(asyncio.CancelledError):
+                    await self._outlive_cancellation()
+            raise
         finally:
             self._closed = True
             self._tasks = None
@@ -385,6 +401,34 @@ class Transport:
             for lane in (*self._lanes.values(), *self._due):
                 for waiting in lane.waiting:
                     waiting.fail(_never_made())
+
+    async def _outlive_cancellation(self) -> None:
+        """Make the last calls although all tasks of the event loop were cancelled at once.
+
+        ``asyncio.run`` cancels them when it ends, and waits for them. Tasks with messages in hand
+        give them back, and the tasks that make calls are cancelled, too: new ones do it.
+        """
+        if self._finished:
+            return
+        host = asyncio.current_task()
+        while host is not None and host.uncancel():
+            pass
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            self._resting.clear()
+            self._spare = self._runners
+            for _ in range(min(len(self._due), self._spare)):
+                self._spare -= 1
+                tasks.start_soon(self._serve_lanes)
+            with anyio.move_on_after(CLOSE_S):
+                await self._calls.recall_interrupted()
+                await self._last_calls()
+                if not self._closed:
+                    self._run_closers()
+                await self._last_calls()
+            tasks.cancel_scope.cancel()
+        self._finished = True
+        await self._disconnect()
 
     def _submit(
         self,

@@ -16,6 +16,7 @@ from copy import copy
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
+import anyio
 from msgspec import Struct
 
 from .._common.durability import Durability
@@ -198,6 +199,8 @@ class CallRunner:
         # is still on its way must find.
         self._records: set[str] = set()
         self._doubtful: set[str] = set()
+        #: Calls that may have taken messages when the tasks that made them were cancelled.
+        self._interrupted: list[Call] = []
 
     async def run(self, batch: list[PendingOperation]) -> None:
         """Make the call that *batch* shares, and hand every caller its result or error."""
@@ -226,6 +229,8 @@ class CallRunner:
             _fail_all(batch, lambda: unknown(text, executed=None))
         except BaseException:
             self._keep_record(call)
+            if call.number and call.kind.undo:
+                self._interrupted.append(call)
             text = "the client was closed while the call ran"
             _fail_all(batch, lambda: unknown(text, executed=None))
             raise
@@ -289,6 +294,13 @@ class CallRunner:
             expires_at = asyncio.get_running_loop().time() + TOKEN_S
             error.token = token or CallToken(self, call, place, expires_at)
         return error
+
+    async def recall_interrupted(self) -> None:
+        """Have given back what calls took whose tasks were cancelled in the middle."""
+        async with anyio.create_task_group() as tasks:
+            for call in self._interrupted[:MAX_RECALLS]:
+                self._recalls += 1
+                tasks.start_soon(self._recall, call)
 
     async def _recall(self, call: Call) -> None:
         """Have what a call took given back; its callers were told that the outcome is unknown."""

@@ -1,6 +1,8 @@
 """Closing a client: everybody is told, nothing stays leased, and it ends in time."""
 
 import asyncio
+import sys
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
@@ -12,6 +14,7 @@ from aiorsmq_ng.testing import FaultProxy
 
 from ..support.driver import ScriptedDriver
 
+ROOT = Path(__file__).parents[2]
 ID = b"g73zkl38qz" + b"x" * 22
 
 
@@ -317,6 +320,34 @@ async def test_block_that_is_entered_while_the_client_closes_gives_its_message_b
     await asyncio.gather(sending, closing)
 
     assert (await queue.attributes()).leased == 0
+
+
+@pytest.mark.parametrize("closing", ["block", "never"])
+@pytest.mark.parametrize(
+    ("program", "ending"),
+    [
+        ("Blocks", "end_of_main"),
+        ("Blocks", "system_exit"),
+        ("Blocks", "cancel_everything"),
+        ("PrefetchAndBlock", "end_of_main"),
+        ("PrefetchAndBlock", "system_exit"),
+        ("PrefetchAndBlock", "cancel_everything"),
+        ("Handlers", "system_exit"),
+        ("Handlers", "cancel_everything"),
+    ],
+)
+async def test_program_that_ends_with_messages_in_hand_leaves_none_leased(
+    queue, server_url, ns, program, ending, closing
+):
+    """asyncio.run cancels all tasks at once, those of the client, too, and then waits for them."""
+    await queue.send_many([str(number) for number in range(8)])
+    words = ("-m", "tests.support.abrupt_program", server_url, ns, program, ending, closing)
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, cwd=ROOT)
+    await process.wait()
+
+    attributes = await queue.attributes()
+    assert (attributes.ready, attributes.leased) == (8, 0)
+    assert attributes.totalrecv > 0
 
 
 async def test_consumer_whose_client_was_closed_says_so(queue, server_url, ns):

@@ -665,7 +665,10 @@ async def test_closing_finishes_calls_under_way():
     assert await task == [ID.decode()]
 
 
-async def test_operation_submitted_while_the_runners_are_cancelled_fails_as_never_made():
+@pytest.mark.parametrize("finished", [False, True])
+async def test_operation_submitted_while_the_runners_are_cancelled_is_made_unless_closing_is_over(
+    finished,
+):
     """``asyncio.run`` cancels all tasks at its end; what they do then may submit operations."""
     async with running(echo) as (_, transport):
         await transport.start()
@@ -673,10 +676,15 @@ async def test_operation_submitted_while_the_runners_are_cancelled_fails_as_neve
         resting = list(transport._resting)
         for rest in resting:
             rest.cancel()
+        transport._finished = finished
         transport._host.cancel()
         future = transport.submit(send())
-        with pytest.raises(ClientClosed):
-            await future
+        if finished:
+            with pytest.raises(ClientClosed):
+                await future
+        else:
+            assert await future == [ID.decode()]
+            await asyncio.wait([transport._host])
 
         assert resting
         assert transport._resting == []
