@@ -14,7 +14,7 @@ FIELDS = ("KEYS", "ARGV", "Returns", "Errors", "Cost")
 
 #: What a server's Lua offers, as far as scripts use it.
 LIBRARIES = ("redis", "string", "math", "table")
-FUNCTIONS = ("tonumber", "tostring", "type", "unpack", "ipairs", "pairs")
+FUNCTIONS = ("tonumber", "tostring", "type", "unpack", "ipairs", "pairs", "error")
 KEYWORDS = (
     *("and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in"),
     *("local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while"),

@@ -2,7 +2,7 @@
 -- KEYS: index, zset, hash.
 -- ARGV: name, 1 = repair or 0 = only report.
 -- Returns: {1 its messages can be examined or 0 not, number of ids, number of fields, vt, delay ('' if absent), then per
---   finding: what is wrong, 1 repaired or 0 not, details}. Findings: 'wrong_type' (a key; never repaired), 'not_a_queue' (keys that
+--   finding: what is wrong, 1 repaired or 0 not, details}. Findings: 'wrong_type' (a key, also a side key; never repaired), 'not_a_queue' (keys that
 --   look like those of another program; never repaired), 'other_format' (a queue of rbmq, or one in microseconds; never
 --   repaired, and its messages are not examined), 'vacant' (listed, but no key exists: removed from the list), 'headless'
 --   (ids without a hash; not repaired here), 'ghost' (missing attributes: completed with RSMQ's defaults, and listed),
@@ -24,6 +24,7 @@ local function type_of(key, call)
   local answer = (call or redis.call)('TYPE', key)
   return type(answer) == 'table' and answer.ok or answer
 end
+local types = {type_of(index), type_of(zset), type_of(hash)}
 -- A queue of rbmq has the same sorted set and list, but keeps its messages elsewhere, and its times, as some
 -- builds of rsmq_async do, in microseconds. It is in use: what looks like damage is none.
 local function other_format()
@@ -31,7 +32,7 @@ local function other_format()
     -- pcall: a user with rights on RSMQ's own keys only may not look.
     if type_of(zset .. tail, redis.pcall) == 'hash' then return zset .. tail end
   end
-  if type_of(zset) ~= 'zset' then return nil end
+  if types[2] ~= 'zset' then return nil end
   for _, place in ipairs({0, -1}) do
     local score = tonumber(redis.call('ZRANGE', zset, place, place, 'WITHSCORES')[2])
     -- Within a year of now.
@@ -43,7 +44,6 @@ if other then
   find('other_format', false, other)
   return reply
 end
-local types = {type_of(index), type_of(zset), type_of(hash)}
 local can_list = types[1] == 'set' or types[1] == 'none'
 if not can_list then find('wrong_type', false, index .. ' is not a set') end
 local ids, fields = types[2] ~= 'none', types[3] ~= 'none'
@@ -88,6 +88,14 @@ if strange() or not (known or listed or ids) then
   return reply
 end
 reply[1], reply[2], reply[3] = 1, redis.call('ZCARD', zset), redis.call('HLEN', hash)
+for tail, expected in pairs({deliveries = 'hash', consumers = 'hash', waiters = 'zset'}) do
+  local key = zset .. ':ng:' .. tail
+  -- pcall: a user with rights on RSMQ's own keys only may not look.
+  local stored = type_of(key, redis.pcall)
+  if type(stored) == 'string' and stored ~= 'none' and stored ~= expected then
+    find('wrong_type', false, key .. ' is not a ' .. expected)
+  end
+end
 if not fields then
   find('headless', false, '')
   return reply

@@ -6,7 +6,8 @@
 -- Errors: none.
 -- Cost: O(1).
 -- @include delivery_notes
-local fr, text = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) (.*)$')
+-- @include side_key
+local fr, text = string.match(call_side('GET', KEYS[1]) or '', '^(%d+) (.*)$')
 local stored = redis.call('HGET', KEYS[2], ARGV[1] .. ':fr')
 if fr and fr == stored then return {text} end
 -- A message that a receive has dead-lettered has its reason in its note.

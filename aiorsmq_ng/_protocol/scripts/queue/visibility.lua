@@ -14,13 +14,17 @@
 -- @include prune_notes
 -- @include wake_waiters
 -- @include allow_writes_when_full
+-- @include side_key
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local refused = read_queue(zset, hash)
 if refused then return refused end
 local now, _, micros = server_time()
 allow_writes_when_full(hash)
 -- Written and read in one command, because every call pays for it.
-local known = redis.call('SET', memory, ARGV[1] .. ' ' .. ARGV[2] .. ' ', 'PX', 600000, 'GET')
+local attempt = ARGV[1] .. ' ' .. ARGV[2] .. ' '
+local known = call_side('SET', memory, attempt, 'PX', 600000, 'GET')
+-- Without GET a key of another type is replaced.
+if known == nil then redis.call('SET', memory, attempt, 'PX', 600000) end
 if known then
   local last, seen = string.match(known, '^(%d+) (%d+)')
   last = tonumber(last or -1)

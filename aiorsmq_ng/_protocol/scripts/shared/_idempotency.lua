@@ -19,6 +19,7 @@
 -- forget(memory, call_number, attempt) remembers that the call did nothing.
 -- recall(memory, call_number, attempt) -> the outcome of an earlier attempt, nil if the call has not run, '' if
 --   this attempt is late.
+-- @include side_key
 local function remember(memory, call_number, attempt, text)
   local seen = tonumber(attempt) > 0 and attempt or '999999'
   redis.call('SET', memory, call_number .. ' ' .. seen .. ' ' .. text, 'PX', 600000)
@@ -29,7 +30,7 @@ local function forget(memory, call_number, attempt)
   remember(memory, call_number, attempt, '')
 end
 local function recall(memory, call_number, attempt)
-  local last, seen, text = string.match(redis.call('GET', memory) or '', '^(%d+) (%d+) (.*)$')
+  local last, seen, text = string.match(call_side('GET', memory) or '', '^(%d+) (%d+) (.*)$')
   if not last then return nil end
   local newest, number, try = tonumber(last), tonumber(call_number), tonumber(attempt)
   if newest < number then return nil end

@@ -16,8 +16,9 @@
 --   part and of the last argument. open_part(at) -> window, messages in the part, place of the next part; too_long(at, count, limit) -> the
 --   reply of a part that is refused, or nil; suffix_at(at, i, count) -> random part of the i-th id.
 -- @include id
+-- @include side_key
 local function recall_send(memory, call_number, attempt)
-  local known = redis.call('GET', memory) or ''
+  local known = call_side('GET', memory) or ''
   local last, number = tonumber(string.match(known, '^(%d+) ') or -1), tonumber(call_number)
   if last > number then return '' end
   local outcome = string.match(known, '^%d+ (%d+ %d+ %S+.*)$')
@@ -28,7 +29,9 @@ local function recall_send(memory, call_number, attempt)
   redis.call('SET', memory, call_number .. ' void', 'PX', 3600000)
 end
 local function remember_send(memory, call_number, attempt, outcome)
-  local known = redis.call('SET', memory, outcome, 'PX', 3600000, 'GET')
+  local known = call_side('SET', memory, outcome, 'PX', 3600000, 'GET')
+  -- Without GET a key of another type is replaced.
+  if known == nil then redis.call('SET', memory, outcome, 'PX', 3600000) end
   if known and attempt == '1' and tonumber(string.match(known, '^(%d+) ') or -1) >= tonumber(call_number) then
     redis.call('SET', memory, known, 'PX', 3600000)
     return false
