@@ -3,6 +3,7 @@
 import pytest
 
 from aiorsmq_ng import RSMQ, Retry
+from aiorsmq_ng._protocol import queues
 
 ID = "g73zkl38qz" + "x" * 22
 
@@ -44,7 +45,7 @@ async def day(rsmq) -> list:
     await rejected.reject("why")
     seen.append(await dead.reason(rejected.id))
     seen += [m.text for m in await dead.peek()]
-    await queue.announce("me", 1)
+    await queue._context.transport.run(queues.announce(queue._keys, "me", 1, []))
     seen.append((await queue.stats()).attributes.msgs)
     held = await queue.receive(vt=60)
     taken = await queue.recover(1, 0)
@@ -76,8 +77,8 @@ async def test_verbs_return_what_they_do_without_them(server_url, raw, ns, kind)
             await rsmq.create_queue("jobs")
             await rsmq.create_queue("jobs-dead")
             if side == "planted":
-                queues = [rsmq.queue(name)._keys for name in ("jobs", "jobs-dead")]
-                for keys in (*queues, rsmq.topic("news")._keys.own):
+                named = [rsmq.queue(name)._keys for name in ("jobs", "jobs-dead")]
+                for keys in (*named, rsmq.topic("news")._keys.own):
                     for key in ("deliveries", "consumers", "waiters"):
                         await plant(raw, f"{keys.zset}:ng:{key}", kind)
                     for key in call_records(rsmq, keys):
