@@ -1,8 +1,8 @@
 """Messages that cannot be handled: how they get into the dead-letter queue, and out again.
 
 Three ways lead there: a handler that raises until the deliveries are used up, a body that is not
-what the handler wants, and a message whose holders vanish without a word. ``reason`` tells which;
-``redrive`` moves back what can be handled now.
+what the handler wants, and a message whose holders vanish without settling it. ``reason`` shows
+which; ``redrive`` moves back what can be handled now.
 
 Run it with ``python examples/dead_letters.py``. It talks to the server in ``RSMQ_URL``, or starts
 an embedded one. Its last line is: done

@@ -1,4 +1,4 @@
-"""Send so that nothing is stored twice, whatever happens to the network or to your process.
+"""Send so that nothing is stored twice, also if the network or your process fails.
 
 A reply that gets lost is asked for again by the client itself. Two cases are left to you: the
 outcome could not be learnt before the deadline, and your process was restarted in between.

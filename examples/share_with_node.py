@@ -6,7 +6,7 @@ The Node side looks like this::
     const rsmq = new RSMQ({ host: "127.0.0.1", port: 6379, ns: "rsmq", realtime: true });
     await rsmq.sendMessageAsync({ qname: "jobs", message: "from Node" });
     const message = await rsmq.receiveMessageAsync({ qname: "jobs" });
-    redis.subscribe("rsmq:rt:jobs");  // told of every send of a client with realtime
+    redis.subscribe("rsmq:rt:jobs");  // a message for every send of a client with realtime
 
 Here redis-py stands in for it: it does what ``rsmq`` does, command by command, and shows the keys
 that both sides share. ``realtime=True`` makes our sends publish on rsmq's channel.
@@ -82,8 +82,8 @@ async def main(url: str) -> None:
             await node.get_message(timeout=5)  # the subscription itself
 
             await queue.send("from Python")
-            told = await node.get_message(timeout=5)
-            print("Node's subscriber is told:", told and (told["channel"], told["data"]))
+            event = await node.get_message(timeout=5)
+            print("Node's subscriber gets:", event and (event["channel"], event["data"]))
 
             delivery = await queue.receive()
             print("what is stored while the message is held:")

@@ -1,7 +1,7 @@
 """Give every instance of a service its own copy of each event, to clear its cache, say.
 
-Of all instances one keeps everything for the service. If that vanishes, what it did not get to
-passes to the one that is heard of next, so the service as a whole misses nothing.
+One instance keeps everything for the service. If it vanishes, what it has not handled passes to
+the instance that gives the next sign of life, so the service as a whole misses nothing.
 
 Run it with ``python examples/topic_copies.py``. It talks to the server in ``RSMQ_URL``, or starts
 an embedded one. Its last line is: done

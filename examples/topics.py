@@ -1,6 +1,6 @@
 """Publish events; two services get all of them, one of them with two workers that share.
 
-What is published before anybody has subscribed waits for the first one. Each service has its own
+What is published before the first subscription waits for it. Each service has its own
 queue, so a slow one does not hold up the other, and a message is handled at least once by each.
 
 Run it with ``python examples/topics.py``. It talks to the server in ``RSMQ_URL``, or starts an

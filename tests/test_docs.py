@@ -25,7 +25,7 @@ from aiorsmq_ng.broker import Limits
 from aiorsmq_ng.broker.idempotency import REMEMBERED_S
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples/README.md"])
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -177,6 +177,14 @@ def test_every_page_is_in_the_index():
         for page in pages
         if page not in linked and page.parent / "README.md" not in linked
     ] == []
+
+
+def test_every_example_is_in_the_index_of_examples():
+    folder = ROOT / "examples"
+    linked = Counter(LINK.findall((folder / "README.md").read_text()))
+    files = [f for kind in ("py", "js") for f in folder.rglob(f"*.{kind}")]
+
+    assert linked == {str(file.relative_to(folder)): 1 for file in files}
 
 
 def test_every_test_that_a_page_names_exists():

@@ -15,13 +15,15 @@ from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
 
 def main(address: str = "127.0.0.1:10001", consumer: str = "billing", wanted: str = "10") -> None:
-    who = pb.Subscriber(topic="example-news", consumer=consumer)
+    subscriber = pb.Subscriber(topic="example-news", consumer=consumer)
     with grpc.insecure_channel(address) as channel:
         queues, topics = QueuesStub(channel), TopicsStub(channel)
-        topics.Subscribe(pb.SubscribeRequest(subscriber=who), timeout=10, wait_for_ready=True)
+        topics.Subscribe(
+            pb.SubscribeRequest(subscriber=subscriber), timeout=10, wait_for_ready=True
+        )
         # At most 5 in our hands; the broker renews their leases, and takes back what we leave.
         stream = queues.Consume(
-            pb.ConsumeRequest(sources=[pb.Source(subscriber=who)], max_unsettled=5)
+            pb.ConsumeRequest(sources=[pb.Source(subscriber=subscriber)], max_unsettled=5)
         )
         deliveries = itertools.chain.from_iterable(event.deliveries for event in stream)
         for delivery in itertools.islice(deliveries, int(wanted)):
