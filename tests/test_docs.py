@@ -402,6 +402,18 @@ def test_page_of_the_broker_lists_every_code_with_its_status():
     assert listed == {code: status.name for code, status in STATUS.items()}
 
 
+def test_page_of_options_lists_every_environment_variable_that_is_read():
+    listed = {
+        row[0].strip("`")
+        for row in rows("reference/url-and-options.md", "## Environment variables")
+    }
+    source = "".join(file.read_text() for file in (ROOT / "aiorsmq_ng").rglob("*.py"))
+    pages = "".join(page.read_text() for page in NOW)
+
+    assert listed == set(re.findall(r'"((?:RSMQ|AIORSMQ|REDIS)_[A-Z_]+)"', source))
+    assert set(re.findall(r"\b(?:AIO)?RSMQ_[A-Z_]+\b", pages)) <= listed
+
+
 def test_page_of_options_lists_every_option_with_its_default():
     listed = {
         name.strip("`"): default.strip("`")
