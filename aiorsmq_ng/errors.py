@@ -178,8 +178,9 @@ class LeaseLost(ServerError):
 
     code = "leaseLost"
 
-    def __init__(self, queue: str, id: str, *, gone: bool) -> None:
-        cause = "it is no longer in the queue" if gone else "another consumer has received it since"
+    def __init__(self, queue: str, id: str, *, gone: bool, cause: str | None = None) -> None:
+        known = "it is no longer in the queue" if gone else "another consumer has received it since"
+        cause = cause or known
         super().__init__(f"lease on message {id} of queue {queue!r} is lost: {cause}")
         #: Name of the queue.
         self.queue = queue

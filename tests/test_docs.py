@@ -16,7 +16,8 @@ import pytest
 import aiorsmq_ng
 import aiorsmq_ng.errors
 from aiorsmq_ng import Options, Retry, consumer
-from aiorsmq_ng._broker_client import attempt, receive
+from aiorsmq_ng._broker_client import attempt
+from aiorsmq_ng._broker_client.messages import MAX_BYTES
 from aiorsmq_ng._protocol import limits, messages, queues, recovery, topics
 from aiorsmq_ng._protocol.operation import Kind
 from aiorsmq_ng._protocol.scripts import names
@@ -461,7 +462,7 @@ def test_page_of_options_lists_every_option_with_its_default():
             f"for {WORDS[REMEMBERED_S / 60]} minutes. The client repeats within",
         ),
         ("guides/grpc-client.md", f"The client repeats within {WORDS[attempt.REMEMBERED_S / 60]}."),
-        ("guides/grpc-client.md", f"more than {receive.MAX_BYTES >> 20} MiB cannot be received"),
+        ("guides/grpc-client.md", f"more than {MAX_BYTES >> 20} MiB cannot be received"),
         ("reference/grpc.md", f"| one request | {LIMITS.message_bytes >> 20} MiB |"),
         ("reference/grpc.md", f"receipts in a request | {LIMITS.batch} |"),
         ("reference/grpc.md", f"| calls in flight | {LIMITS.calls} |"),

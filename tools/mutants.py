@@ -1102,8 +1102,8 @@ MUTANTS = (
     Mutant(
         "broker: a token does not go to a proxy",
         "aiorsmq_ng/_broker_client/channel.py",
-        '("grpc.enable_http_proxy", int(address.tls is not None))',
-        '("grpc.enable_http_proxy", 1)',
+        '"grpc.enable_http_proxy": int(address.tls is not None)',
+        '"grpc.enable_http_proxy": 1',
         ("tests/broker_client/test_access.py",),
     ),
     Mutant(

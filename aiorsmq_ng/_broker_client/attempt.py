@@ -1,17 +1,15 @@
-"""One attempt of a call: its request id, and the calls to the broker that it takes."""
+"""One attempt of a call: its request id, the calls to the broker that it takes, common values."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from .._transport.calls import Call
 from .._transport.driver import ReplyLost
 from ..rpc import v1_pb2 as pb
 from .channel import BrokerChannel
-
-T = TypeVar("T")
 
 #: How long a broker remembers a call, less what an attempt may take on its way.
 REMEMBERED_S = 240.0
@@ -19,31 +17,24 @@ REMEMBERED_S = 240.0
 _NO_BROKER = "recall"
 
 
-class _First(NamedTuple):
-    """When a call was first made, and the broker process that it then went to."""
-
-    at: float
-    broker: str
-
-
 class Attempt:
-    """One attempt of a call."""
+    """One attempt of a call.
+
+    ``call.encoded`` is when it was first made, and the broker process that it then went to.
+    """
 
     def __init__(self, channel: BrokerChannel, call: Call) -> None:
         self.call = call
-        self.channel = channel
+        self.max_batch = channel.max_batch
+        self._channel = channel
         #: True once the broker has answered, so that something may have been done.
         self.acted = False
 
     @property
-    def max_batch(self) -> int:
-        """How many messages one request may be about."""
-        return self.channel.max_batch
-
-    def pages(self, items: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Yield *items* in pages that one request may carry."""
-        for at in range(0, len(items), self.max_batch):
-            yield items[at : at + self.max_batch]
+    def elsewhere(self) -> bool:
+        """True if another broker process than the one asked first has answered this attempt."""
+        _, first = self.call.encoded
+        return self.call.in_doubt and self._channel.broker != first
 
     def request_id(self, part: str = "", *, anywhere: bool = False) -> pb.RequestId:
         """Return the id of this call, or of one part of it; the same one for every attempt.
@@ -57,43 +48,46 @@ class Attempt:
         if call.recall:
             return pb.RequestId(id=id, broker=_NO_BROKER)
         if not call.in_doubt:
-            call.encoded = _First(now, self.channel.broker)
+            call.encoded = (now, self._channel.broker)
             return pb.RequestId(id=id)
-        first: _First | None = call.encoded
-        if first is None or not first.broker or now - first.at > REMEMBERED_S:
+        first_at, broker = call.encoded or (now, "")
+        if not broker or now - first_at > REMEMBERED_S:
             raise ReplyLost("the broker may have forgotten the call, which is not repeated")
-        return pb.RequestId(id=id, broker="" if anywhere else first.broker)
+        return pb.RequestId(id=id, broker="" if anywhere else broker)
 
-    @property
-    def elsewhere(self) -> bool:
-        """True if another broker process than the one asked first has answered this attempt."""
-        first: _First | None = self.call.encoded
-        return self.call.in_doubt and first is not None and self.channel.broker != first.broker
-
-    async def ask(self, method: str, message: Any = None, **fields: Any) -> Any:
-        """Make a call with *message*, or with one made of *fields*; ``Answered`` for an error."""
-        if message is None:
-            message = getattr(pb, f"{method}Request")(**fields)
-        response = await self.channel.call(method, message, self.call)
+    async def ask(self, method: str, **fields: Any) -> Any:
+        """Make a call with a request of *fields*; ``Answered`` if the answer is an error."""
+        message = getattr(pb, f"{method}Request")(**fields)
+        self.call.written = True
+        response = await self._channel.call(method, message)
         self.acted = True
         return response
 
+    async def read(
+        self, method: str, queue: str, count: int, start: int | None = None
+    ) -> AsyncIterator[Any]:
+        """Yield up to *count* messages, by several calls if one reply has no room for them.
 
-#: Runs an operation: it is given one request, or a list of them if the kind merges.
-Handler = Callable[[Attempt, Any], Awaitable[Any]]
+        From *start* on, if it is given; a negative one counts from the end.
+        """
+        count = min(count, -start) if start is not None and start < 0 else count
+        done, more = 0, True
+        while more and done < count:
+            most = min(count - done, self.max_batch)
+            place = {} if start is None else {"start": start + done}
+            page = await self.ask(method, queue=queue, count=most, **place)
+            for message in page.messages:
+                yield message
+            came = len(page.messages)
+            done += came
+            # A reply without a place is the last one only if it is empty.
+            more = page.more or came == most if place else came > 0
 
 
-def unary(
-    method: str, fields: Callable[[Any], dict[str, Any]], result: Callable[[Any], Any]
-) -> Handler:
-    """Return the handler of a kind that is one call.
+#: Returns the results of operations of one kind: of one operation, unless the kind merges.
+Handler = Callable[[Attempt, list[Any]], Awaitable[list[Any]]]
 
-    *fields* are those of its request, *result* reads its response. A call with a number gets a
-    request id.
-    """
 
-    async def run(attempt: Attempt, request: Any) -> Any:
-        named = {"request": attempt.request_id()} if attempt.call.number else {}
-        return result(await attempt.ask(method, **fields(request), **named))
-
-    return run
+def given(ms: int) -> int | None:
+    """Return milliseconds, or ``None`` for -1: what is not given is the queue's stored value."""
+    return None if ms < 0 else ms

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import grpc.aio
+
 from .._common.durability import Durability
+from .._common.pages import pages
 from .._protocol.operation import Kind
 from .._transport.calls import Call
-from .._transport.driver import NotExecuted, ReplyLost
-from .._transport.urls import Address
+from .._transport.driver import Heard, NotExecuted, ReplyLost
 from ..errors import NotSupported, RSMQError
 from ..options import Options
-from . import queues, receive, send, settle, topics
+from . import messages, unary
 from .attempt import Attempt, Handler
 from .channel import BrokerChannel
-from .errors import Answered
-from .listener import WatchListener
+from .errors import Answered, NoBroker, call_error
 
 #: What a broker offers.
-HANDLERS: dict[Kind[Any], Handler] = {
-    **send.HANDLERS,
-    **receive.HANDLERS,
-    **settle.HANDLERS,
-    **queues.HANDLERS,
-    **topics.HANDLERS,
-}
+HANDLERS: dict[Kind[Any], Handler] = messages.HANDLERS | unary.HANDLERS
+#: Streams of wake-ups at most; with more, all are replaced by as few as possible.
+_MOST_STREAMS = 4
 
 
 class BrokerDriver:
@@ -44,17 +42,13 @@ class BrokerDriver:
         # The broker process must be known before anything is asked for that may be repeated.
         await self._channel.ready()
         attempt = Attempt(self._channel, call)
-        requests = [operation.request for operation in call.operations]
         try:
-            if call.kind.merge:
-                results: list[Any] = await handler(attempt, requests)
-                return results
-            return [await handler(attempt, requests[0])]
+            return await handler(attempt, [operation.request for operation in call.operations])
         except Answered as answered:
-            return [answered.error] * len(requests)
+            return [answered.error] * len(call.operations)
         except (NotExecuted, RSMQError) as error:
             if attempt.acted:
-                # A part of it has run.
+                # A part of it may have run.
                 raise ReplyLost(str(error)) from None
             raise
 
@@ -83,6 +77,70 @@ class BrokerDriver:
         await self._channel.aclose()
 
 
-def open_driver(address: Address, namespace: str, options: Options) -> BrokerDriver:
-    """Return a driver for the broker at *address*; nothing is connected yet."""
-    return BrokerDriver(BrokerChannel(address, namespace, options))
+class WatchListener:
+    """Watches the queues of some channels. A lost stream is an error and the end of the listener.
+
+    What is subscribed later is watched by a stream of its own, so that the others go on.
+    """
+
+    def __init__(self, channel: BrokerChannel) -> None:
+        self._channel = channel
+        #: Channel -> the queue whose arrivals are announced there.
+        self._queues: dict[str, str] = {}
+        self._streams: dict[asyncio.Task[None], set[str]] = {}
+        self._arrived: asyncio.Queue[str | Exception] = asyncio.Queue()
+
+    async def subscribe(self, *channels: str) -> None:
+        """Add channels."""
+        await self._channel.ready()
+        surplus = list(self._streams) if len(self._streams) >= _MOST_STREAMS else []
+        watched = set() if surplus else set(self._queues.values())
+        self._queues |= {channel: self._queue(channel) for channel in channels}
+        for page in pages(sorted({*self._queues.values()} - watched), self._channel.max_batch):
+            task = asyncio.create_task(self._read(page), name="aiorsmq-ng watch")
+            self._streams[task] = set(page)
+        await self._end(surplus)
+
+    async def unsubscribe(self, *channels: str) -> None:
+        """Drop channels."""
+        for channel in channels:
+            self._queues.pop(channel, None)
+        watched = set(self._queues.values())
+        await self._end([task for task, queues in self._streams.items() if not queues & watched])
+
+    async def next_heard(self) -> Heard | None:
+        """Wait until something may have arrived."""
+        found = await self._arrived.get()
+        if isinstance(found, Exception):
+            raise found
+        return Heard(found, b"")
+
+    async def aclose(self) -> None:
+        """End all streams."""
+        await self._end(list(self._streams))
+
+    async def _read(self, queues: Sequence[str]) -> None:
+        """Pass on what one stream says, and how it ends."""
+        stream: Any = self._channel.watch(queues)
+        ended: Exception = NoBroker("the broker ended the stream of wake-ups")
+        try:
+            async for response in stream:
+                named = set(response.queues)
+                for channel in [c for c, queue in self._queues.items() if queue in named]:
+                    self._arrived.put_nowait(channel)
+        except grpc.aio.AioRpcError as error:
+            ended = call_error("Watch", error)
+        finally:
+            stream.cancel()
+        self._arrived.put_nowait(ended.error if isinstance(ended, Answered) else ended)
+
+    async def _end(self, streams: list[asyncio.Task[None]]) -> None:
+        for stream in streams:
+            del self._streams[stream]
+            stream.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+
+    def _queue(self, channel: str) -> str:
+        name = channel.removeprefix(f"{self._channel.namespace}:")
+        queue, called, _ = name.partition(":ng:wake")
+        return queue if called else name.removeprefix("rt:")

@@ -115,6 +115,11 @@ class ReceiveRequest(Request, frozen=True):
     holder: str
 
     @property
+    def specs(self) -> tuple[ReceiveSpec, ...]:
+        """The one, as in a receive from several queues."""
+        return (self.spec,)
+
+    @property
     def keys(self) -> QueueKeys:
         """The queue."""
         return self.spec.keys

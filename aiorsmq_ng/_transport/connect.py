@@ -253,11 +253,12 @@ def _broker(address: Address, namespaces: tuple[str, ...], options: Options) -> 
             f"a broker serves one namespace, not {len(namespaces)}; open a client for each"
         )
     try:
-        remote = import_module("aiorsmq_ng._broker_client")
+        remote = import_module("aiorsmq_ng._broker_client.driver")
     except ImportError as error:
         if error.name and error.name.partition(".")[0] not in ("grpc", "google"):
             raise
         raise InvalidValue(
             f'{address.scheme}:// needs the extra "grpc": pip install "aiorsmq-ng[grpc]"'
         ) from None
-    return cast(Driver, remote.open_driver(address, namespaces[0], options))
+    channel = remote.BrokerChannel(address, namespaces[0], options)
+    return cast(Driver, remote.BrokerDriver(channel))

@@ -15,7 +15,7 @@ import anyio
 from .._common.backoff import Backoff
 from ..errors import RSMQError
 from .batching import Transport
-from .driver import Heard, Listener, NotExecuted
+from .driver import Heard, Listener, NotExecuted, ReplyLost
 from .retries import BUDGET, rest
 
 logger = logging.getLogger("aiorsmq_ng.notifier")
@@ -108,7 +108,7 @@ class Notifier:
                 started = anyio.current_time()
                 try:
                     await self._listen()
-                except* NotExecuted as errors:
+                except* (NotExecuted, ReplyLost) as errors:
                     logger.info("wake-up connection lost, trying again: %s", errors.exceptions[0])
                 except* RSMQError as errors:
                     # A user who may not subscribe still receives, by looking from time to time.

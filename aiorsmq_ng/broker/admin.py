@@ -8,8 +8,8 @@ from aiorsmq_ng import InvalidValue, QueueExists
 
 from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from ..rpc import v1_pb2 as pb
+from ..rpc.values import optional, write_attributes
 from .context import BrokerContext, seconds
-from .inspection import attributes_message
 from .tokens import CALLER
 
 
@@ -30,7 +30,7 @@ class AdminCalls:
                     request.queue,
                     vt=DEFAULT_VT if vt is None else vt,
                     delay=delay or DEFAULT_DELAY,
-                    maxsize=request.maxsize if request.HasField("maxsize") else DEFAULT_MAXSIZE,
+                    maxsize=optional(request, "maxsize", DEFAULT_MAXSIZE),
                 )
             except QueueExists:
                 if not request.exist_ok:
@@ -55,12 +55,10 @@ class AdminCalls:
         """Change the attributes of a queue."""
         queue = self._broker.queue(request.queue)
         vt, delay = seconds(request, "vt_ms"), seconds(request, "delay_ms")
-        maxsize = request.maxsize if request.HasField("maxsize") else None
+        maxsize = optional(request, "maxsize")
 
         async def work() -> pb.QueueAttributes:
-            return attributes_message(
-                await queue.set_attributes(vt=vt, delay=delay, maxsize=maxsize)
-            )
+            return write_attributes(await queue.set_attributes(vt=vt, delay=delay, maxsize=maxsize))
 
         return await self._broker.once("SetAttributes", request, work)
 
@@ -95,7 +93,7 @@ class AdminCalls:
         """Move messages from one queue to another."""
         broker = self._broker
         target, source = broker.queue(request.target), broker.queue(request.source)
-        count = request.count if request.HasField("count") else None
+        count = optional(request, "count")
         if request.ids:
             broker.batch("ids", request.ids)
         ids = set(request.ids)

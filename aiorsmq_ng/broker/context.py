@@ -15,6 +15,7 @@ from .._common.bounded import BoundedDict
 from .._common.queue_defaults import dead_letter_queue
 from .._protocol.topic_names import check_part
 from ..rpc import v1_pb2 as pb
+from ..rpc.values import dead_letter_field, optional
 from .admission import MAX_BYTES, count_sources
 from .idempotency import IdempotentCalls
 from .options import Limits
@@ -236,7 +237,7 @@ class BrokerContext:
         A subscription is the only *source* of its request. If topic and consumer cannot be read
         from the name of its queue, the receipt contains them.
         """
-        dead, owner = delivery.dead_letter, None
+        owner = None
         if isinstance(source, Subscription) and owner_of(source.name) is UNKNOWN:
             owner = Owner(source.topic, source.consumer)
         content = ReceiptContent(
@@ -245,7 +246,7 @@ class BrokerContext:
             delivery.rc,
             delivery.fr,
             round(delivery.lease.vt * 1000),
-            "" if dead == dead_letter_queue(delivery.queue) else dead,
+            dead_letter_field(delivery.queue, delivery.dead_letter),
             owner,
         )
         return self.receipts.sign(content, identity or CALLER.get().identity)
@@ -281,9 +282,5 @@ def content_of(request: Any) -> bytes:
 
 def seconds(message: Any, field: str) -> float | None:
     """Return an optional duration in seconds; ``None`` if it is not set."""
-    return getattr(message, field) / 1000 if message.HasField(field) else None
-
-
-def message(found: aiorsmq_ng.Message) -> pb.Message:
-    """Return a message as it goes over the wire."""
-    return pb.Message(id=found.id, body=found.body, rc=found.rc, fr=found.fr)
+    ms = optional(message, field)
+    return None if ms is None else ms / 1000

@@ -9,8 +9,9 @@ import aiorsmq_ng
 
 from .._common.durations import epoch_ms
 from ..rpc import v1_pb2 as pb
+from ..rpc.values import write_attributes, write_message
 from .admission import MAX_BYTES
-from .context import BrokerContext, message
+from .context import BrokerContext
 from .tokens import CALLER
 
 M = TypeVar("M", bound=aiorsmq_ng.Message)
@@ -42,7 +43,7 @@ class InspectionCalls:
 
     async def GetAttributes(self, request: pb.GetAttributesRequest, _: Any) -> pb.QueueAttributes:
         """Describe a queue."""
-        return attributes_message(await self._broker.queue(request.queue).attributes())
+        return write_attributes(await self._broker.queue(request.queue).attributes())
 
     async def GetStats(self, request: pb.GetStatsRequest, _: Any) -> pb.QueueStats:
         """Describe a queue with its dead letters and consumers."""
@@ -51,7 +52,7 @@ class InspectionCalls:
         queue = self._broker.queue(request.queue, dead_letter=request.dead_letter or None)
         stats = await queue.stats()
         return pb.QueueStats(
-            attributes=attributes_message(stats.attributes),
+            attributes=write_attributes(stats.attributes),
             dead=stats.dead,
             consumers=_consumers(stats.consumers),
         )
@@ -61,7 +62,7 @@ class InspectionCalls:
         queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
         found = await queue.peek(request.start, count)
         shown = _that_fit(found)
-        return pb.PeekResponse(messages=map(message, shown), more=len(shown) < len(found))
+        return pb.PeekResponse(messages=map(write_message, shown), more=len(shown) < len(found))
 
     async def ListPending(self, request: pb.ListPendingRequest, _: Any) -> pb.ListPendingResponse:
         """Read leased messages."""
@@ -71,7 +72,7 @@ class InspectionCalls:
         return pb.ListPendingResponse(
             messages=[
                 pb.PendingMessage(
-                    message=message(m),
+                    message=write_message(m),
                     delivered=epoch_ms(m.delivered_at),
                     idle_ms=round(m.idle * 1000),
                 )
@@ -96,7 +97,9 @@ class InspectionCalls:
                 last = response.messages[-1]
                 response.next.visible_at, response.next.id = last.visible_at, last.message.id
                 break
-            response.messages.add(message=message(found), visible_at=found.score, state=found.state)
+            response.messages.add(
+                message=write_message(found), visible_at=found.score, state=found.state
+            )
         return response
 
     async def GetReason(self, request: pb.GetReasonRequest, _: Any) -> pb.GetReasonResponse:
@@ -129,24 +132,3 @@ def _consumers(found: Sequence[aiorsmq_ng.ConsumerInfo]) -> list[pb.ConsumerInfo
             )
         )
     return shown
-
-
-def attributes_message(found: aiorsmq_ng.QueueAttributes) -> pb.QueueAttributes:
-    """Return attributes as they go over the wire."""
-    age = found.oldest_age
-    return pb.QueueAttributes(
-        vt=found.vt,
-        delay=found.delay,
-        maxsize=found.maxsize,
-        totalrecv=found.totalrecv,
-        totalsent=found.totalsent,
-        created=found.created,
-        modified=found.modified,
-        msgs=found.msgs,
-        hiddenmsgs=found.hiddenmsgs,
-        ready=found.ready,
-        delayed=found.delayed,
-        leased=found.leased,
-        exact=found.exact,
-        oldest_age_ms=None if age is None else round(age * 1000),
-    )

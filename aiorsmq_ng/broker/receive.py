@@ -14,9 +14,10 @@ from .._common.bounded import BoundedDict
 from .._common.queue_defaults import DEFAULT_MAXSIZE
 from .._common.tasks import retrieve_exception
 from ..rpc import v1_pb2 as pb
+from ..rpc.values import write_message
 from .admission import MAX_BYTES, Admission, unread
 from .budget import CALL_BUDGET, RetainedBytes
-from .context import BrokerContext, message, seconds
+from .context import BrokerContext, seconds
 
 #: Seconds before the call's deadline at which the broker replies, to allow for the way back.
 _MARGIN_S = 0.05
@@ -67,7 +68,7 @@ class ReceiveCalls:
         """Receive and delete ready messages."""
         queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
         popped = await queue.pop_many(min(count, await self._receiver.safe([queue], MAX_BYTES)))
-        return pb.PopResponse(messages=[message(m) for m in popped])
+        return pb.PopResponse(messages=[write_message(m) for m in popped])
 
     async def Recover(self, request: pb.RecoverRequest, _: Any) -> pb.RecoverResponse:
         """Take over messages that other clients hold."""
@@ -313,7 +314,8 @@ def _received(
 ) -> pb.ReceiveResponse:
     return pb.ReceiveResponse(
         deliveries=[broker.loan(delivery, source, max_bytes) for delivery in taken],
-        next_visible_ms=None if next_visible is None else math.ceil(next_visible * 1000),
+        # 0 would mean that it is not given.
+        next_visible_ms=None if next_visible is None else max(1, math.ceil(next_visible * 1000)),
     )
 
 

@@ -8,8 +8,8 @@ from aiorsmq_ng import SubscriptionInfo
 
 from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from ..rpc import v1_pb2 as pb
+from ..rpc.values import optional, write_attributes
 from .context import BrokerContext, peer_timeout, seconds
-from .inspection import attributes_message
 from .send import Target, store
 from .tokens import CALLER
 
@@ -69,7 +69,7 @@ class TopicsService:
                 peer=subscriber.peer or None,
                 vt=DEFAULT_VT if vt is None else vt,
                 delay=delay or DEFAULT_DELAY,
-                maxsize=request.maxsize if request.HasField("maxsize") else DEFAULT_MAXSIZE,
+                maxsize=optional(request, "maxsize", DEFAULT_MAXSIZE),
                 peer_timeout=peer_timeout_s,
             )
             return pb.Subscription(subscriber=subscriber, queue=subscription.name)
@@ -103,7 +103,7 @@ class TopicsService:
                 limits["max_length"] = None if request.max_length == -1 else request.max_length
             if request.HasField("max_age_ms"):
                 limits["max_age"] = None if request.max_age_ms == -1 else request.max_age_ms / 1000
-            maxsize = request.maxsize if request.HasField("maxsize") else None
+            maxsize = optional(request, "maxsize")
             await topic.set_backlog(**limits, maxsize=maxsize)
             return pb.SetBacklogResponse()
 
@@ -133,5 +133,5 @@ def _described(topic: str, found: SubscriptionInfo) -> pb.Subscription:
         queue=found.queue,
         state=found.state,
         peers=[pb.Peer(name=p.name, idle_ms=round(p.idle * 1000)) for p in found.peers],
-        attributes=None if found.attributes is None else attributes_message(found.attributes),
+        attributes=None if found.attributes is None else write_attributes(found.attributes),
     )

@@ -33,7 +33,7 @@ KEYS = Namespace("rsmq").queue("jobs")
 class Link:
     """Answers calls one after the other."""
 
-    namespace, broker, info, max_batch = "rsmq", "b", None, 1000
+    namespace, broker, max_batch = "rsmq", "b", 1000
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -42,8 +42,7 @@ class Link:
     async def ready(self, *, again=False):
         pass
 
-    async def call(self, method, request, command):
-        command.written = True
+    async def call(self, method, request):
         self.calls.append((method, request))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -161,6 +160,21 @@ async def test_receipt_without_the_broker_s_proof_is_refused():
 
     assert isinstance((await run(Link(refused), hold(1, proof="")))[0], InvalidValue)
     assert isinstance((await run(Link(refused), hold(1)))[0], LeaseLost)
+
+
+async def test_error_of_a_change_by_id_is_not_that_of_a_lease_beside_it():
+    error = InvalidValue("no id")
+    link = Link(Answered(error), pb.SettleResponse(outcomes=[pb.OUTCOME_DONE]))
+    by_id = messages.visibility(KEYS, "i" * 32, vt_ms=1, channel="c")
+
+    assert await run(link, by_id, hold(1)) == [error, True]
+
+
+async def test_equal_changes_by_id_that_share_a_call_are_all_answered():
+    link = Link(pb.ChangeVisibilityResponse(changed=True))
+    by_id = messages.visibility(KEYS, "i" * 32, vt_ms=1, channel="c")
+
+    assert await run(link, by_id, by_id) == [True, True]
 
 
 async def test_answer_that_is_an_error_is_the_reply_of_every_part():

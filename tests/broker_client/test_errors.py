@@ -24,7 +24,7 @@ from aiorsmq_ng import (  # noqa: E402
     Unavailable,
     errors,
 )
-from aiorsmq_ng._broker_client.errors import Answered, Failure, NoBroker  # noqa: E402
+from aiorsmq_ng._broker_client.errors import Answered, NoBroker, call_error  # noqa: E402
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost  # noqa: E402
 from aiorsmq_ng.broker.errors import STATUS, error_status  # noqa: E402
 from aiorsmq_ng.rpc.errors import rebuild  # noqa: E402
@@ -49,7 +49,12 @@ class RpcError:
 def met(error, method="Receive"):
     """Return what a client makes of an error that the broker met."""
     said = error_status(error)
-    return Failure.of(method, RpcError(said.status, said.message, said.metadata)).error()
+    return call_error(method, RpcError(said.status, said.message, said.metadata))
+
+
+def said(code, text, method="Send"):
+    """Return what a client makes of a code of the broker."""
+    return call_error(method, RpcError(STATUS.get(code), text, (("rsmq-code", code),)))
 
 
 @pytest.mark.parametrize(
@@ -89,10 +94,9 @@ def test_every_error_of_the_library_is_rebuilt_as_itself(kind):
 
 
 def test_error_of_a_newer_broker_keeps_its_code():
-    failure = Failure("Send", StatusCode.INTERNAL, "odd", "somethingNew", {"queue": "jobs"})
+    error = said("somethingNew", "odd").error
 
-    assert type(failure.error().error) is ServerError
-    assert failure.error().error.code == "somethingNew"
+    assert (type(error), error.code) == (ServerError, "somethingNew")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,7 @@ def test_redis_that_is_away_from_the_broker_is_away_from_us(error, kind):
 
 @pytest.mark.parametrize("code", ["stopping", "tooManyCalls"])
 def test_call_that_the_broker_turns_away_did_not_run(code):
-    assert isinstance(Failure("Send", STATUS[code], "later", code).error(), NotExecuted)
+    assert isinstance(said(code, "later"), NotExecuted)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,7 @@ def test_call_that_the_broker_turns_away_did_not_run(code):
 )
 def test_refusal_is_final_and_says_what_is_wrong(code, kind, words):
     text = "token 'x' is not for queue 'jobs'"
-    error = Failure("Send", STATUS[code], text, code).error()
+    error = said(code, text)
 
     assert type(error) is kind
     assert not getattr(error, "transient", False)
@@ -135,7 +139,7 @@ def test_refusal_is_final_and_says_what_is_wrong(code, kind, words):
 
 @pytest.mark.parametrize(("method", "kind"), [("Send", SendUnknown), ("Pop", Unavailable)])
 def test_fault_of_the_broker_leaves_open_what_it_did_and_is_not_repeated(method, kind):
-    found = Failure(method, StatusCode.INTERNAL, "oops", "internal").error()
+    found = said("internal", "oops", method)
 
     assert type(found.error) is kind
     assert found.error.executed is None
@@ -162,12 +166,12 @@ def test_fault_of_the_broker_leaves_open_what_it_did_and_is_not_repeated(method,
     ],
 )
 def test_error_that_is_not_the_brokers_own(status, text, kind):
-    assert isinstance(Failure.of("Send", RpcError(status, text)).error(), kind)
+    assert isinstance(call_error("Send", RpcError(status, text)), kind)
 
 
 def test_details_that_cannot_be_read_are_left_out():
     said = (("rsmq-code", "serverOutOfMemory"), ("rsmq-details", "{"), ("bin-bin", b"\0"))
 
-    error = Failure.of("Send", RpcError(StatusCode.RESOURCE_EXHAUSTED, "full", said)).error()
+    error = call_error("Send", RpcError(StatusCode.RESOURCE_EXHAUSTED, "full", said))
 
     assert type(error.error) is ServerOutOfMemory
