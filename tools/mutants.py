@@ -144,6 +144,20 @@ MUTANTS = (
         ("tests/security/test_acl.py",),
     ),
     Mutant(
+        "sync client: one that was not used before a fork is closed by the child",
+        "aiorsmq_ng/_runtime/sync_client.py",
+        "        if client.transport.is_gone:\n",
+        "        if True:\n",
+        ("tests/faults/test_sync_client.py",),
+    ),
+    Mutant(
+        "spark: an unexpected error of the renewal is raised by the next call",
+        "aiorsmq_ng/spark/stream_claims.py",
+        "                except Exception as error:\n",
+        "                except ZeroDivisionError as error:\n",
+        ("tests/spark/test_stream_claims.py",),
+    ),
+    Mutant(
         "waiters: a message calls one waiter, not all",
         f"{SCRIPTS}/shared/_wake_waiters.lua",
         "#members_between(zset, '-inf', now, coming, idle)",

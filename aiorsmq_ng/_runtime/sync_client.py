@@ -6,7 +6,7 @@ TLS, sentinels, clusters, retries and numbered calls are those of services. Rule
 1. One process has one event loop thread, started by the first call and shared by all clients.
 2. A forked child has none of its parent's threads. It starts an event loop thread of its own, and
    ``shared_client`` makes new clients there. A client that its parent has used raises
-   ``WrongContext``.
+   ``WrongContext``; one that it has not used becomes the child's.
 3. When the interpreter exits, clients are closed and the thread ends.
 """
 
@@ -191,7 +191,10 @@ def _forked() -> None:
         _inherited.append(_thread)
     _lock, _thread = threading.Lock(), None
     _shared.clear()
-    _clients.clear()
+    for client in list(_clients):
+        # One that the parent has not used may be used here, and is closed here.
+        if client.transport.is_gone:
+            _clients.discard(client)
 
 
 os.register_at_fork(after_in_child=_forked)

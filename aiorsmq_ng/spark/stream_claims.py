@@ -267,7 +267,10 @@ class StreamClaims:
             self._renewal = asyncio.create_task(self._renew_held(self._options.lease_ms / 3000))
 
     async def _renew_held(self, every_s: float) -> None:
-        """Renew the leases of all claims periodically. Any error but an outage ends this."""
+        """Renew the leases of all claims periodically. Any error but an outage ends this.
+
+        The next call of the query raises that error.
+        """
         while True:
             await asyncio.sleep(every_s)
             for number in sorted(self._held):
@@ -283,6 +286,12 @@ class StreamClaims:
                     logger.warning("leases were not renewed: %s", outage)
                 except RSMQError as error:
                     self._failure = error
+                    return
+                except Exception as error:
+                    logger.exception("the renewal of leases failed in an unexpected way")
+                    self._failure = RSMQError(
+                        f"the leases are not renewed any more: {type(error).__name__}: {error}"
+                    )
                     return
 
     async def _renew(self, number: int) -> tuple[int, int]:

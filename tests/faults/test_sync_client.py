@@ -24,6 +24,7 @@ from aiorsmq_ng._common.ids import suffixes
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.spark import bulk
+from aiorsmq_ng._runtime import sync_client
 from aiorsmq_ng._runtime.sync_client import SyncClient, shared_client
 from aiorsmq_ng.testing import FaultProxy, PrivateServer
 from tools.lab import SentinelGroup
@@ -308,6 +309,29 @@ def test_client_that_was_not_used_before_the_fork_can_be_used_after_it(server_ur
     client = SyncClient(server_url, Options(deadline=5))
 
     assert in_child(lambda: client.run(queues.exists(keys))) is False
+
+
+def test_client_that_was_made_before_the_fork_is_closed_when_the_child_exits(
+    server_url, keys, redis
+):
+    """What the server remembers of its calls is removed then."""
+    client = SyncClient(server_url, Options(deadline=5))
+    used = SyncClient(server_url, Options(deadline=5))
+    used.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+
+    before = set(redis.keys(f"{keys.zset}:ng:call:*"))
+
+    def work():
+        client.run(send_once(keys))
+        remembered = Redis.from_url(server_url).keys(f"{keys.zset}:ng:call:*")
+        sync_client._close_all()
+        return set(remembered)
+
+    assert in_child(work) > before
+    assert set(redis.keys(f"{keys.zset}:ng:call:*")) == before
+    # That of the parent goes on.
+    assert used.run(queues.attributes(keys)).msgs == 1
+    used.close()
 
 
 INTERRUPTED = """

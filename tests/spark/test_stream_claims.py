@@ -163,6 +163,25 @@ def test_leases_are_renewed_in_the_background(start, bench):
     eventually(lambda: bench.lease_ends() >= first + 2000)
 
 
+def test_unexpected_error_of_the_renewal_is_logged_and_raised_by_the_next_call(
+    start, bench, caplog
+):
+    """Otherwise the leases would end without a word, and other consumers get the messages."""
+    bench.fill_numbers(5)
+    claimant = start(leaseMs="1000")
+    end = claimant.latest(claimant.origin, 5)
+
+    async def fail(number):
+        raise TypeError("a fault of ours")
+
+    claimant.claims._renew = fail
+    eventually(claimant.claims._renewal.done)
+
+    with pytest.raises(RSMQError, match=r"leases are not renewed any more.*TypeError"):
+        claimant.latest(end, 5)
+    assert "renewal of leases failed in an unexpected way" in caplog.text
+
+
 def test_fence_noticed_by_the_renewal_is_raised_by_the_next_call(start, bench):
     bench.fill_numbers(5)
     old = start(leaseMs="1000")
