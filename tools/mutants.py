@@ -214,6 +214,27 @@ MUTANTS = (
         ("tests/redis/test_waiters.py",),
     ),
     Mutant(
+        "waiters: a loop that no queue knows sends nothing when it ends",
+        "aiorsmq_ng/_runtime/long_poll.py",
+        "if self._registered and self._notifier",
+        "if self._notifier",
+        ("tests/unit/test_long_poll.py",),
+    ),
+    Mutant(
+        "waiters: a loop without a connection sends nothing when it ends",
+        "aiorsmq_ng/_runtime/long_poll.py",
+        "if self._registered and self._notifier.is_subscribed(self._source.calls):",
+        "if self._registered:",
+        ("tests/unit/test_long_poll.py",),
+    ),
+    Mutant(
+        "waiters: a loop that ended has another name the next time",
+        "aiorsmq_ng/_runtime/long_poll.py",
+        "            self._renew_name()\n            self._stopped.set()",
+        "            self._stopped.set()",
+        ("tests/unit/test_long_poll.py",),
+    ),
+    Mutant(
         "waiters: one that polls often leaves the slower ones registered",
         f"{SCRIPTS}/queue/_schedule_look.lua",
         "math.max(cap_ms, (tonumber(last[2]) or 0) - now)",

@@ -86,3 +86,28 @@ async def test_closing_client_is_removed_after_an_announcement_in_flight():
     await server.in_flight([("jobs", 0)])
     server.answer()
     await closing
+
+
+async def test_consumer_that_leaves_others_behind_is_not_announced_before_it_is_time():
+    """The count is for people: the next announcement brings it."""
+    server = Server()
+    await server.transport.start()
+    server.presence.enter(JOBS)
+    server.presence.enter(JOBS)
+    await server.in_flight([("jobs", 2)])
+    server.answer()
+    server.presence.leave(JOBS)
+    server.presence.enter(MAILS)
+    async with asyncio.timeout(10):
+        while ("jobs", 1) not in [(queue, consumers) for queue, consumers, _ in server.waiting]:
+            await asyncio.sleep(0)
+    server.answer()
+    await asyncio.sleep(0)
+    server.presence.leave(JOBS)
+    await server.in_flight([("jobs", 0)])
+    server.answer()
+    server.presence.leave(MAILS)
+    await server.in_flight([("mails", 0)])
+    server.answer()
+    await server.transport.aclose()
+    server.presence.leave(JOBS)  # of a consumer that is collected later
