@@ -205,7 +205,7 @@ class Sent(str):
 
 
 class PendingMessage(Message):
-    """A leased message as ``Queue.pending`` shows it: who holds it is not known, since when is.
+    """A leased message as ``Queue.pending`` shows it. Its holder is not known.
 
     ``idle`` are the seconds since the last delivery, ``deliveries`` how often it was delivered
     (RSMQ's ``rc``).

@@ -283,7 +283,7 @@ class Queue:
     async def exists(self) -> bool:
         """Return True if the queue exists. One round trip that writes nothing.
 
-        Every user who may send or receive may ask, also on a server that is out of memory.
+        Needs only the rights to send or receive; works also on a server that is out of memory.
         """
         return await self._context.transport.run(queues.exists(self._keys))
 

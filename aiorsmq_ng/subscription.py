@@ -20,7 +20,7 @@ from .errors import InvalidValue, QueueNotFound
 from .models import Message, SubscriptionMode
 from .queue import Queue
 
-#: Messages that one observe returns at most, unless it is told otherwise.
+#: The most messages that one observe returns by default.
 OBSERVED = 50
 #: Parts of a peer's timeout: how often it is heard of at most, and at least while it waits.
 _BEAT, _WAIT = 1 / 10, 1 / 3

@@ -354,7 +354,7 @@ MUTANTS = (
         ("tests/contract/test_repeated_calls.py", "tests/faults/test_lost_replies.py"),
     ),
     Mutant(
-        "attempt token: what somebody else received since is left out",
+        "attempt token: what another client received since is left out",
         f"{SCRIPTS}/queue/_replay_receive.lua",
         "stored[2] == rc and stored[3] == fr",
         "stored[2]",
@@ -789,7 +789,7 @@ MUTANTS = (
         TOPICS,
     ),
     Mutant(
-        "topics: a time in which nobody is heard of takes nobody off",
+        "topics: a time without any sign of life ends no subscription",
         f"{SCRIPTS}/topic/_peer_liveness.lua",
         "math.min(gap, timeout_ms / 3)",
         "gap",
@@ -1153,7 +1153,7 @@ MUTANTS = (
         "aiorsmq_ng/cli/topic.py",
         "if not any(known) and name not in await rsmq.list_topics():",
         "if False:",
-        ("tests/cli/test_told.py",),
+        ("tests/cli/test_reports.py",),
     ),
     Mutant(
         "rsmqctl: a signal cuts nothing off an output without a buffer",

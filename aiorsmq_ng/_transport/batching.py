@@ -72,7 +72,7 @@ CALLS_PER_LANE = 2
 CLOSE_S = 3.0
 #: Ticks of the event loop that closing leaves to tasks which have to give something back.
 _LAST_TICKS = 8
-#: Give-backs under way at a time, for callers who are gone. What is not given back comes back when
+#: Give-backs in flight at a time, for cancelled callers. What is not given back comes back when
 #: its lease ends; new work must not starve behind them.
 MAX_GIVE_BACKS = 64 * 256
 
@@ -472,7 +472,7 @@ class Transport:
         self._busy += 1
         self._quiet.clear()
         self._due.append(lane)
-        # A runner takes its next step in the next tick, after everybody in this one submitted.
+        # A runner takes its next step in the next tick, after all callers of this tick.
         while self._resting:
             rest = self._resting.pop()
             # That of a runner that is cancelled is done: asyncio.run cancels all tasks at its end.

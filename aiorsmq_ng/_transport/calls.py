@@ -303,7 +303,7 @@ class CallRunner:
                 tasks.start_soon(self._recall, call)
 
     async def _recall(self, call: Call) -> None:
-        """Have what a call took given back; its callers were told that the outcome is unknown."""
+        """Give back what a call took whose callers got an error: its outcome is unknown."""
         call.recall = True
         try:
             within = asyncio.get_running_loop().time() + self._deadline_s

@@ -96,7 +96,7 @@ class Caller:
 
 
 #: The caller of a broker without tokens. It may do everything.
-ANONYMOUS = Caller("anybody")
+ANONYMOUS = Caller("anonymous")
 #: The caller of the call that is running; the interceptor sets it.
 CALLER: ContextVar[Caller] = ContextVar("aiorsmq_ng.broker.caller", default=ANONYMOUS)
 

@@ -1,6 +1,6 @@
 """A client of GOMQ, made from its proto alone: nothing of this package is imported.
 
-Run as a program: ``gomq_client.py ADDRESS MODE``. Publishes before anybody subscribes, observes in
+Run as a program: ``gomq_client.py ADDRESS MODE``. Publishes before any subscription, observes in
 a tight loop from several peers at once, unsubscribes, publishes again and comes back. Prints what
 every peer received, in order, as JSON.
 """
@@ -117,7 +117,7 @@ def main(address, mode):
     def all_have(count):
         return mode == "share" or all(len(payloads(peer)) >= count for peer in peers)
 
-    publish_all(BEFORE)  # before anybody subscribed
+    publish_all(BEFORE)  # before any subscription
     for peer in peers:
         subscribe(peer)
     first, each = PUBLISHERS * (BEFORE + MEANWHILE), PUBLISHERS * MEANWHILE

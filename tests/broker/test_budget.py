@@ -1,4 +1,4 @@
-"""Pools: everybody gets a part, nobody gets all, and nothing is forgotten."""
+"""Pools: each caller gets a part, none gets all, and nothing is leaked."""
 
 import asyncio
 import random

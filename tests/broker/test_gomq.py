@@ -57,7 +57,7 @@ async def run_client(address, mode):
 
 
 def in_order(records):
-    """Tell whether the messages of every publisher came in the order in which they were sent."""
+    """Return True if the messages of every publisher came in the order of sending."""
     numbers = {n: [] for n in range(PUBLISHERS)}
     for _, _, payload in records:
         publisher, number = payload.split(":")
@@ -171,7 +171,7 @@ async def test_a_peer_that_comes_back_from_a_new_address_gets_what_is_new(serve,
             assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
 
 
-async def test_clients_that_cannot_be_told_apart_are_not_served(serve, tmp_path):
+async def test_clients_that_cannot_be_distinguished_are_not_served(serve, tmp_path):
     async with (
         serve(listen=(f"unix:{tmp_path}/socket",)) as broker,
         grpc.aio.insecure_channel(broker.addresses[0]) as channel,
@@ -197,7 +197,7 @@ def test_a_peer_is_named_as_gomq_does(told, name):
     assert address(SimpleNamespace(peer=lambda: told)) == name
 
 
-async def test_peers_of_a_consumer_have_its_keys_whoever_subscribed(serve):
+async def test_peers_of_a_consumer_have_its_keys_whichever_subscribed(serve):
     options = [("grpc.use_local_subchannel_pool", 1)]
     async with (
         serve() as broker,
@@ -237,7 +237,7 @@ async def test_what_waited_goes_to_every_consumer_that_subscribes_in_time(
 
 
 async def test_an_observe_without_a_subscription_waits_and_returns_nothing(guide):
-    assert not (await guide.Observe(pb.Identification(consumerID="nobody"))).records
+    assert not (await guide.Observe(pb.Identification(consumerID="unknown"))).records
     assert not (await guide.Observe(pb.Identification())).records
 
 
@@ -410,7 +410,7 @@ async def test_what_a_wait_took_of_an_ended_subscription_is_given_back(guide, rs
     assert [r.value.payload for r in await observed(guide, 1)] == [b"x"]
 
 
-async def test_an_unexpected_fault_of_an_observe_is_logged_and_not_told(guide, monkeypatch, caplog):
+async def test_an_unexpected_fault_of_an_observe_is_logged_and_not_sent(guide, monkeypatch, caplog):
     await guide.Subscribe(NEWS)
 
     async def broken(*_):

@@ -1,4 +1,4 @@
-"""Who is subscribed to what: learnt from all topics, at nobody's cost."""
+"""The index of GOMQ's subscriptions: read from all topics, without load on other callers."""
 
 import asyncio
 from types import SimpleNamespace
@@ -88,7 +88,7 @@ async def test_all_who_want_to_know_share_a_look_and_wait_no_longer_than_they_wa
     assert directory.keys("of-t2") == {"t2"}
 
 
-async def test_a_damaged_topic_concerns_nobody_else(known, caplog):
+async def test_a_damaged_topic_harms_no_other_topic(known, caplog):
     topics, directory = known
     await directory.learn(30)
     topics.damaged |= {"t5"}
@@ -125,7 +125,7 @@ async def test_a_look_that_takes_its_time_does_not_hold_up_a_peer(channel, monke
 
     async with asyncio.timeout(30):
         (record,) = (await guide.Observe(WHO)).records
-        assert not (await guide.Observe(pb.Identification(consumerID="nobody"))).records
+        assert not (await guide.Observe(pb.Identification(consumerID="unknown"))).records
     assert record.value.payload == b"x"
 
 

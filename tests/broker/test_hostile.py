@@ -48,7 +48,7 @@ JOBS = [pb.Source(queue="jobs")]
     ],
 )
 async def test_nothing_is_received_of_a_call_that_is_refused(serve, method):
-    """Half-sent messages of 4 MiB, by somebody without the right token or role."""
+    """Half-sent messages of 4 MiB, by a caller without the right token or role."""
     tokens = f'[shop]\ntoken = "{HOSTILE}"\nroles = []\n'.replace("[]", '["consumer"]')
     refused = {12} if "no.such" in method else {16}
     for headers in ((), bearer("a-wrong-token-0123")):
@@ -384,7 +384,7 @@ def _large_calls(channel, filler):
 
 
 async def test_nothing_that_a_call_names_stays_when_it_is_over(serve, rsmq):
-    """Names that are refused, and fields that nobody knows."""
+    """Names that are refused, and unknown fields."""
     await rsmq.topic("news").subscribe("c")
     kept = {}
     async with serve() as broker, connected(broker) as channel:

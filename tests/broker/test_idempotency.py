@@ -86,7 +86,7 @@ async def test_an_error_is_remembered_unless_nothing_ran():
     assert away.done == 2
 
 
-async def test_a_send_that_nobody_knows_the_outcome_of_is_asked_for_again():
+async def test_a_send_with_an_unknown_outcome_is_repeated():
     requests, work, again = IdempotentCalls(), Work(SendUnknown("lost")), Work()
     with pytest.raises(SendUnknown):
         await requests.once(key(), work, again=again)
@@ -109,7 +109,7 @@ async def test_an_attempt_that_comes_while_the_first_runs_waits_for_its_answer()
     assert work.done == 1
 
 
-async def test_a_receive_is_abandoned_with_its_caller_and_begins_anew_for_the_next():
+async def test_a_receive_is_abandoned_with_its_caller_and_begins_again_for_the_next():
     requests, work = IdempotentCalls(), Work()
     work.may_end.clear()
     first = asyncio.ensure_future(requests.once(key(), work, abandon=True))
@@ -197,7 +197,7 @@ async def test_an_id_that_others_might_draw_is_refused(request_id):
         await IdempotentCalls().once(key(request_id), Work())
 
 
-async def test_a_flood_of_one_callers_ids_makes_nobody_else_forget():
+async def test_a_flood_of_one_callers_ids_evicts_no_other_callers_records():
     requests, work = IdempotentCalls(most_calls=100, most_bytes=10_000, divided=True), Work()
     honest = [key(pb.RequestId(id=f"honest-number-{n:04}", broker="")) for n in range(10)]
     for one in honest:

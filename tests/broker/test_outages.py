@@ -62,7 +62,7 @@ async def test_calls_and_streams_live_through_five_seconds_without_redis(server)
             assert (await rsmq.queue("jobs").attributes()).msgs == 0
 
 
-async def test_a_call_that_cannot_wait_longer_is_told_that_redis_is_away(server):
+async def test_a_call_that_cannot_wait_longer_fails_as_redis_is_away(server):
     async with RSMQ(server.url, options=Options(deadline=1)) as rsmq:
         await rsmq.create_queue("jobs")
         async with Broker(rsmq, LOCAL, services=[Gomq()]) as broker, connected(broker) as channel:

@@ -256,7 +256,7 @@ async def test_stats_tell_who_consumes(queues):
     stats = await queues.GetStats(pb.GetStatsRequest(queue="jobs"))
 
     (consumer,) = stats.consumers
-    assert (consumer.name, consumer.consumers) == ("anybody/host:1", 2)
+    assert (consumer.name, consumer.consumers) == ("anonymous/host:1", 2)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ async def test_no_other_token_makes_a_receipt_of_a_cut_name_void(channel, monkey
 
 
 @pytest.mark.parametrize("name", ["queues", "topic", "other topic", "mail", "every queue"])
-async def test_nobody_takes_or_ends_the_subscription_of_another(channel, rsmq, name):
+async def test_no_caller_takes_or_ends_the_subscription_of_another(channel, rsmq, name):
     queues, topics, metadata = QueuesStub(channel), TopicsStub(channel), bearer(token(name))
     who = pb.Subscriber(topic="secret", consumer="billing")
     for call, request in (

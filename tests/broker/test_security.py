@@ -1,4 +1,4 @@
-"""Who may come in, what for, and what nobody gets to see."""
+"""Authentication, roles, and what no caller gets to see."""
 
 import hashlib
 import logging
@@ -198,7 +198,7 @@ async def test_a_consumer_moves_messages_to_the_queues_own_dead_letters_only(ope
     assert (await rsmq.queue("jobs-dead").attributes()).msgs == 1
 
 
-async def test_a_receipt_is_of_no_use_to_somebody_else(open_channel, rsmq):
+async def test_a_receipt_is_of_no_use_to_another_identity(open_channel, rsmq):
     queues = QueuesStub(open_channel)
     await rsmq.queue("jobs").send("x")
     request = pb.ReceiveRequest(sources=[pb.Source(queue="jobs")])
@@ -226,7 +226,7 @@ async def test_a_receipt_outlives_the_broker_only_with_a_key(serve, rsmq):
     assert outcomes == [pb.OUTCOME_BAD_RECEIPT, pb.OUTCOME_DONE]
 
 
-async def test_health_is_told_to_everybody_and_the_interface_to_nobody(guarded, open_channel):
+async def test_health_is_public_and_reflection_is_not(guarded, open_channel):
     health = health_pb2_grpc.HealthStub(open_channel)
     request = health_pb2.HealthCheckRequest(service="aiorsmq.v1.Queues")
     while (await health.Check(request)).status != health_pb2.HealthCheckResponse.SERVING:
@@ -337,7 +337,7 @@ async def test_tls_is_spoken_and_nothing_else(rsmq, tmp_path):
         ({"receipt_key": b"short"}, None, "less than 16 bytes"),
     ],
 )
-def test_strangers_are_kept_out_unless_somebody_says_so(rsmq, options, tokens, complaint):
+def test_anonymous_callers_are_refused_unless_allowed(rsmq, options, tokens, complaint):
     with pytest.raises(InvalidValue, match=complaint):
         Broker(rsmq, BrokerOptions(**options), Tokens.read(tokens) if tokens else None)
 

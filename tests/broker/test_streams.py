@@ -228,7 +228,7 @@ async def test_a_receive_cancelled_in_the_moment_of_success_gives_back(
     await until(state(ready=1))
 
 
-async def test_a_slow_reader_holds_up_nobodys_memory(broker, queues, jobs):
+async def test_a_slow_reader_does_not_grow_the_brokers_memory(broker, queues, jobs):
     await jobs.send_many([bytes(60_000)] * 700)
     async with connected(broker) as channel:
         stream = consume(QueuesStub(channel), max_unsettled=700)
@@ -265,19 +265,19 @@ async def test_without_renewal_a_message_is_free_when_its_lease_ends(queues, job
     stream.cancel()
 
 
-async def test_without_renewal_an_extended_lease_is_not_told_to_be_lost(queues, jobs):
+async def test_without_renewal_an_extended_lease_is_not_reported_lost(queues, jobs):
     await jobs.send_many(["a", "b"])
     stream = consume(queues, vt_ms=1500, no_renewal=True, max_unsettled=2)
     first, second = await read(stream, 2)
     extended = pb.ExtendRequest(receipts=[first.receipt], vt_ms=600_000)
     assert list((await queues.Extend(extended)).outcomes) == [pb.OUTCOME_DONE]
 
-    # Both leases began together, so the end of the first would be told no later.
+    # Both leases began together, so the end of the first would be reported no later.
     assert (await stream.lost()).receipt == second.receipt
     stream.cancel()
 
 
-async def test_a_stream_is_told_when_somebody_takes_a_message_over(queues, jobs):
+async def test_a_stream_is_informed_when_another_consumer_takes_a_message_over(queues, jobs):
     await jobs.send("x")
     stream = consume(queues, vt_ms=600)
     (first,) = await read(stream, 1)
@@ -470,7 +470,7 @@ async def test_large_bodies_are_leased_by_their_size_for_a_client_that_does_not_
     stream.close()
 
 
-async def test_a_lost_lease_is_told_with_the_receipt_of_whom_the_stream_is(rsmq, jobs):
+async def test_a_lost_lease_is_reported_with_the_receipt_of_the_streams_identity(rsmq, jobs):
     shared = BrokerContext(rsmq, Limits(), ReceiptSigner(), IdempotentCalls())
     CALLER.set(Caller("worker"))
     stream = Stream(shared, [jobs], 10, pb.ConsumeRequest(sources=JOBS, vt_ms=600_000))
@@ -480,7 +480,7 @@ async def test_a_lost_lease_is_told_with_the_receipt_of_whom_the_stream_is(rsmq,
     (delivery,) = (await written.responses.get()).deliveries
     (held,) = stream._unsettled.values()
 
-    # Leases are renewed by a task that began in the call of somebody else.
+    # Leases are renewed by a task that began in the call of another caller.
     contextvars.Context().run(held.lease.on_lost)
 
     (lost,) = (await written.responses.get()).lost

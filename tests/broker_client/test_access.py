@@ -1,4 +1,4 @@
-"""Who may come in: tokens, roles, namespaces, certificates; and what a broker does not offer."""
+"""Access: tokens, roles, namespaces, certificates; and what a broker does not offer."""
 
 import asyncio
 import logging
@@ -73,7 +73,7 @@ async def test_tokens_open_what_they_are_for(guarded, ns):
             await taker.queue("jobs").purge()
 
 
-async def test_missing_and_wrong_tokens_are_told_at_once_and_not_shown(guarded, ns, caplog):
+async def test_missing_and_wrong_tokens_are_reported_at_once_and_not_shown(guarded, ns, caplog):
     caplog.set_level(logging.DEBUG)
     for token in (None, "something-quite-wrong"):
         rsmq = RSMQ(guarded, ns=ns, token=token)
@@ -140,7 +140,7 @@ async def test_namespace_is_the_brokers(broker_url, ns):
         await RSMQ(broker_url, ns=[ns, "other"]).open()
 
 
-async def test_nobody_there_is_told_within_the_time_for_connecting():
+async def test_missing_broker_is_reported_within_the_connect_timeout():
     rsmq = RSMQ("grpc://127.0.0.1:1", options=Options(connect_timeout=0.3))
     with pytest.raises(Unavailable, match="cannot be reached") as away:
         await rsmq.open()
@@ -149,7 +149,7 @@ async def test_nobody_there_is_told_within_the_time_for_connecting():
     assert (away.value.executed, away.value.transient) == (False, True)
 
 
-async def test_server_that_is_no_broker_is_told():
+async def test_server_that_is_no_broker_is_reported():
     async def hang_up(_reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 

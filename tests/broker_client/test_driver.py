@@ -1,4 +1,4 @@
-"""The driver by itself, with a link that answers as it is told."""
+"""The driver by itself, with a scripted channel."""
 
 import json
 
@@ -227,7 +227,7 @@ async def test_what_the_transport_asks_besides_calls_is_answered():
         ("fsynced", "memory"),
     ],
 )
-async def test_durability_that_the_broker_reached_is_told(demanded, told):
+async def test_durability_that_the_broker_reached_is_reported(demanded, told):
     call = call_of(send(b"a"))
     call.durability, call.confirm_ms = Durability.parse(demanded), 100
 

@@ -134,7 +134,7 @@ async def test_send_is_not_repeated_when_the_broker_may_have_forgotten_it(
     assert (await stored.attributes()).msgs == 1
 
 
-async def test_call_that_cannot_have_arrived_is_told_so_and_the_client_recovers(
+async def test_call_that_cannot_have_arrived_is_reported_so_and_the_client_recovers(
     relay, ns, inner, broker
 ):
     stored = await inner.create_queue("jobs")
@@ -252,7 +252,7 @@ async def test_wake_ups_go_on_with_the_broker_that_comes_next(relay, ns, inner, 
             await message.ack()
 
 
-async def test_broker_that_is_started_anew_knows_receipts_by_its_key_only(relay, ns, inner):
+async def test_restarted_broker_knows_receipts_by_its_key_only(relay, ns, inner):
     stored = await inner.create_queue("jobs")
     await stored.send_many(["a", "b"])
     async with Broker(inner, KEYED) as first:

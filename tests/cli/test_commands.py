@@ -96,7 +96,7 @@ def test_describe_too_many_hidden_messages_says_that_it_estimates(
 def test_a_command_on_a_missing_queue_fails_with_the_way_to_create_it(
     ctl: Ctl, ns: str, command: tuple[str, ...]
 ) -> None:
-    """A wrong queue name is told apart from an empty queue."""
+    """A wrong queue name does not look like an empty queue."""
     failed = ctl(*command)
 
     assert (failed.status, failed.out) == (1, "")
@@ -396,9 +396,7 @@ def test_a_damaged_queue_exits_with_1(ctl: Ctl, redis: Redis, ns: str) -> None:
     assert failed.sentence.startswith("rsmqctl: queue 'jobs' is not a sound RSMQ queue: ")
 
 
-def test_an_error_that_nobody_foresaw_is_one_sentence(
-    call: Ctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unforeseen_error_is_one_sentence(call: Ctl, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even a bug does not throw a traceback at me."""
 
     def broken(*_: object, **__: object) -> None:
@@ -419,7 +417,7 @@ def test_an_error_that_nobody_foresaw_is_one_sentence(
 def test_a_missing_module_that_no_extra_brings_is_one_sentence(
     call: Ctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broken installation is told like any other error."""
+    """A broken installation is reported like any other error."""
 
     def broken(*_: object, **__: object) -> None:
         raise ModuleNotFoundError("No module named 'redis'", name="redis")

@@ -100,7 +100,7 @@ def test_redrive_of_some_at_a_rate(dead: Ctl) -> None:
 
 
 def test_redrive_from_another_dead_letter_queue(dead: Ctl) -> None:
-    """Where the worker was told another name."""
+    """For a worker with another dead-letter queue."""
     dead("queue", "create", "-n", "morgue")
     dead("queue", "move", "-n", "jobs-dead", "--to", "morgue")
 

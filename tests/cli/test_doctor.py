@@ -154,7 +154,7 @@ def test_fix_that_leaves_something_is_status_1(damaged: Ctl, redis: Redis, ns: s
 
 
 def test_max_hidden_makes_long_delays_visible(ctl: Ctl) -> None:
-    """I know that nobody waits for a week."""
+    """I know that no message is delayed for a week."""
     ctl("message", "send", "-n", "jobs", "-m", "x", "-d", "604800")
 
     assert ctl("doctor")[0] == 0
@@ -254,7 +254,7 @@ def test_a_damaged_queue_points_to_the_doctor(ctl: Ctl, redis: Redis, ns: str) -
 
 
 def test_server_that_evicts_queues_can_be_looked_at_and_is_an_error(ctl: Ctl, redis: Redis) -> None:
-    """A client would refuse it; whoever has to mend it must get in."""
+    """A client would refuse it; the operator who repairs it must get in."""
     redis.config_set("maxmemory-policy", "allkeys-lru")
     try:
         status, out, _ = ctl("doctor")

@@ -51,7 +51,7 @@ class Walk:
 
 @pytest.fixture
 def walk(call: Ctl, monkeypatch: pytest.MonkeyPatch) -> Iterator[Walk]:
-    """A server that nobody else uses, named by the environment."""
+    """A server of this test alone, named by the environment."""
     with (
         EmbeddedServer.ephemeral() as server,
         Redis.from_url(server.url, decode_responses=True) as redis,

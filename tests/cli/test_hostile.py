@@ -122,7 +122,7 @@ def test_an_export_of_hostile_bodies_is_one_line_each(
 def test_hostile_names_come_back_by_the_reader_of_the_format(
     jobs: Ctl, redis: Redis, ns: str, output: str
 ) -> None:
-    """Anybody who can write to the server chooses names; none of them makes a second entry."""
+    """Every user that can write to the server chooses names; none of them makes a second entry."""
     redis.sadd(f"{ns}:QUEUES", *NAMES)
     shown = jobs("queue", "list", "-o", output).out
 
@@ -223,7 +223,7 @@ def test_export_follows_no_link_and_only_its_user_can_read_it(jobs: Ctl, tmp_pat
 
 
 def test_the_name_of_a_file_that_is_written_differs_each_time(tmp_path: Path) -> None:
-    """So that nobody can lie in wait there."""
+    """So that no other user can prepare a trap there."""
     seen = set()
     for _ in range(3):
         with sink(str(tmp_path / "x")) as out:

@@ -1,4 +1,4 @@
-"""Ctrl-C while the reader of stdout is slow: what is told, printed and done is the same."""
+"""Ctrl-C while the reader of stdout is slow: what is reported, printed and done is the same."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_no_line_of_the_help_is_cut_short(call: Ctl) -> None:
 
 
 def test_the_page_of_the_documentation_is_that_of_the_help() -> None:
-    """What one reads there is what one has; tools/docs/make_rsmqctl.py writes it anew."""
+    """What one reads there is what one has; tools/docs/make_rsmqctl.py writes it again."""
     script = runpy.run_path(str(GENERATORS / "make_rsmqctl.py"))
 
     assert script["page"]() == (REFERENCE / "rsmqctl.md").read_text()
@@ -245,7 +245,7 @@ def test_password_from_a_file(
 
 
 def test_password_prompt_without_a_terminal_exits_with_2(call: Ctl, login: str) -> None:
-    """Nobody can be asked."""
+    """There is no terminal for a question."""
     refused = call("-r", login, "--password-prompt", "queue", "list")
 
     assert refused.status == 2

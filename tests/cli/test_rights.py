@@ -114,7 +114,7 @@ def test_send_file_of_a_producer_stores_the_lines_and_leaves_sizes_to_the_server
     assert json.loads(owner("queue", "describe", "-n", "jobs").out)["msgs"] == 2
 
 
-def test_a_queue_that_is_missing_is_told_to_roles_that_may_not_look(
+def test_a_missing_queue_is_reported_to_roles_that_may_not_look(
     call: Ctl, owner: Ctl, server: EmbeddedServer
 ) -> None:
     """Before anything is read or waited for."""

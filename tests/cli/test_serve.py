@@ -175,7 +175,7 @@ def test_files_that_make_no_tls_are_named(ctl, tmp_path):
         assert complaint in refused.err
 
 
-def test_an_unreachable_server_is_told_apart(call):
+def test_an_unreachable_server_has_a_status_of_its_own(call):
     words = ("serve", "grpc", "--listen", "127.0.0.1:0", "--wait-for-server", "0")
     outcome = call("-r", "redis://127.0.0.1:1", *words)
 

@@ -159,7 +159,7 @@ def test_purge_looks_first_and_says_how_many(
 def test_nothing_is_asked_about_what_is_not_there(
     jobs: Ctl, terminal: Terminal, command: str, sentence: str
 ) -> None:
-    """A typo is told before I agree to anything."""
+    """A typo is reported before I agree to anything."""
     jobs("topic", "subscribe", "-n", "news", "-c", "a")
     status, shown = ended(terminal(*command.split()))
 
@@ -228,7 +228,7 @@ def test_password_is_asked_for_once_where_a_question_follows(
 
 
 def test_yes_asks_nothing(jobs: Ctl, terminal: Terminal) -> None:
-    """For those who know."""
+    """For experienced users."""
     assert ended(terminal("queue", "purge", "-n", "jobs", "-y")) == (0, '{"purged": 0}\r\n')
 
 
@@ -485,7 +485,7 @@ def test_top_in_few_lines_says_what_is_left_out(jobs: Ctl, terminal: Terminal) -
 
 
 def test_a_question_with_input_from_a_file_is_refused(jobs: Ctl, terminal: Terminal) -> None:
-    """Somebody must be there to answer."""
+    """A user must be there to answer."""
     status, shown = ended(terminal("queue", "purge", "-n", "jobs", redirect="</dev/null"))
 
     assert status == 2

@@ -103,7 +103,7 @@ def test_limit_and_delete(ctl: Ctl) -> None:
 @pytest.mark.parametrize(
     ("line", "status", "sentence"),
     [
-        (("observe", "-n", "news", "-c", "nobody"), 1, "'nobody' has not subscribed"),
+        (("observe", "-n", "news", "-c", "other"), 1, "'other' has not subscribed"),
         (
             ("subscribe", "-n", "news", "-c", "a", "--mode", "broadcast"),
             2,
@@ -113,7 +113,7 @@ def test_limit_and_delete(ctl: Ctl) -> None:
         (("publish", "-n", "news", "-f", "x", "--dedup-key", "k"), 2, "single message"),
     ],
 )
-def test_mistakes_are_told(ctl: Ctl, line: tuple[str, ...], status: int, sentence: str) -> None:
+def test_mistakes_are_reported(ctl: Ctl, line: tuple[str, ...], status: int, sentence: str) -> None:
     done = ctl("topic", *line)
 
     assert done.status == status

@@ -276,7 +276,7 @@ def test_send_file_of_many_lines_keeps_their_order(
     assert bodies(redis, ns) == [str(n).encode() for n in range(3001)]
 
 
-def test_send_file_goes_on_where_it_was_told_to(
+def test_send_file_goes_on_at_the_given_line(
     jobs: Ctl, redis: Redis, ns: str, tmp_path: Path
 ) -> None:
     """What a failure tells me to do, can be done."""
@@ -308,7 +308,7 @@ def test_send_file_of_large_bodies_pages_by_bytes(
     assert [int(body[-9:]) for body in bodies(redis, ns)] == list(range(40))
 
 
-def test_send_file_takes_the_queues_delay_unless_told(ctl: Ctl, tmp_path: Path) -> None:
+def test_send_file_takes_the_queues_delay_by_default(ctl: Ctl, tmp_path: Path) -> None:
     """As with a single message."""
     ctl("queue", "create", "-n", "slow", "-d", "60")
     file = write(tmp_path / "in", "x")
@@ -463,7 +463,7 @@ def test_export_of_a_server_that_answers_says_nothing(jobs: Ctl, tmp_path: Path)
 def test_export_that_gets_no_answer_is_in_no_doubt(
     jobs: Ctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It only looks: there is no outcome that nobody knows."""
+    """It only looks: there is no unknown outcome."""
 
     async def scan(_: aiorsmq_ng.Queue) -> AsyncIterator[aiorsmq_ng.ScannedMessage]:
         raise aiorsmq_ng.Unavailable("the reply was lost", executed=None, transient=True)

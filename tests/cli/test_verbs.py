@@ -80,7 +80,7 @@ def test_every_command_without_a_server_exits_with_4_and_one_sentence(
 
 @pytest.mark.parametrize("command", NEED_A_QUEUE)
 def test_every_command_on_a_missing_queue_exits_with_1(ctl: Ctl, command: str) -> None:
-    """A wrong name is told apart from an empty queue."""
+    """A wrong name does not look like an empty queue."""
     failed = ctl(*line(command))
 
     assert (failed.status, failed.out) == (1, "")
@@ -119,7 +119,7 @@ def test_set_of_nothing_or_of_a_bad_value_exits_with_2(jobs: Ctl, args: tuple[st
 
 
 def test_purge_removes_ready_and_delayed_and_leaves_the_leased(jobs: Ctl) -> None:
-    """What somebody works on stays, unless I say so."""
+    """Leased messages stay, unless I say so."""
     sent(jobs, "held", "ready")
     sent(jobs, "delayed", delay="60")
     jobs("message", "receive", "-n", "jobs")
@@ -134,9 +134,7 @@ def test_purge_removes_ready_and_delayed_and_leaves_the_leased(jobs: Ctl) -> Non
     [("queue", "purge"), ("dlq", "purge"), ("dlq", "redrive")],
     ids=" ".join,
 )
-def test_what_needs_a_question_is_refused_where_nobody_can_be_asked(
-    jobs: Ctl, command: tuple[str, ...]
-) -> None:
+def test_confirmation_is_refused_without_a_terminal(jobs: Ctl, command: tuple[str, ...]) -> None:
     """A script says --yes, or nothing happens."""
     sent(jobs, "x")
     refused = jobs(*command, "-n", "jobs")
@@ -214,7 +212,7 @@ def test_move_with_a_bad_value_exits_with_2(jobs: Ctl, args: tuple[str, ...], wo
 def test_move_to_a_missing_queue_fails_though_nothing_is_to_be_moved(
     jobs: Ctl, verb: tuple[str, ...]
 ) -> None:
-    """A typing error in the target is told before there is something to lose."""
+    """A typing error in the target is reported before there is something to lose."""
     failed = jobs(*verb, "-n", "jobs", "--to", "jobz")
 
     assert (failed.status, failed.out) == (1, "")
@@ -339,7 +337,7 @@ def test_message_move_takes_the_named_ones(jobs: Ctl) -> None:
 
 
 def test_message_move_of_a_leased_one_exits_with_1(jobs: Ctl) -> None:
-    """What somebody works on is not taken from them."""
+    """Leased messages are not taken from their holders."""
     jobs("queue", "create", "-n", "other")
     held, free = sent(jobs, "held", "free")
     jobs("message", "receive", "-n", "jobs")

@@ -308,7 +308,7 @@ async def test_ack_of_something_that_cannot_be_an_id_acknowledges_nothing(mine):
     assert await mine.info() == (0, 1)
 
 
-async def test_anybody_may_ack_what_was_delivered_elsewhere(mine, theirs):
+async def test_any_client_may_ack_what_was_delivered_elsewhere(mine, theirs):
     pushed = await mine.push("a", "b")
     await mine.pop(2)
 
@@ -454,7 +454,7 @@ async def test_lease_of_half_a_second_is_that_and_the_queue_stores_a_whole_one(m
 @pytest.mark.parametrize("key", ["mine", "mine:Q"])
 @pytest.mark.parametrize("create", [True, False])
 async def test_key_of_another_type_is_an_error_and_not_an_empty_queue(rsmq, raw, ns, key, create):
-    await raw.set(f"{ns}:{key}", "somebody else's")
+    await raw.set(f"{ns}:{key}", "foreign")
     odd = ReliableQueue(rsmq, "mine", create=create)
 
     for attempt in (
@@ -463,7 +463,7 @@ async def test_key_of_another_type_is_an_error_and_not_an_empty_queue(rsmq, raw,
     ):  # fmt: skip
         with pytest.raises(QueueCorrupt):
             await attempt
-    assert await raw.get(f"{ns}:{key}") == b"somebody else's"
+    assert await raw.get(f"{ns}:{key}") == b"foreign"
 
 
 async def test_recover_leaves_what_was_delivered_lately(mine):

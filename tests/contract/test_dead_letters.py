@@ -1,4 +1,4 @@
-"""Dead letters: every move is told of, wherever it happens."""
+"""Dead letters: every move is reported, wherever it happens."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ async def limited(rsmq):
     return rsmq.queue("jobs", retry=Retry(3))
 
 
-async def test_move_by_a_receive_is_logged_told_and_has_a_reason(
+async def test_move_by_a_receive_is_logged_and_reported_with_a_reason(
     rsmq, limited, raw, ns, letters, caplog
 ):
     id = await limited.send("x")
@@ -82,7 +82,7 @@ async def test_reason_stays_while_the_dead_letter_is_received_and_given_back(
     assert await dead.reason(id) is None
 
 
-async def test_move_beside_messages_that_are_delivered_is_told_of(limited, raw, ns, letters):
+async def test_move_beside_messages_that_are_delivered_is_reported(limited, raw, ns, letters):
     id = await limited.send("x")
     await spend(limited, raw, ns)
     await limited.send_many(["a", "b"])
@@ -91,7 +91,7 @@ async def test_move_beside_messages_that_are_delivered_is_told_of(limited, raw, 
     assert [letter.message.id for letter in letters] == [id]
 
 
-async def test_moves_from_several_queues_are_told_of(rsmq, raw, ns, letters):
+async def test_moves_from_several_queues_are_reported(rsmq, raw, ns, letters):
     for name in ("one", "two"):
         await rsmq.create_queue(name)
         queue = rsmq.queue(name, retry=Retry(1))
@@ -104,7 +104,7 @@ async def test_moves_from_several_queues_are_told_of(rsmq, raw, ns, letters):
     assert [(x.queue, x.message.text) for x in letters] == [("one", "one"), ("two", "two")]
 
 
-async def test_move_by_recover_is_told_of(limited, letters):
+async def test_move_by_recover_is_reported(limited, letters):
     await limited.send("x")
     await limited.receive(vt=60)
     for _ in range(2):
@@ -114,7 +114,7 @@ async def test_move_by_recover_is_told_of(limited, letters):
     assert [x.message.text for x in letters] == ["x"]
 
 
-async def test_move_for_a_caller_that_is_gone_is_told_of(limited, raw, ns, letters):
+async def test_move_for_a_cancelled_caller_is_reported(limited, raw, ns, letters):
     await limited.send("x")
     await spend(limited, raw, ns)
 
@@ -127,7 +127,7 @@ async def test_move_for_a_caller_that_is_gone_is_told_of(limited, raw, ns, lette
     assert [x.message.text for x in letters] == ["x"]
 
 
-async def test_reject_is_told_of_with_its_reason(queue, letters):
+async def test_reject_is_reported_with_its_reason(queue, letters):
     await queue.send("x")
     message = await queue.receive()
 

@@ -107,7 +107,7 @@ async def test_verb_of_a_stale_holder_changes_nothing(rsmq, queue, raw, ns, verb
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_verb_on_a_message_somebody_deleted_says_it_is_gone(rsmq, queue, verb):
+async def test_verb_on_a_deleted_message_says_it_is_gone(rsmq, queue, verb):
     await rsmq.create_queue("next")
     message = await leased(queue)
     await queue.delete(message.id)
@@ -117,7 +117,7 @@ async def test_verb_on_a_message_somebody_deleted_says_it_is_gone(rsmq, queue, v
     assert caught.value.gone
 
 
-async def test_fence_holds_when_an_id_is_sent_anew_and_its_count_starts_over(queue, raw, ns):
+async def test_fence_holds_when_an_id_is_sent_again_and_its_count_starts_over(queue, raw, ns):
     message = await leased(queue)
     await queue.delete(message.id)
     now = await server_ms(raw)
@@ -175,7 +175,7 @@ async def test_reject_takes_a_body_larger_than_the_dead_letter_queue_allows(rsmq
     assert len((await rsmq.queue("jobs-dead").receive()).body) == 2000
 
 
-async def test_forward_starts_anew_in_the_next_queue(rsmq, queue, raw, ns):
+async def test_forward_starts_again_in_the_next_queue(rsmq, queue, raw, ns):
     following = await rsmq.create_queue("next", delay=0)
     message = await leased(queue, "x")
 
@@ -419,7 +419,7 @@ async def test_two_consumers_share_a_queue_without_overlap(server_url, ns, queue
     assert sorted(seen, key=int) == [str(i) for i in range(200)]
 
 
-async def test_side_key_of_the_wrong_type_stands_in_nobodys_way(queue, raw, ns):
+async def test_side_key_of_the_wrong_type_does_no_harm(queue, raw, ns):
     await raw.set(f"{ns}:jobs:ng:deliveries", "not a hash")
     await queue.send_many(["a", "b", "c", "d"])
 

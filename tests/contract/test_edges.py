@@ -11,7 +11,7 @@ from aiorsmq_ng.consumer import IDLE_S
 from ..support.clock import server_ms
 from ..support.keys import lasting_keys
 
-#: Nobody looks by himself within a test: a waiter is told, or it is not served.
+#: No client polls within a test: a waiter gets a wake-up, or no message.
 RARELY = Options(poll_base=60, poll_cap=60)
 
 
@@ -94,7 +94,7 @@ async def test_notes_on_later_deliveries_do_not_stay_for_ever(queue, raw, ns):
     assert 0 < await raw.ttl(f"{ns}:jobs:ng:deliveries") <= 14 * 86400
 
 
-async def test_extend_wakes_nobody(queue, raw, ns, subscribed):
+async def test_extend_wakes_no_waiter(queue, raw, ns, subscribed):
     message = await leased(queue, vt=30)
     async with hearing(raw, subscribed, f"{ns}:jobs:ng:wake") as pubsub:
         await message.extend(60)

@@ -80,7 +80,7 @@ async def test_send_with_delay_is_hidden_until_then(queue, raw, ns):
     assert (await queue.receive()).text == "later"
 
 
-async def test_send_takes_the_queues_delay_unless_told(queue, raw, ns):
+async def test_send_takes_the_queues_delay_by_default(queue, raw, ns):
     await queue.set_attributes(delay=60)
     await queue.send("by default")
     await queue.send("now", delay=0)
@@ -523,7 +523,7 @@ async def test_send_without_realtime_stays_off_rsmqs_channel(rsmq, queue, ns, ra
 @dataclass
 class Parcel:
     number: int
-    to: str = "nobody"
+    to: str = "root"
 
 
 @pytest.mark.parametrize("codec", [None, Compressed(min_size=0)])

@@ -33,7 +33,7 @@ async def test_create_stores_rsmqs_five_fields_and_lists_the_queue(rsmq, raw, ns
     assert await raw.smembers(f"{ns}:QUEUES") == {b"jobs"}
 
 
-async def test_create_twice_raises_unless_told_and_keeps_what_is_stored(rsmq):
+async def test_create_twice_raises_by_default_and_keeps_what_is_stored(rsmq):
     await rsmq.create_queue("jobs", vt=40)
 
     with pytest.raises(QueueExists, match="'jobs' exists"):
@@ -52,7 +52,7 @@ async def test_create_concurrently_makes_one_queue(rsmq):
 
 
 async def test_create_completes_a_ghost_that_another_client_left(rsmq, raw, ns):
-    """PyRSMQ's set on a missing queue leaves vt and modified only; nobody can use that."""
+    """PyRSMQ's set on a missing queue leaves vt and modified only; no client can use that."""
     await raw.hset(f"{ns}:jobs:Q", mapping={"vt": 7, "modified": 1})
     with pytest.raises(QueueNotFound):
         await rsmq.queue("jobs").send("x")
@@ -231,7 +231,7 @@ async def test_set_takes_whole_seconds_only(queue):
         await queue.set_attributes(delay=0.5)
 
 
-async def test_purge_removes_what_nobody_holds(queue, raw, ns):
+async def test_purge_removes_messages_without_a_holder(queue, raw, ns):
     await queue.send_many([str(i) for i in range(2500)])
     await queue.send_many(["later"] * 1200, delay=60)
     held = await queue.receive_many(300)

@@ -1,4 +1,4 @@
-"""Taking over leased messages that somebody else holds."""
+"""Taking over leased messages that another client holds."""
 
 import asyncio
 

@@ -261,7 +261,7 @@ async def test_receive_repeated_renews_the_lease_that_ran_out_meanwhile(line, ke
     assert await raw.zscore(keys.zset, first.messages[0].id) > await server_ms(raw) + 20_000
 
 
-async def test_receive_repeated_leaves_out_what_somebody_else_received_or_deleted(
+async def test_receive_repeated_leaves_out_what_another_client_received_or_deleted(
     line, keys, queue, raw
 ):
     await queue.send_many(["a", "b", "c"])
@@ -523,12 +523,12 @@ async def test_late_attempt_of_the_call_itself_renews_nothing(line, keys, queue,
     assert await raw.zscore(keys.zset, id) == 1
 
 
-async def test_receive_repeated_leaves_out_a_message_that_started_anew(line, keys, queue, raw):
+async def test_receive_repeated_leaves_out_a_message_that_started_again(line, keys, queue, raw):
     await queue.send("a")
     operation = receiving(keys)
     [first] = await line.call(1, operation)
     id = first.messages[0].id
-    await raw.hset(keys.hash, f"{id}:fr", 1)  # redriven, and received once by somebody else
+    await raw.hset(keys.hash, f"{id}:fr", 1)  # redriven, and received once by another client
 
     [again] = await line.call(1, operation, again=True)
     assert again.messages == []

@@ -150,7 +150,7 @@ async def test_messages_after_a_suspect_of_the_first_queue_stay(rsmq, raw, ns):
     assert [m.text for m in await rsmq.receive_many(["first", "second"], 5)] == ["fresh"]
 
 
-async def test_deliveries_nobody_began_to_work_on_do_not_count_for_the_limit(rsmq):
+async def test_deliveries_without_work_do_not_count_for_the_limit(rsmq):
     await rsmq.create_queue("jobs")
     queue = rsmq.queue("jobs", retry=Retry(2))
     id = await queue.send("a")
@@ -167,7 +167,7 @@ async def test_deliveries_nobody_began_to_work_on_do_not_count_for_the_limit(rsm
     assert await queue.receive() is None
     reason = await rsmq.queue("jobs-dead").reason(id)
     assert reason.startswith(
-        "received 2 times without being settled (and 5 times given back before anybody began)"
+        "received 2 times without being settled (and 5 times given back before the work began)"
     )
 
 

@@ -30,7 +30,7 @@ class Scene:
             await self.raw.hset(self.heard, subscription.name, sign)
 
     async def pass_time(self, seconds=4.0):
-        """Let it seem that nobody was heard of for a while; it is time to look at siblings."""
+        """Simulate a time without signs of life, after which siblings are checked."""
         clock, last = await self._clock()
         await self.raw.hset(self.heard, "clock:cache", f"{clock} {last - round(seconds * 1000)}")
 
@@ -159,8 +159,8 @@ async def test_client_that_hops_faster_than_its_timeout_leaves_no_queues_behind(
     assert await scene.queues() == {new.name}
 
 
-async def test_first_sign_after_an_outage_takes_nobody_off(scene):
-    """Nobody could be heard while the server was away: that is no reason to take peers off."""
+async def test_first_sign_after_an_outage_ends_no_subscription(scene):
+    """No peer could give a sign of life during the outage, so none has timed out."""
     one, two = await scene.peer("1"), await scene.peer("2")
     await scene.pass_time(3600)
     await two.keep_alive()
@@ -172,7 +172,7 @@ async def test_first_sign_after_an_outage_takes_nobody_off(scene):
 
 
 async def test_sibling_that_speaks_too_seldom_does_not_keep_a_dead_peer(scene):
-    """Before each sign of it nobody was heard of for long, as after an outage."""
+    """Before each of its signs of life there was none for long, as after an outage."""
     dead, slow = await scene.peer("dead"), await scene.peer("slow")
     await scene.topic.publish("x")
     for _ in range(5):
@@ -183,7 +183,7 @@ async def test_sibling_that_speaks_too_seldom_does_not_keep_a_dead_peer(scene):
     assert not await scene.raw.hexists(scene.heard, dead.name)
 
 
-async def test_clock_that_is_set_back_takes_nobody_off(scene):
+async def test_clock_that_is_set_back_ends_no_subscription(scene):
     await scene.peer("1")
     two = await scene.peer("2")
     await scene.pass_time(-3600)
@@ -521,7 +521,7 @@ async def test_silent_peers_that_shared_are_forgotten_when_a_new_one_comes(scene
 
 
 async def postpone(queue, count=1):
-    """Receive messages and give them back before anybody began to work on them, twice."""
+    """Receive messages and give them back before any work on them began, twice."""
     for _ in range(2):
         found = await queue.receive_many(count)
         assert len(found) == count

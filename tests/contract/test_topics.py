@@ -262,7 +262,7 @@ async def test_delete_takes_everything_away(topic, rsmq, raw, ns):
     assert await texts(await topic.subscribe("b")) == ["z"]
 
 
-async def test_topic_that_was_deleted_and_made_anew_is_not_taken_for_the_old_one(
+async def test_topic_that_was_deleted_and_made_again_is_not_taken_for_the_old_one(
     topic, server_url, ns
 ):
     await topic.subscribe("a")

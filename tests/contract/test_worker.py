@@ -383,7 +383,7 @@ async def test_middleware_wraps_in_order_and_sees_the_error(rsmq, work):
     assert log == ["outer in", "inner x", "handler", "outer out"]
 
 
-async def test_pause_gives_back_what_nobody_works_on_and_resume_goes_on(rsmq, work):
+async def test_pause_gives_back_idle_messages_and_resume_goes_on(rsmq, work):
     gate = asyncio.Event()
     worker = Worker(rsmq, concurrency=1, prefetch=10)
 
@@ -583,7 +583,7 @@ async def test_stats_tell_of_dead_letters_and_living_consumers(rsmq, work):
         stats = await queue.stats()
         return stats.consumers and set(stats.consumers[0].holding) == set(ids)
 
-    # Presence is told at once when a consumer comes, and then every ten seconds.
+    # Presence is announced at once when a consumer starts, and then every ten seconds.
     await until(told, 25)
     stats = await queue.stats()
     assert (stats.ready, stats.leased, stats.delayed, stats.dead) == (0, 2, 1, 0)
@@ -598,7 +598,7 @@ async def test_stats_tell_of_dead_letters_and_living_consumers(rsmq, work):
     await until(gone)
 
 
-async def test_redrive_moves_back_and_starts_anew(rsmq, queue):
+async def test_redrive_moves_back_and_starts_again(rsmq, queue):
     await queue.send_many([str(i) for i in range(250)])
     for message in await queue.receive_many(250):
         await message.reject("broken")

@@ -385,7 +385,7 @@ async def test_message_that_could_not_be_acked_does_not_count_as_done(rsmq, work
     async def handle(message: Delivery) -> None:
         seen.append(message.text)
         if message.text == "gone":
-            await queue.delete(message.id)  # somebody else deletes it
+            await queue.delete(message.id)  # another client deletes it
 
     queue = await rsmq.create_queue("jobs")
     await queue.send_many(["gone", "fine"])
@@ -477,7 +477,7 @@ async def test_handler_is_not_begun_on_a_lease_that_ended_while_the_loop_was_blo
 
 
 async def test_handler_that_ends_as_its_lease_is_given_up_has_not_failed(rsmq, queue):
-    """As after a stall: the lease is over, and nobody else has the message."""
+    """As after a stall: the lease is over, and no other client has the message."""
     await queue.send("a")
     worker = Worker(rsmq)
 

@@ -75,7 +75,7 @@ async def test_silent_server_is_noticed_too():
         await stopped(worker, running)
 
 
-async def test_death_of_a_task_that_nobody_awaits_is_told_and_logged(server_url, ns, caplog):
+async def test_error_of_a_task_that_is_not_awaited_is_shown_and_logged(server_url, ns, caplog):
     async with RSMQ(server_url, ns=ns, options=QUICK) as rsmq:
         worker = serving(rsmq)
         running = asyncio.create_task(worker.run(signals=False))
@@ -92,7 +92,7 @@ async def test_death_of_a_task_that_nobody_awaits_is_told_and_logged(server_url,
     assert running.exception() is not None
 
 
-async def test_cancelled_run_is_told(rsmq, queue):
+async def test_cancelled_run_is_shown(rsmq, queue):
     worker = serving(rsmq)
     running = asyncio.create_task(worker.run(signals=False))
     await until(lambda: worker.health.ok)
@@ -117,7 +117,7 @@ async def test_stop_in_good_order_is_no_failure(rsmq, queue):
     )
 
 
-async def test_run_that_is_refused_from_the_start_is_told(rsmq):
+async def test_run_that_is_refused_from_the_start_is_shown(rsmq):
     worker = Worker(rsmq)
     running = asyncio.create_task(worker.run(signals=False))
     await asyncio.wait([running])
@@ -252,7 +252,7 @@ async def test_client_can_be_opened_with_a_wait_of_its_own():
         await rsmq.aclose()
 
 
-def test_short_break_is_not_told(caplog):
+def test_short_break_is_not_logged(caplog):
     monitor, caplog.handler.level = ServerMonitor(), logging.DEBUG
     monitor.failed(OSError("reset"), 10.0, 10.1)
     monitor.failed(OSError("reset"), 10.2, 10.0 + AWAY_S * 0.9)

@@ -86,7 +86,7 @@ async def leased(queue, count):
     return await queue.receive_many(count)
 
 
-# Each path: what it needs beforehand, what is billed, at most so many script calls, and commands
+# Each path: what it needs beforehand, what is counted, the limit of script calls, and of commands
 # inside them.
 async def nothing(queue):
     return None
@@ -353,5 +353,5 @@ def test_hundred_idle_consumers_share_one_look_now_and_then():
     late = [line for line in trace if float(line.split()[0]) > 60]
 
     assert late
-    # One look on behalf of all every 2.5 to 5 s, and presence is told every 10 s.
+    # One look on behalf of all every 2.5 to 5 s, and presence is announced every 10 s.
     assert len(late) <= 540 / 2.5 + 540 / 10

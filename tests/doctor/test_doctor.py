@@ -219,7 +219,7 @@ async def test_fields_without_a_message_are_removed(rsmq, raw, busy, fields, ns)
     assert after == whole
 
 
-async def test_unknown_fields_are_told_of_and_left_alone(rsmq, raw, busy, fields, ns):
+async def test_unknown_fields_are_reported_and_left_alone(rsmq, raw, busy, fields, ns):
     strange = {"msgs": "1", "hiddenmsgs": "2", "k" * 30: "short id", "a b:rc": "?", "x:rc": "1"}
     await raw.hset(fields, mapping=strange)
 
@@ -337,7 +337,7 @@ async def test_namespace_with_wildcards_means_itself(raw, server_url, ns):
     await raw.delete(f"{wild}:jobs:Q", f"{wild}:QUEUES", f"{ns}x:other:Q")
 
 
-async def test_keys_of_other_programs_are_told_of_and_left_alone(rsmq, raw, ns):
+async def test_keys_of_other_programs_are_reported_and_left_alone(rsmq, raw, ns):
     await raw.set(f"{ns}:cache", "x")
     await raw.hset(f"{ns}:user:Q", mapping={ABSENT: "md5?"})
     await raw.zadd(f"{ns}:scores", {"alice": 1, ABSENT: 2})
@@ -357,7 +357,7 @@ def hex_id(number: int) -> str:
 
 @pytest.mark.parametrize("messages", [0, 3])
 @pytest.mark.parametrize("also", ["nothing", "cfg lost", "msg lost", "rsmq created it, too"])
-async def test_live_queue_of_rbmq_is_told_of_and_left_alone(rsmq, raw, ns, messages, also):
+async def test_live_queue_of_rbmq_is_reported_and_left_alone(rsmq, raw, ns, messages, also):
     """As rbmq 1.0 stores it: the same list and sorted set, other keys, times in microseconds."""
     now_us = int(time.time() * 1_000_000)
     await raw.sadd(f"{ns}:QUEUES", "jobs")
@@ -392,7 +392,7 @@ async def test_live_queue_with_times_in_microseconds_is_left_alone(rsmq, raw, qu
     assert await dump(raw, ns) == before
 
 
-async def test_names_that_no_queue_can_have_are_told_of(rsmq, raw, queue, ns):
+async def test_names_that_no_queue_can_have_are_reported(rsmq, raw, queue, ns):
     await raw.sadd(f"{ns}:QUEUES", "a:b", b"\xff", "")
 
     found, after = await cure(rsmq, raw)
@@ -402,7 +402,7 @@ async def test_names_that_no_queue_can_have_are_told_of(rsmq, raw, queue, ns):
 
 
 @pytest.mark.parametrize(("key", "sort"), [("jobs", "zset"), ("jobs:Q", "hash"), ("QUEUES", "set")])
-async def test_wrong_type_is_told_of_and_never_touched(rsmq, raw, busy, ns, key, sort):
+async def test_wrong_type_is_reported_and_never_touched(rsmq, raw, busy, ns, key, sort):
     await raw.set(f"{ns}:{key}", "no")
 
     found, _ = await cure(rsmq, raw)
@@ -454,7 +454,7 @@ async def test_bad_time_is_set_to_now(rsmq, raw, queue, fields, field):
     [("30000", True), ("4000", True), ("43200000", True), ("90000", True),
      ("3000", False), ("3600", False), ("36000", False), ("43200", False), ("30", False)],
 )  # fmt: skip
-async def test_milliseconds_are_told_of_and_left_alone(rsmq, raw, queue, fields, vt, told):
+async def test_milliseconds_are_reported_and_left_alone(rsmq, raw, queue, fields, vt, told):
     await raw.hset(fields, mapping={"vt": vt, "delay": vt})
 
     found, after = await cure(rsmq, raw)
@@ -849,7 +849,7 @@ async def test_cluster_is_searched_where_the_namespace_lies():
 # the server's settings
 
 
-async def test_server_settings_that_endanger_queues_are_told():
+async def test_server_settings_that_endanger_queues_are_reported():
     async with (
         PrivateServer() as server,
         RSMQ(server.url) as rsmq,

@@ -142,7 +142,7 @@ def test_release_of_the_only_user_stops_the_server(folder: Path) -> None:
 
 
 def test_acquire_starts_a_durable_private_server(folder: Path) -> None:
-    """Nobody else can reach my server, it keeps what it is given, and Ctrl-C is not for it."""
+    """No other user can reach my server, it keeps what it is given, and Ctrl-C is not for it."""
     with EmbeddedServer.acquire(folder) as server:
         pid = server_pid(folder)
 
@@ -212,8 +212,8 @@ def test_ensure_running_after_a_kill_brings_the_data_back(folder: Path) -> None:
     assert not status(folder).running
 
 
-def test_acquire_after_a_kill_starts_the_server_anew(folder: Path) -> None:
-    """The next user repairs what a killed server left, also for those who still hold on."""
+def test_acquire_after_a_kill_restarts_the_server(folder: Path) -> None:
+    """The next user repairs what a killed server left, also for processes that still use it."""
     with EmbeddedServer.acquire(folder) as first:
         talk(first.socket, b"SET", b"kept", b"yes")
         kill_server(folder)
@@ -320,7 +320,7 @@ def test_fork_while_a_lock_is_held_does_not_keep_it(tmp_path: Path) -> None:
 
 
 def test_acquire_with_always_tightens_a_running_server(folder: Path) -> None:
-    """My wish for the safest storage counts although somebody else started the server."""
+    """My wish for the safest storage counts although another process started the server."""
     with EmbeddedServer.acquire(folder), EmbeddedServer.acquire(folder, fsync="always") as server:
         assert talk(server.socket, b"CONFIG", b"GET", b"appendfsync") == b"always"
 
@@ -394,7 +394,7 @@ def test_ephemeral_clears_up_after_killed_owners(tmp_path: Path) -> None:
 
 
 def test_ensure_running_after_release_is_refused(folder: Path) -> None:
-    """Who has let go must acquire again."""
+    """After a release, the server must be acquired again."""
     server = EmbeddedServer.acquire(folder)
     server.release()
 
@@ -577,7 +577,7 @@ def test_status_of_a_missing_folder_creates_nothing(folder: Path) -> None:
 
 
 def test_status_of_a_used_folder_names_engine_and_process(folder: Path) -> None:
-    """I can see what runs, where, and whether somebody uses it."""
+    """I can see what runs, where, and whether it is in use."""
     with EmbeddedServer.acquire(folder) as server:
         found = status(folder)
 
@@ -611,7 +611,7 @@ def test_default_folder_without_a_home_is_temporary_and_warns(
     tmp_path: Path,
     home: str | None,
 ) -> None:
-    """A service user without a home can work, and is told that its data is not kept."""
+    """A service user without a home can work, and is warned that its data is not kept."""
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setattr("os.access", lambda *_: False)
     if home is None:
@@ -628,7 +628,7 @@ def test_default_folder_without_a_home_is_temporary_and_warns(
 def test_default_folder_refuses_a_temporary_folder_open_to_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nobody can lay a folder under my name to read my queues."""
+    """No other user can create a folder under my name to read my queues."""
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.delenv("HOME")
     trap = tmp_path / f"aiorsmq-{os.getuid()}"

@@ -109,7 +109,7 @@ async def test_send_into_a_folder_that_is_not_there_any_more_is_refused(
 async def test_two_clients_of_one_name_never_both_work(
     folder: Path, way: Callable[[Path], None]
 ) -> None:
-    """No split brain: whoever opened the folder before is refused, and stops nobody else's."""
+    """No split brain: the earlier process is refused, and stops no other server."""
     async with RSMQ(f"embedded://{folder}") as second:
         await second.create_queue("one")
         async with RSMQ(f"embedded://{folder}") as first:
@@ -260,7 +260,7 @@ def test_process_without_an_interpreter_of_its_own_starts_the_server_all_the_sam
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MB, for those who may mount one."""
+    """A file system of 2 MB, if the user may mount one."""
     place = tmp_path / "disk"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(place)]

@@ -117,7 +117,7 @@ async def test_waiting_receives_cancelled_as_messages_arrive_give_them_back(queu
                 await message.release()
         attributes = await conserved(queue, raw, ns)
         assert (attributes.msgs, attributes.leased) == (10, 0)
-        # Also what a look that nobody waits for any more may be about to give back.
+        # Also what a receive without waiters may be about to give back.
         await queue.purge(leased=True)
 
 

@@ -1,4 +1,4 @@
-"""Closing a client: everybody is told, nothing stays leased, and it ends in time."""
+"""Closing a client: every caller gets an error, nothing stays leased, and it ends in time."""
 
 import asyncio
 import sys

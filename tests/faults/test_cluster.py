@@ -58,7 +58,7 @@ async def test_keys_that_have_moved_already_are_used_where_they_are(cluster):
 
 
 async def test_redirections_do_not_break_what_others_are_doing(cluster):
-    """A pop whose connection is dropped destroys a message; nobody but the network may do that."""
+    """A pop whose connection is dropped destroys a message; only the network may do that."""
     async with RSMQ(cluster.url, ns=NS, options=Options(deadline=20)) as rsmq:
         queue = await rsmq.create_queue("jobs")
         await queue.send_many([str(n) for n in range(600)])
@@ -99,6 +99,6 @@ async def test_node_that_died_is_waited_for_and_replaced():
             (await cluster.owner(await cluster.slot_of(f"{NS}:jobs"))).kill()
             await asyncio.sleep(0.5)  # its connections are seen to be closed
 
-            # Not executed as long as nobody is there: even this verb may wait.
+            # Not executed as long as no server is there: even this verb may wait.
             assert (await queue.pop()).text == "a"
             assert (await queue.pop()).text == "b"

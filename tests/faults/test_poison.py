@@ -8,7 +8,7 @@ from ..support import poison_worker
 
 
 @pytest.mark.timeout(120)
-async def test_one_poison_among_a_hundred_takes_nobody_along(rsmq, server_url, ns):
+async def test_one_poison_among_a_hundred_harms_no_other_message(rsmq, server_url, ns):
     """One worker with all defaults, started again by a supervisor whenever it dies."""
     outcome = await poison.run(server_url, ns, messages=100, poisons=1, processes=1, seed=1)
 
@@ -19,7 +19,7 @@ async def test_one_poison_among_a_hundred_takes_nobody_along(rsmq, server_url, n
 
 
 @pytest.mark.timeout(180)
-async def test_three_poisons_and_several_processes_take_nobody_along(rsmq, server_url, ns):
+async def test_three_poisons_and_several_processes_harm_no_other_message(rsmq, server_url, ns):
     outcome = await poison.run(server_url, ns, messages=500, poisons=3, processes=4, seed=2)
 
     assert outcome.innocent == []

@@ -97,7 +97,7 @@ async def test_state_that_does_not_pass_ends_the_call_at_its_deadline(
     assert (caught.value.executed, caught.value.transient) == (False, True)
 
 
-async def test_server_that_is_busy_with_a_script_is_waited_out_and_told_of(caplog):
+async def test_server_that_is_busy_with_a_script_is_waited_out_and_reported(caplog):
     async with (
         PrivateServer("--busy-reply-threshold", "10") as server,
         Redis.from_url(server.url) as admin,
@@ -113,7 +113,7 @@ async def test_server_that_is_busy_with_a_script_is_waited_out_and_told_of(caplo
         with caplog.at_level(logging.WARNING, "aiorsmq_ng.transport"):
             await asyncio.sleep(0.1)
             sending = asyncio.create_task(queue.send("a"))
-            await eventually(told, "somebody says that the server is busy")
+            await eventually(told, "an error says that the server is busy")
             assert not sending.done()
             await admin.script_kill()
             id = await sending

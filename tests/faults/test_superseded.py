@@ -51,7 +51,7 @@ async def superseded(group, rsmq):
     return old, sends
 
 
-async def test_second_copy_on_a_superseded_master_is_delivered_to_nobody():
+async def test_second_copy_on_a_superseded_master_is_not_delivered():
     async with (
         SentinelGroup() as group,
         RSMQ(group.url, options=OPTIONS) as sender,

@@ -453,7 +453,7 @@ async def test_sentinels_lead_to_the_master_also_to_the_next_one(keys):
 
         assert (await run(queues.attributes(keys))).msgs == 1
         await asyncio.to_thread(client.close)
-        nobody = group.url.replace(group.service, "nobody")
+        unknown = group.url.replace(group.service, "unknown")
         with pytest.raises(Unavailable, match="no master found"):
-            lost = SyncClient(nobody, Options(deadline=1))
+            lost = SyncClient(unknown, Options(deadline=1))
             await asyncio.to_thread(lost.run, queues.attributes(keys))

@@ -123,7 +123,7 @@ async def plan(rsmq):
 
 
 async def test_publish_repeated_stores_nothing_and_answers_as_before(rsmq, raw, plan):
-    """Also after subscriptions have changed; a dedup key and a long body are told again, too."""
+    """Also after subscriptions have changed; a dedup key and a long body are sent again, too."""
     topic, line = rsmq.topic("news"), Line(raw)
     dedup = Dedup("d" * 32, 60_000)
     parts = [publishing(plan, b"x", b"y"), publishing(plan, b"once", dedup=dedup)]
@@ -222,7 +222,7 @@ async def test_damaged_queue_of_a_subscription_lets_nothing_be_stored(rsmq, raw,
     assert [await texts(s) for s in subscriptions] == [["y"]] * 3
 
 
-async def test_durability_that_was_reached_is_told_by_the_id(private_server):
+async def test_durability_that_was_reached_is_in_the_id(private_server):
     async with RSMQ(private_server.url, options=Options(durability="fsynced")) as rsmq:
         id = await rsmq.topic("news").publish("x")
 

@@ -12,9 +12,9 @@ from aiorsmq_ng.testing import PrivateServer
 WAITERS = "rsmq:jobs:ng:waiters"
 OWN = ["~rsmq:jobs", "~rsmq:jobs:Q", "~rsmq:jobs:ng:call:*", "~rsmq:jobs:ng:deliveries"]
 USERS = {
-    "who may only read it": ["+@all", *OWN, f"%R~{WAITERS}"],
-    "who may not add to it": ["+@all", "-zadd", "~*", "(+zadd ~rsmq:jobs)"],
-    "who may not remove from it": ["+@all", "-zremrangebyscore", "~*"],
+    "may only read it": ["+@all", *OWN, f"%R~{WAITERS}"],
+    "may not add to it": ["+@all", "-zadd", "~*", "(+zadd ~rsmq:jobs)"],
+    "may not remove from it": ["+@all", "-zremrangebyscore", "~*"],
     "with all rights": ["+@all", "~*"],
 }
 
@@ -61,7 +61,7 @@ async def test_dead_waiters_stop_no_call_of_a_user(server, user, full):
 async def test_call_of_a_user_who_may_not_add_waiters_reaches_one_of_them(server):
     async with Redis.from_url(server.url) as raw, asyncio.timeout(30):
         await raw.execute_command(
-            "ACL", "SETUSER", "app", "on", ">pw", "&*", *USERS["who may not add to it"]
+            "ACL", "SETUSER", "app", "on", ">pw", "&*", *USERS["may not add to it"]
         )
         async with (
             RSMQ(server.url, options=Options(poll_base=600, poll_cap=600)) as owner,

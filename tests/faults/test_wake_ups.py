@@ -11,7 +11,7 @@ from aiorsmq_ng.testing import FaultProxy
 
 from ..support.waiting import until
 
-#: Nobody looks by himself within a test: a waiter is told, or it is not served.
+#: No client polls within a test: a waiter gets a wake-up, or no message.
 RARELY = Options(poll_base=60, poll_cap=60, deadline=30, connect_timeout=5)
 
 
@@ -33,7 +33,7 @@ async def proxied(server_url, ns):
 
 
 async def listening(raw, ns, *queues):
-    """Wait until somebody listens for every one of *queues*."""
+    """Wait until a client has subscribed to the wake-ups of every one of *queues*."""
 
     async def heard():
         return all(n for _, n in await raw.pubsub_numsub(*(f"{ns}:rt:{q}" for q in queues)))
@@ -165,14 +165,14 @@ async def test_message_sent_while_the_wake_up_connection_is_down_is_seen_when_it
 
 @pytest.fixture
 async def forgetful(server_url, ns, monkeypatch):
-    """A client that notices soon when nobody waits any more."""
+    """A client that notices soon when its last waiter is gone."""
     monkeypatch.setattr("aiorsmq_ng._runtime.long_poll._LINGER_S", 0.01)
     options = Options(poll_base=0.05, poll_cap=0.05)
     async with RSMQ(server_url, ns=ns, options=options) as rsmq:
         yield rsmq
 
 
-async def test_queue_that_nobody_waits_on_any_more_is_no_longer_listened_for(forgetful, raw, ns):
+async def test_queue_without_waiters_is_no_longer_listened_for(forgetful, raw, ns):
     a, b = await forgetful.create_queue("a"), await forgetful.create_queue("b")
     staying, leaving = (asyncio.create_task(q.receive(wait=100)) for q in (a, b))
     await listening(raw, ns, "a", "b")
@@ -186,7 +186,7 @@ async def test_queue_that_nobody_waits_on_any_more_is_no_longer_listened_for(for
     await leave(staying)
 
 
-async def test_wake_up_connection_is_closed_when_nobody_waits_any_more(forgetful, raw, ns):
+async def test_wake_up_connection_is_closed_after_the_last_waiter(forgetful, raw, ns):
     queue = await forgetful.create_queue("jobs")
     waiting = asyncio.create_task(queue.receive(wait=100))
     await listening(raw, ns, "jobs")
@@ -199,7 +199,7 @@ async def test_wake_up_connection_is_closed_when_nobody_waits_any_more(forgetful
     await until(closed)
 
 
-async def test_silent_wake_up_connection_is_given_up_and_made_anew(
+async def test_silent_wake_up_connection_is_given_up_and_replaced(
     proxied, raw, ns, server_url, monkeypatch
 ):
     monkeypatch.setattr("aiorsmq_ng._transport.redis_driver._SILENCE_S", 0.1)
@@ -213,10 +213,10 @@ async def test_silent_wake_up_connection_is_given_up_and_made_anew(
     for connection in set(proxy.connections).difference(for_calls):
         connection.mute()
 
-    async def made_anew():
+    async def replaced():
         return proxy.accepted > before
 
-    await until(made_anew)
+    await until(replaced)
     async with RSMQ(server_url, ns=ns) as other:
         await other.queue("jobs").send("x")
     async with asyncio.timeout(15):

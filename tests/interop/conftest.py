@@ -50,25 +50,25 @@ def _peer(request: pytest.FixtureRequest, rsmq: RSMQ) -> Peer:
 
 @pytest.fixture(params=ALL)
 def maker(request: pytest.FixtureRequest, rsmq: RSMQ) -> Peer:
-    """Whoever creates the queue."""
+    """The client that creates the queue."""
     return _peer(request, rsmq)
 
 
 @pytest.fixture(params=ALL)
 def sender(request: pytest.FixtureRequest, rsmq: RSMQ) -> Peer:
-    """Whoever sends."""
+    """The client that sends."""
     return _peer(request, rsmq)
 
 
 @pytest.fixture(params=ALL)
 def receiver(request: pytest.FixtureRequest, rsmq: RSMQ) -> Peer:
-    """Whoever receives."""
+    """The client that receives."""
     return _peer(request, rsmq)
 
 
 @pytest.fixture(params=ALL)
 def deleter(request: pytest.FixtureRequest, rsmq: RSMQ) -> Peer:
-    """Whoever deletes or changes what the others made."""
+    """The client that deletes or changes what the others made."""
     return _peer(request, rsmq)
 
 
@@ -99,7 +99,7 @@ def pyrsmq(pyrsmq_driver: Driver, ns: str) -> Foreign:
 
 
 @pytest.fixture
-def everybody(ours: Ours, node: Foreign, pyrsmq: Foreign) -> list[Peer]:
+def all_peers(ours: Ours, node: Foreign, pyrsmq: Foreign) -> list[Peer]:
     """All clients at once."""
     return [ours, node, pyrsmq]
 

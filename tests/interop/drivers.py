@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-#: Kept between runs and out of git; remove it to install anew.
+#: Kept between runs and out of git; remove it to install again.
 CACHE = HERE.parents[1] / ".interop"
 NODE_RSMQ, PYRSMQ = "rsmq@0.12.4", "PyRSMQ==0.6.1"
 #: Less than the time limit of a test, so that a mute registry leads to a reason, not to a crash.
@@ -113,7 +113,7 @@ def _installation(folder: Path, what: str, witness: Path) -> Iterator[bool]:
         folder.mkdir(exist_ok=True)
         done = stamp.is_file() and stamp.read_text(encoding="utf-8") == what and witness.exists()
         yield not done
-        # Written last, so that an installation that was broken off is made anew.
+        # Written last, so that an installation that was broken off is repeated.
         if not done:
             stamp.write_text(what, encoding="utf-8")
 

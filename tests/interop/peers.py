@@ -19,7 +19,7 @@ _CODES = {"QueueDoesNotExist": "queueNotFound", "QueueAlreadyExists": "queueExis
 
 
 class Got(NamedTuple):
-    """A message in the hands of whoever received it; PyRSMQ does not tell when it was sent."""
+    """A message as its receiver sees it; PyRSMQ does not return when it was sent."""
 
     id: str
     body: str

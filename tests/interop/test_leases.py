@@ -40,7 +40,7 @@ async def test_settle_after_other_client_received_is_refused(
 
 
 async def test_ack_after_other_client_deleted_says_gone(queue: Queue, foreign: Foreign) -> None:
-    """I am told that the message I finished was deleted by somebody."""
+    """I get an error if the message I finished was deleted by another client."""
     delivery = await leased(queue)
     deleted = await foreign.delete("jobs", delivery.id)
 
@@ -51,7 +51,7 @@ async def test_ack_after_other_client_deleted_says_gone(queue: Queue, foreign: F
 
 
 async def test_hold_delivery_hides_it_from_other_client(queue: Queue, foreign: Foreign) -> None:
-    """While I work on a message nobody else gets it; when I am done it is gone."""
+    """While I work on a message no other client gets it; when I am done it is gone."""
     async with await leased(queue):
         meanwhile = await foreign.receive("jobs")
 
@@ -60,7 +60,7 @@ async def test_hold_delivery_hides_it_from_other_client(queue: Queue, foreign: F
 
 
 async def test_release_message_is_received_by_other_client(queue: Queue, foreign: Foreign) -> None:
-    """A message I give back goes to whoever asks next."""
+    """A message I give back goes to the client that asks next."""
     delivery = await leased(queue)
     await delivery.release()
     got = await foreign.receive("jobs")
@@ -90,7 +90,7 @@ async def test_reject_message_is_received_from_dead_letters_by_other_client(
     assert await foreign.delete("jobs-dead", got.id)
 
 
-async def test_forward_message_of_other_client_starts_anew(
+async def test_forward_message_of_other_client_starts_again(
     rsmq: RSMQ, queue: Queue, foreign: Foreign
 ) -> None:
     """A message I pass on is a new one for the other client, with its old id."""

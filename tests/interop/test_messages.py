@@ -43,7 +43,7 @@ async def test_handle_messages_between_any_clients_leaves_no_trace(
 async def test_pop_messages_of_any_sender_leaves_no_trace(
     maker: Peer, sender: Peer, receiver: Peer, wire: Wire
 ) -> None:
-    """Whoever pops a message gets it whole and it is gone for everybody."""
+    """Every client pops a message whole, and it is gone for all clients."""
     await maker.create("jobs")
     ids = [await sender.send("jobs", body) for body in BODIES]
     got = [await receiver.pop("jobs") for _ in BODIES]
@@ -89,7 +89,7 @@ async def test_send_bytes_that_are_no_text_are_received_as_they_are(
 async def test_send_body_as_long_as_allowed_is_received(
     maker: Peer, sender: Peer, receiver: Peer
 ) -> None:
-    """I can use the whole size that a queue allows, whoever made it."""
+    """I can use the whole size that a queue allows, whichever client made it."""
     await maker.create("jobs")
     body = "x" * (await maker.attributes("jobs"))["maxsize"]
     await sender.send("jobs", body)
@@ -206,13 +206,13 @@ async def test_receive_with_vt_hides_for_exactly_that_long(
 @pytest.mark.node
 @pytest.mark.parametrize("turns", list(permutations(range(3))), ids=str)
 async def test_receive_again_by_other_client_counts_on(
-    sender: Peer, everybody: list[Peer], turns: tuple[int, ...]
+    sender: Peer, all_peers: list[Peer], turns: tuple[int, ...]
 ) -> None:
-    """Receive count and first receive are the message's, whoever received it before."""
+    """Receive count and first receive are the message's, whichever client received it before."""
     await sender.create("jobs")
     id = await sender.send("jobs", "work")
-    got = [await everybody[turn].receive("jobs", vt=0) for turn in turns]
-    popped = await everybody[turns[0]].pop("jobs")
+    got = [await all_peers[turn].receive("jobs", vt=0) for turn in turns]
+    popped = await all_peers[turns[0]].pop("jobs")
 
     assert popped
     assert [m.rc for m in [*got, popped] if m] == [1, 2, 3, 4]
@@ -220,7 +220,7 @@ async def test_receive_again_by_other_client_counts_on(
     assert {m.sent for m in got if m} - {None} == {int(id[:10], 36) / 1000}
 
 
-async def test_change_visibility_by_anybody_moves_the_end_of_the_lease(
+async def test_change_visibility_by_any_client_moves_the_end_of_the_lease(
     sender: Peer, receiver: Peer, deleter: Peer, wire: Wire
 ) -> None:
     """Any client can shorten or lengthen the lease of any other."""
@@ -264,10 +264,10 @@ async def test_change_visibility_of_unknown_message_says_so(maker: Peer, deleter
     assert not await deleter.change_visibility("jobs", UNKNOWN_ID, 10)
 
 
-async def test_delete_message_nobody_received_leaves_no_trace(
+async def test_delete_message_without_receive_leaves_no_trace(
     sender: Peer, deleter: Peer, receiver: Peer, wire: Wire
 ) -> None:
-    """A message can be called off before anybody has seen it."""
+    """A message can be called off before any client has seen it."""
     await sender.create("jobs")
     id = await sender.send("jobs", "never mind")
     deleted = await deleter.delete("jobs", id)
@@ -308,7 +308,7 @@ async def test_receive_many_of_other_client_keeps_order(rsmq: RSMQ, foreign: For
 
 @pytest.mark.node
 async def test_receive_by_all_clients_at_once_shares_messages(
-    everybody: list[Peer], rsmq: RSMQ
+    all_peers: list[Peer], rsmq: RSMQ
 ) -> None:
     """Clients of all kinds on one queue never get the same message, and miss none."""
     queue = await rsmq.create_queue("jobs")
@@ -320,7 +320,7 @@ async def test_receive_by_all_clients_at_once_shares_messages(
             mine.append(got.id)
         return mine
 
-    shares = await asyncio.gather(*map(drain, everybody))
+    shares = await asyncio.gather(*map(drain, all_peers))
 
     assert sorted(id for share in shares for id in share) == sorted(ids)
     assert all(shares)

@@ -16,14 +16,14 @@ ID = "g73zkl38qzSBNq2NcnVVlCldqwqFXRJd"
 
 @pytest.mark.node
 async def test_describe_queue_of_any_maker_agrees(
-    maker: Peer, sender: Peer, receiver: Peer, everybody: list[Peer]
+    maker: Peer, sender: Peer, receiver: Peer, all_peers: list[Peer]
 ) -> None:
     """All clients tell the same about a queue."""
     await maker.create("jobs", vt=HOURS_S, delay=3, maxsize=2000)
     await sender.send("jobs", "leased", delay=0)
     await sender.send("jobs", "delayed", delay=HOURS_S)
     await receiver.receive("jobs")
-    told = [await peer.attributes("jobs") for peer in everybody]
+    told = [await peer.attributes("jobs") for peer in all_peers]
 
     assert told[0] == told[1] == told[2]
     assert told[0] | {"created": 0, "modified": 0} == {
@@ -45,13 +45,13 @@ async def test_describe_queue_of_any_maker_agrees(
     [{"vt": 7}, {"delay": 8}, {"maxsize": 2048}, {"maxsize": -1}, {"vt": 0, "delay": 9999999}],
     ids=str,
 )
-async def test_set_attributes_by_anybody_is_seen_by_everybody(
-    maker: Peer, deleter: Peer, everybody: list[Peer], change: dict[str, int]
+async def test_set_attributes_by_one_client_is_seen_by_all(
+    maker: Peer, deleter: Peer, all_peers: list[Peer], change: dict[str, int]
 ) -> None:
     """What one client changes on a queue holds for all."""
     await maker.create("jobs", vt=1, delay=2, maxsize=1024)
     await deleter.set_attributes("jobs", **change)
-    told = [await peer.attributes("jobs") for peer in everybody]
+    told = [await peer.attributes("jobs") for peer in all_peers]
 
     assert told[0] == told[1] == told[2]
     assert {name: told[0][name] for name in ("vt", "delay", "maxsize")} == {
@@ -63,7 +63,7 @@ async def test_set_attributes_by_anybody_is_seen_by_everybody(
 
 
 async def test_create_queue_of_other_maker_is_refused(maker: Peer, deleter: Peer) -> None:
-    """I am told if somebody has made the queue already, with whatever client."""
+    """I get an error if the queue exists already, whichever client made it."""
     await maker.create("jobs", vt=5)
 
     assert await refusal(deleter.create("jobs")) == "queueExists"
@@ -82,19 +82,19 @@ async def test_create_queue_of_other_maker_with_exist_ok_keeps_it(
 
 
 @pytest.mark.node
-async def test_list_queues_shows_those_of_every_maker(everybody: list[Peer]) -> None:
+async def test_list_queues_shows_those_of_every_maker(all_peers: list[Peer]) -> None:
     """Every client lists the queues of all."""
-    for peer in everybody:
+    for peer in all_peers:
         await peer.create(f"made-by-{peer.name}")
 
-    assert [await peer.list() for peer in everybody] == [
+    assert [await peer.list() for peer in all_peers] == [
         ["made-by-node", "made-by-ours", "made-by-pyrsmq"]
     ] * 3
 
 
 @pytest.mark.node
-async def test_delete_queue_by_anybody_removes_it_for_everybody(
-    maker: Peer, deleter: Peer, everybody: list[Peer], wire: Wire
+async def test_delete_queue_by_one_client_removes_it_for_all(
+    maker: Peer, deleter: Peer, all_peers: list[Peer], wire: Wire
 ) -> None:
     """A deleted queue is gone for all clients, with its messages."""
     await maker.create("jobs")
@@ -102,9 +102,9 @@ async def test_delete_queue_by_anybody_removes_it_for_everybody(
     await deleter.delete_queue("jobs")
 
     assert await wire.keys() == {}
-    assert [await peer.list() for peer in everybody] == [[]] * 3
-    assert [await refusal(peer.send("jobs", "x")) for peer in everybody] == ["queueNotFound"] * 3
-    assert [await refusal(peer.delete_queue("jobs")) for peer in everybody] == ["queueNotFound"] * 3
+    assert [await peer.list() for peer in all_peers] == [[]] * 3
+    assert [await refusal(peer.send("jobs", "x")) for peer in all_peers] == ["queueNotFound"] * 3
+    assert [await refusal(peer.delete_queue("jobs")) for peer in all_peers] == ["queueNotFound"] * 3
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ async def test_delete_by_other_client_leaves_only_what_expires(
 async def test_dedup_keys_end_with_a_queue_that_another_client_makes_again(
     foreign: Foreign, rsmq: RSMQ
 ) -> None:
-    """Our note in the hash disturbs no client, and goes with the queue, whoever deletes it."""
+    """Our note in the hash disturbs no client, and is deleted with the queue, by any client."""
     await foreign.create("jobs")
     queue = rsmq.queue("jobs")
     before = await queue.send("x", dedup_key="k")

@@ -77,7 +77,7 @@ async def test_send_many_with_realtime_tells_once(
     assert await foreign.hear(channel, 2) == ["3", "end"]
 
 
-async def test_send_without_realtime_tells_nobody(
+async def test_send_without_realtime_publishes_nothing(
     sender: Peer, foreign: Foreign, wire: Wire, raw: Redis
 ) -> None:
     """Who did not ask for announcements makes none that other clients hear."""
@@ -140,7 +140,7 @@ async def test_wait_for_unannounced_message_finds_it(rsmq: RSMQ, foreign: Foreig
 async def test_wait_for_delayed_message_of_other_client_ends_when_it_is_due(
     server_url: str, ns: str, foreign: Foreign
 ) -> None:
-    """While I wait, I get a delayed message when it is due, though nobody announces that."""
+    """While I wait, I get a delayed message when it is due, though no client announces that."""
     await foreign.create("jobs")
     id = await foreign.send("jobs", "later", delay=1)
     async with RSMQ(server_url, ns=ns, options=WOKEN_ONLY) as rsmq:

@@ -35,7 +35,7 @@ SHORT_ID = "kzpm4q2zSBNq2NcnVVlCldqwqFXRJd"
     ],
     ids=["rust", "rsmqx", "pyrsmq", "go", "ruby"],
 )
-async def test_use_queue_of_unusual_maker_works_for_everybody(
+async def test_use_queue_of_unusual_maker_works_for_all_clients(
     wire: Wire, sender: Peer, receiver: Peer, deleter: Peer, fields: dict[str, str | int]
 ) -> None:
     """Queues of Rust, Elixir, Go or Ruby clients serve me as any other."""
@@ -127,7 +127,7 @@ async def test_use_ghost_queue_is_refused(wire: Wire, ours: Ours) -> None:
 async def test_create_ghost_queue_of_pyrsmq_completes_it(
     rsmq: RSMQ, pyrsmq: Foreign, foreign: Foreign
 ) -> None:
-    """Creating the queue that PyRSMQ left half-made makes it whole for everybody."""
+    """Creating the queue that PyRSMQ left half-made makes it whole for all clients."""
     crash = await refusal(pyrsmq.set_attributes("jobs", vt=5))
     await rsmq.create_queue("jobs")
     id = await foreign.send("jobs", "work")
@@ -247,7 +247,7 @@ async def test_remove_message_with_metadata_removes_that_too(
 
 
 async def test_receive_message_with_metadata_leaves_that_alone(wire: Wire, receiver: Peer) -> None:
-    """The metadata that apalis keeps beside a message disturbs nobody."""
+    """The metadata that apalis keeps beside a message disturbs no client."""
     await wire.plant("jobs", SOUND | {ID: "work", f"{ID}:meta": "{}"}, (ID,))
     got = await receiver.receive("jobs")
 
@@ -258,7 +258,7 @@ async def test_receive_message_with_metadata_leaves_that_alone(wire: Wire, recei
 
 @pytest.mark.parametrize("verb", ["ack", "delete", "extend", "change_visibility"])
 async def test_settle_message_with_short_rust_id_works(wire: Wire, rsmq: RSMQ, verb: str) -> None:
-    """Messages of old Rust clients can be received and settled; when sent, nobody knows."""
+    """Messages of old Rust clients can be received and settled; their send time is unknown."""
     await wire.plant("jobs", SOUND | {SHORT_ID: "work"}, (SHORT_ID,))
     queue = rsmq.queue("jobs")
     delivery = await queue.receive()

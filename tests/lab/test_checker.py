@@ -322,14 +322,14 @@ def test_reply_of_another_request_is_found(history, clock):
     assert "O5" in broken(history, Inventory(stock("a", "b", sent=2, received=1)))
 
 
-def test_body_that_nobody_sent_is_found(history):
+def test_body_that_was_never_sent_is_found(history):
     assert "O5" in broken(history, Inventory(stock("a", sent=1)))
 
 
 # O7
 
 
-def test_lease_that_nobody_got_is_stranded(history):
+def test_lease_without_holder_is_stranded(history):
     sent(history, "a")
     history.unclaimed(history.receiving("h"))
     state = Inventory(stock("a", sent=1, received=1))

@@ -132,7 +132,7 @@ async def _nothing(world):
     await asyncio.sleep(1)
 
 
-def test_world_in_which_everybody_waits_is_an_error():
+def test_world_in_which_all_tasks_wait_is_an_error():
     async def play(world):
         await asyncio.get_running_loop().create_future()
 
@@ -177,7 +177,7 @@ def test_slow_reply_stores_the_message_and_is_given_up_at_the_deadline():
     assert sending(only(slow_reply=1, slow_s=100), deadline=1) == (SendUnknown, 1, 1)
 
 
-def test_late_request_stores_the_message_when_nobody_waits_for_it_any_more():
+def test_late_request_stores_the_message_after_its_caller_has_gone():
     assert sending(only(late_request=1, slow_s=90), deadline=1) == (SendUnknown, 0, 1)
 
 

@@ -1,4 +1,4 @@
-"""Whatever is passed in or lies in Redis: only documented errors, and no key of anybody else."""
+"""Whatever is passed in or lies in Redis: only documented errors, and no foreign key is touched."""
 
 from __future__ import annotations
 
@@ -404,7 +404,7 @@ def plain_calls(draw):
     return name, tuple(draw(argument) for argument in PLAIN[name])
 
 
-#: Namespaces and names that, put together without a check, give keys of somebody else.
+#: Namespaces and names that, put together without a check, give foreign keys.
 TRAPS = [
     ("rsmq:jobs", "Q"), ("rsmq:other", "Q"), ("rsmq", "QUEUES"), ("rsmq", "jobs:Q"), ("", "jobs"),
     ("rsmq", "jobs\n"), ("rsmq", ""), ("rsmq", "jobs:ng:x"), ("rsmq:jobs:ng", "consumers"),

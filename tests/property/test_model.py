@@ -33,7 +33,7 @@ SPREAD_S = 0.1
 
 
 class Model:
-    """What should be in the queue: id -> body, visible in so many seconds, receive count."""
+    """What should be in the queue: id -> body, seconds until it is visible, receive count."""
 
     def __init__(self) -> None:
         self.body: dict[str, bytes] = {}

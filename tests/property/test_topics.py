@@ -145,7 +145,7 @@ def machine(
                 await self.raw.hset(self.heard, "clock:group", f"{clock} {at - seconds * 1000}")
 
         def arrived(self, peer) -> None:
-            """Take note that a peer has subscribed."""
+            """Record that a peer has subscribed."""
             waited = self.model.arrive()
             self.model.owed |= set(waited)
             self.model.copies.update(waited)
@@ -267,13 +267,13 @@ def machine(
         @rule(peer=PEERS, what=st.sampled_from(["outage", "one leaves", "all leave", "deleted"]))
         def something_rare_happens(self, peer, what):
             {
-                "outage": self.nobody_is_heard_of_for_long,
+                "outage": self.no_peer_is_alive_for_long,
                 "one leaves": self.peer_unsubscribes,
                 "all leave": self.peers_unsubscribe,
                 "deleted": self.another_client_deletes_the_queue_of_a_peer,
             }[what](peer)
 
-        def nobody_is_heard_of_for_long(self, _):
+        def no_peer_is_alive_for_long(self, _):
             run(self.pass_time(3600))
             # A newcomer takes the keeper's place.
             self.model.steady.clear()

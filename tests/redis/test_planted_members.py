@@ -308,7 +308,7 @@ async def test_a_thousand_of_them_block_no_message(rsmq, raw, count):
     """Whatever a verb takes at a time."""
     for verb in ("receive", "pop", "redrive", "claim", "peek"):
         queue = await rsmq.create_queue(verb)
-        # One call removes a thousand, or looks at so many.
+        # One call removes or reads a thousand at most.
         strangers = 999 if verb == "peek" else 1500
         await raw.zadd(queue._keys.zset, {f"no id {n}": 1 for n in range(strangers)})
         await queue.send("behind them")

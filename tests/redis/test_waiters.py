@@ -12,7 +12,7 @@ from aiorsmq_ng import RSMQ, Options
 
 from ..support.waiting import until
 
-#: Nobody finds anything by looking from time to time.
+#: No client finds anything by polling.
 RARELY = Options(poll_base=600, poll_cap=600)
 CLIENTS = 30
 #: A process that waits for messages, prints them and forgets to come back.
@@ -34,13 +34,13 @@ async def scripts(raw):
 
 
 async def registered(raw, ns, number, queue="jobs"):
-    """Tell whether *number* waiters are there that nobody has called."""
+    """Return True if *number* waiters are registered and have no wake-up."""
     waiters = f"{ns}:{queue}:ng:waiters"
     return await raw.zcount(waiters, time.time() * 1000 + 1000, "+inf") >= number
 
 
 async def present(raw, ns, number):
-    """Tell whether *number* waiters are there, called or not."""
+    """Return True if *number* waiters are registered, woken or not."""
     return await raw.zcard(f"{ns}:jobs:ng:waiters") >= number
 
 
@@ -133,9 +133,7 @@ async def test_delayed_messages_that_follow_each_other_find_a_waiter_each(queue,
     assert await scripts(raw) - before <= 8 * 10
 
 
-async def test_message_of_a_holder_that_vanished_reaches_somebody_who_waits(
-    server_url, ns, queue, raw
-):
+async def test_message_of_a_holder_that_vanished_reaches_a_waiter(server_url, ns, queue, raw):
     arrived = asyncio.Queue()
     async with clients(server_url, ns, 3) as opened:
         with tasks(opened[0].queue("jobs").receive(wait=600, vt=0.5)) as (holder,):
@@ -154,7 +152,7 @@ async def test_lease_that_begins_while_others_wait_is_looked_for_when_it_ends(
     async with clients(server_url, ns, 3) as opened:
         with tasks(*(consume(rsmq, arrived) for rsmq in opened)):
             await until(registered, raw, ns, 3)
-            # Taken by somebody who does not wait, in the very script call that follows.
+            # Taken by a client that does not wait, in the script call that follows.
             id = await queue.send("x", delay=600)
             await raw.zadd(f"{ns}:jobs", {id: 1})
             assert (await queue.receive(vt=0.5)).rc == 1

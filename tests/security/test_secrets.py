@@ -190,7 +190,7 @@ async def test_faults_leave_no_secret(proxied, raw, findings):
             await waiting
     async with failing(findings, ClientClosed):
         await queue.send(BODY)
-    gc.collect()  # what nobody looked at is logged when it is thrown away
+    gc.collect()  # an error that was never retrieved is logged when it is collected
 
 
 async def test_wrong_password_leaves_no_secret(proxied, raw, server, findings):

@@ -212,7 +212,7 @@ async def test_cluster_over_tls(authority):
 
 
 async def knows(node, ports):
-    """Tell whether *node* knows under which ports all nodes want to be found."""
+    """Return True if *node* knows the announced ports of all nodes."""
     return {entry[2][1] for entry in await node.command("CLUSTER", "SLOTS")} == ports
 
 

@@ -84,7 +84,7 @@ def environment() -> dict[str, str]:
 def quick_home(folder: Path) -> str:
     """Return a home for Spark in which its Python processes start in a third of the time.
 
-    In its own one they find pyspark in an archive, and compile it anew every time; Spark waits ten
+    In its own one they find pyspark in an archive, and compile it again every time; Spark waits ten
     seconds for them and no more. In this one they find what is installed.
     """
     import pyspark

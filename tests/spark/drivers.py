@@ -1,4 +1,4 @@
-"""Spark programs that tests start, and that die where they are told to."""
+"""Spark programs that tests start, and that die at a given point."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class DoomedBatchSink(BatchSink):
 
 
 class DoomedSource(RSMQDataSource):
-    """The source with reader and writer that die where they are told to."""
+    """The source with reader and writer that die at a given point."""
 
     @classmethod
     def name(cls):
@@ -136,7 +136,7 @@ class DoomedSource(RSMQDataSource):
 
 
 def crash() -> None:
-    """Run a query or a job that dies where it is told to."""
+    """Run a query or a job that dies at a given point."""
     spark = session()
     spark.dataSource.register(DoomedSource)
     pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()

@@ -64,7 +64,7 @@ def test_messages_deleted_since_the_snapshot_are_left_out(spark, bench):
 
 
 def test_columns_not_asked_for_are_not_fetched(spark, bench):
-    bench.fill(b"\xff\xfe not text, and nobody looks")
+    bench.fill(b"\xff\xfe not text, and not decoded")
 
     frame = spark.read.format("rsmq").options(**bench.options).schema("id string").load()
 

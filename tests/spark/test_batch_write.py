@@ -184,7 +184,7 @@ def test_two_attempts_of_one_task_at_once_send_each_row_once(bench, monkeypatch)
 
 
 @pytest.mark.parametrize("delivery", ["direct", "staged"])
-def test_rows_that_were_dropped_are_told_of(other, monkeypatch, caplog, delivery):
+def test_rows_that_were_dropped_are_reported(other, monkeypatch, caplog, delivery):
     given = {**other.options, "onOversize": "drop", "sendSize": "2", "delivery": delivery}
     attempts = Attempts(monkeypatch, given)
     rows = pa.RecordBatch.from_pydict({"body": ["x" * n for n in (1, 2000, 3, 2000, 2000)]})

@@ -256,7 +256,7 @@ def test_old_holder_changes_nothing_after_a_take_over(desk, ledger):
     assert desk.run(claims.acknowledge(taken, 1, count=10)) == 0
 
 
-def test_unknown_ledger_is_neither_taken_over_nor_made_anew(desk, ledger):
+def test_unknown_ledger_is_neither_taken_over_nor_made_again(desk, ledger):
     desk.send(1)
 
     with pytest.raises(ClaimLost, match="its ledger is gone"):
@@ -317,7 +317,7 @@ def test_moved_messages_are_out_of_reach_until_they_are_given_back(desk):
     assert desk.redis.exists(desk.keys.claim("spark", 1)) == 0
 
 
-def test_leased_claims_expire_when_nobody_cares(desk, ledger):
+def test_leased_claims_expire_without_renewals(desk, ledger):
     desk.send(1)
     desk.claim(ledger)
 

@@ -143,7 +143,7 @@ def test_killed_drivers_lose_nothing_and_double_nothing(server_url, ns, tmp_path
         assert bench.size == 0
         assert bench.side_keys() == ["group", "ledger"]
         assert bench.redis.hlen(bench.keys.hash) == 7
-    # Rows of attempts that were killed wait for the end of their life; nobody will send them.
+    # Rows of attempts that were killed wait for the end of their life; they will never be sent.
     for name in ("copied", "staged"):
         staged = sinks[name].redis.keys(f"{sinks[name].keys.zset}:ng:staged:*")
         assert staged

@@ -178,7 +178,7 @@ def test_report_tells_of_waits_retries_and_poison(spark, bench, options, tmp_pat
                 bench.run(messages.ack(bench.keys, message.receipt))
             else:
                 bench.redis.zadd(bench.keys.zset, {message.id: 1})
-    bench.fill(b"nobody had a look at it")
+    bench.fill(b"without a check")
     jobs.archive(spark, ["jobs"], str(tmp_path / "lake"), options=options)
 
     found = jobs.report(spark, str(tmp_path / "lake"), tmp_path / "page.html")

@@ -52,7 +52,7 @@ def test_latest_asked_twice_offers_the_same_claim(start, bench):
     assert len(bench.receive(10)) == 6
 
 
-def test_claim_that_was_never_logged_is_given_back_and_made_anew(start, bench):
+def test_claim_that_was_never_logged_is_given_back_and_made_again(start, bench):
     bench.fill_numbers(4)
     first = start()
     done = first.latest(first.origin, 2)
@@ -113,7 +113,7 @@ def test_old_checkpoint_is_refused_because_a_queue_cannot_be_read_again(start, b
         start().latest(first, 1)
 
 
-def test_ledger_that_is_gone_stops_the_query_unless_told(start, bench):
+def test_ledger_that_is_gone_stops_the_query_by_default(start, bench):
     bench.fill_numbers(3)
     claimant = start()
     end = claimant.latest(claimant.origin, 3)

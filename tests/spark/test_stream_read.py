@@ -1,4 +1,4 @@
-"""Reading a queue as a stream: every message once into a sink that can be told twice."""
+"""Reading a queue as a stream: every message once into an idempotent sink."""
 
 import json
 import threading
@@ -252,7 +252,7 @@ def test_new_checkpoint_of_a_named_reader_finds_the_messages_at_once(drain, benc
     assert bench.size == 0
 
 
-def test_messages_lost_to_others_while_down_fail_the_query_unless_told(spark, drain, bench):
+def test_messages_lost_to_others_while_down_fail_the_query_by_default(spark, drain, bench):
     bench.fill_numbers(10)
     query = drain.start(trigger={"processingTime": "0 seconds"}, onDecodeError="fail")
     eventually(lambda: bench.size == 0)

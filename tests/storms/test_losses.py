@@ -31,4 +31,4 @@ async def test_receives_that_a_paused_server_makes_too_late_are_given_back():
     assert verdict is not None
     verdict.require()
     assert figures["totalrecv"] > 0
-    assert figures["hidden and held by nobody"] == 0
+    assert figures["hidden without a holder"] == 0

@@ -38,7 +38,7 @@ async def storm():
 
 
 def require_all_known(scene: Scene, verdict: Verdict) -> None:
-    """Nobody was cancelled, so every caller must have been told what became of its call."""
+    """No caller was cancelled, so each must have got the outcome of its call."""
     verdict.require()
     assert scene.marks, "no fault happened"
     assert verdict.acked >= SENDS

@@ -32,7 +32,7 @@ class ScriptedDriver(RedisDriver):
         self.answer = answer
         self.commands: list[SeenCommand] = []
         self._calls: dict[Any, Call] = {}
-        #: What the server was told to forget when the transport was closed.
+        #: Call records that were removed when the transport was closed.
         self.forgotten: list[Any] = []
         self.closed = False
 

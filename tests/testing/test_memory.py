@@ -39,7 +39,7 @@ async def test_memory_runs_every_verb():
             await queue.send("x")
 
 
-async def test_memory_is_shared_by_name_while_somebody_uses_it():
+async def test_memory_is_shared_by_name_while_it_is_in_use():
     async with RSMQ("memory://shared") as one, RSMQ("memory://shared") as two:
         await one.create_queue("jobs")
         assert await two.list_queues() == ["jobs"]

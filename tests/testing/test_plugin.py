@@ -215,7 +215,7 @@ async def test_temporary_client_deletes_whatever_was_made(server_url, raw):
 
 async def test_temporary_client_deletes_topics_with_all_that_belongs_to_them(server_url, raw):
     async with temporary_client(server_url) as rsmq:
-        await rsmq.topic("nobody").publish("waits")
+        await rsmq.topic("unread").publish("waits")
         events = rsmq.topic("order-events")
         await events.subscribe("billing")
         await events.subscribe("web", mode="broadcast", peer="p1")

@@ -1,4 +1,4 @@
-"""The proxy fails as it is told, and in no other way."""
+"""The proxy fails as the test asks it to, and in no other way."""
 
 import asyncio
 
@@ -80,7 +80,7 @@ async def test_proxy_leaves_no_socket_and_no_task_behind(server_url):
     assert asyncio.all_tasks() == before
 
 
-async def test_refusing_proxy_accepts_nobody_until_it_resumes(proxy, client):
+async def test_refusing_proxy_accepts_no_connection_until_it_resumes(proxy, client):
     await client.ping()
     address = proxy.url
     await proxy.refuse()

@@ -18,7 +18,7 @@ PATIENT = Options(deadline=30)
 
 
 def alive(pid):
-    """Whether a process runs; one that nobody has waited for yet does not."""
+    """Return True if a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except OSError:

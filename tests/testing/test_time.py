@@ -10,7 +10,7 @@ from aiorsmq_ng import InvalidValue, LeaseLost, Options, QueueNotFound, Retry
 from aiorsmq_ng.testing import TimeMachine, temporary_client
 from tools.lab import Cluster
 
-# A receiver looks again only when it is woken, or when it was told that a message is due.
+# A receiver looks again only when it is woken, or when a message is due by the last reply.
 PATIENT = Options(poll_base=60, poll_cap=60)
 
 
@@ -153,7 +153,7 @@ async def test_leases_of_other_clients_are_honoured_if_they_are_named(url, clien
             assert await TimeMachine(client).pass_time(30) == 1
 
 
-async def test_time_passes_only_where_it_is_told_to(client, jobs, clock):
+async def test_time_passes_only_in_the_given_queues(client, jobs, clock):
     other = await client.create_queue("other")
     for queue in (jobs, other):
         await queue.send("x", delay=60)

@@ -96,9 +96,9 @@ async def test_clients_with_the_same_list_meet_and_one_namespace_is_plain_rsmq(s
 
 async def test_error_names_the_namespace_that_was_looked_into(sharded):
     with pytest.raises(QueueNotFound) as caught:
-        await sharded.queue("nobody").send("x")
+        await sharded.queue("missing").send("x")
 
-    assert caught.value.ns == place(sharded, "nobody")
+    assert caught.value.ns == place(sharded, "missing")
 
 
 async def test_time_passes_for_queues_of_all_namespaces(sharded):

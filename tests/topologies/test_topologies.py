@@ -78,7 +78,7 @@ async def test_sentinel_leads_to_the_master():
         async with RSMQ(f"{group.url}/1") as rsmq:
             await exercise(rsmq)
         with pytest.raises(Unavailable):
-            await RSMQ(group.url.replace(group.service, "nobody")).open()
+            await RSMQ(group.url.replace(group.service, "unknown")).open()
 
 
 async def test_connections_to_a_former_master_are_not_used_again():
@@ -131,7 +131,7 @@ async def test_url_that_cannot_be_meant_is_refused_without_showing_it(url):
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster", "redis+sentinel"])
-async def test_nobody_at_the_address_is_one_sentence_for_every_scheme(scheme):
+async def test_missing_server_is_one_sentence_for_every_scheme(scheme):
     (port,) = free_ports(1)
     path = "mymaster" if scheme == "redis+sentinel" else ""
     options = Options(deadline=0.3, connect_timeout=0.3)

@@ -1,4 +1,4 @@
-"""The benchmarks themselves: what is computed from turns, who is named when a peer fails."""
+"""The benchmarks themselves: what is computed from turns, which peer is named when one fails."""
 
 import importlib
 import json
@@ -94,7 +94,7 @@ def test_result_is_kept_whole(tmp_path):
 
 
 def test_the_report_is_that_of_the_kept_result():
-    """``python -m benchmarks --from docs/reports/performance.json`` writes it anew."""
+    """``python -m benchmarks --from docs/reports/performance.json`` writes it again."""
     kept = json.loads((DOCS / "reports" / "performance.json").read_text())
 
     assert report.markdown(kept) == (DOCS / "reports" / "performance.md").read_text()

@@ -54,7 +54,7 @@ class Node:
 
 
 class Client:
-    """A cluster whose nodes are asked once who has the keys, and then again: *after*."""
+    """A cluster whose nodes are asked for the owner of the keys once, and then again: *after*."""
 
     def __init__(self, before, after):
         self.nodes_manager = self
@@ -110,19 +110,19 @@ async def test_messages_of_a_node_without_replicas_count_if_the_others_name_it()
     assert await ClusterDriver(Client(node, node), own=False).execute(receive()) == LEASED
 
 
-async def test_messages_that_nobody_vouches_for_do_not_count():
+async def test_messages_without_a_primary_check_do_not_count():
     with pytest.raises(ReplyLost, match="confirms the primary"):
         await ClusterDriver(Client(Node("a", LEASED, 0), None), own=False).execute(receive())
 
 
-async def test_empty_hand_needs_nobody_to_vouch_for_it():
+async def test_empty_reply_needs_no_primary_check():
     driver = ClusterDriver(Client(Node("a", EMPTY), None), own=False)
 
     assert await driver.execute(receive()) == EMPTY
 
 
 @pytest.mark.parametrize("after", [None, "a"])
-async def test_send_that_nobody_confirmed_tells_so_if_no_other_node_is_named(after):
+async def test_send_without_confirmation_is_reported_if_no_other_node_is_named(after):
     node = Node("a", [[b"id"]], 0)
     command = Command(
         ("EVALSHA", "sha", 1, "{ns}:jobs"), "{ns}:jobs", follow_up=("WAIT", 1, 10), min_replicas=1

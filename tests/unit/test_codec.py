@@ -75,7 +75,7 @@ def test_text_and_bytes_go_on_the_wire_as_they_are():
     assert to_body(COMPRESSED, Compressed()) == COMPRESSED
 
 
-def test_inner_codec_whose_bodies_look_compressed_is_told_apart():
+def test_inner_codec_whose_bodies_look_compressed_is_recognised():
     class Odd:
         def encode(self, value: Any) -> bytes:
             return COMPRESSED + value

@@ -202,7 +202,7 @@ async def test_renewal_without_an_answer_does_not_hold_up_the_others():
 
 
 @pytest.mark.usefixtures("quick_close")
-async def test_renewal_without_an_answer_is_told_before_the_lease_ends():
+async def test_renewal_without_a_reply_is_reported_before_the_lease_ends():
     async with scene(lambda _: gate()) as s:
         delivery = s.delivery(used_s=LEASE_S - 3.01)
         told = []
@@ -351,7 +351,7 @@ async def test_ack_does_not_wait_for_the_renewal_under_way():
         assert delivery.settled
 
 
-async def test_renewal_that_is_answered_after_the_ack_tells_nobody_of_a_lost_lease():
+async def test_renewal_that_is_answered_after_the_ack_reports_no_lost_lease():
     renewing = gate()
     async with scene(lambda c: renewing if c.kind is RENEWAL else fine(c)) as s:
         delivery = s.due()
@@ -521,7 +521,7 @@ async def test_prefetch_that_is_closed_before_it_is_filled_stays_empty():
     async with scene() as s:
 
         async def receive(count):
-            raise AssertionError("nobody wants a message")
+            raise AssertionError("no caller wants a message")
 
         prefetch = Prefetch(receive, s.origin(), 5)
         s.transport.spawn(prefetch.fill)

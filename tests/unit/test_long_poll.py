@@ -142,7 +142,7 @@ async def test_loop_without_a_connection_sends_nothing_when_it_ends():
         assert s.sent(messages.UNWAIT) == []
 
 
-async def test_loop_that_is_closed_is_removed_and_its_waiters_are_told():
+async def test_loop_that_is_closed_is_removed_and_its_waiters_fail():
     async with scene(JOBS) as s:
         tasks = [await s.waiting(), asyncio.create_task(s.poll.receive(1, -1, 600))]
         await s.until(lambda: len(s.poll._waiters) == 2)

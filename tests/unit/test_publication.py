@@ -16,7 +16,7 @@ def keys(name="t"):
 
 
 class Line:
-    """A transport that answers when it is told to."""
+    """A transport that replies when the test lets it."""
 
     def __init__(self):
         self.asked = []

@@ -298,7 +298,7 @@ async def test_send_whose_outcome_stays_unknown_parks_its_series_until_it_is_res
         series, number, attempt = ticket(driver.commands[0])
         assert (series, number) == (parked, 1)
         assert attempt > 1
-        # Another look at the same token asks nobody.
+        # Another use of the same token makes no call.
         assert await transport.resume(caught.value.token) == [ID.decode()]
         assert len(driver.commands) == 1
         await transport.run(send())
@@ -410,7 +410,7 @@ async def test_lease_counts_from_before_the_attempt_that_was_answered():
         assert before <= (await task).asked_at <= written
 
 
-async def test_closing_makes_the_server_forget_what_nobody_will_ask_for():
+async def test_closing_removes_call_records_that_are_not_needed():
     def answer(command):
         if ticket(command)[0].startswith("rsmq:other") and ticket(command)[2] == 1:
             raise ReplyLost("connection reset")

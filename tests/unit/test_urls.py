@@ -82,7 +82,7 @@ def test_option_that_weakens_tls_for_the_sentinels_only_is_refused_too():
     "option",
     ["ssl_cert_reqs=NONE", "ssl_cert_reqs=0", "ssl_check_hostname=off", "ssl_min_version=x"],
 )
-def test_tls_option_with_a_value_that_nobody_understands_is_refused(option):
+def test_tls_option_with_an_unknown_value_is_refused(option):
     with pytest.raises(InvalidValue, match=r"the option ssl_\w+ of the url"):
         RSMQ(f"rediss://h?{option}", options=Options(insecure_tls=True))
 
@@ -229,7 +229,7 @@ def test_environment_allows_what_is_refused_with_one_warning(
 @pytest.mark.parametrize(
     "url", ["redis://db.example", f"redis://:{SECRET}@localhost", f"rediss://:{SECRET}@db.example"]
 )
-def test_environment_that_allows_what_nobody_does_is_not_warned_about(unwarned, caplog, url):
+def test_environment_that_allows_what_is_not_used_is_not_warned_about(unwarned, caplog, url):
     for variable in (security_overrides.PLAIN_PASSWORD, security_overrides.INSECURE_TLS):
         unwarned.setenv(variable, "1")
     RSMQ(url)

@@ -258,7 +258,7 @@ async def test_more_calls_than_connections_join_those_in_use():
 
 
 @pytest.mark.parametrize("first", ["waiting", "other"])
-async def test_call_that_waits_for_a_confirmation_shares_its_connection_with_nobody(first):
+async def test_call_that_waits_for_a_confirmation_has_its_connection_alone(first):
     async with talking(*[[b":1\r\n"]] * 3) as (driver, server):
         await ask(driver, "PING")
         waiting = driver.execute(Command(("SET", "x", "1"), follow_up=("WAIT", 1, 100)))

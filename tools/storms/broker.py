@@ -110,7 +110,7 @@ async def _consume(queues: QueuesStub, request: pb.ConsumeRequest, notes) -> Non
 class Storm:
     """One run."""
 
-    #: What a peer runs, and what else the broker is told.
+    #: What a peer runs, and further options of the broker.
     peer: ClassVar[list[str]] = [__file__, "--peer"]
     settings: ClassVar[tuple[str, ...]] = ()
     stub: ClassVar[Any] = TopicsStub

@@ -23,7 +23,7 @@ def kill_connections(admin_url: str, every_s: float = 0.05) -> Fault:
             while True:
                 await asyncio.sleep(every_s)
                 with suppress(RedisError):
-                    # TYPE normal leaves out who waits for publications; they are next.
+                    # TYPE normal leaves out subscribers; they are next.
                     killed = await admin.client_kill_filter(_type="normal", skipme=True)
                     killed += await admin.client_kill_filter(_type="pubsub", skipme=True)
                     scene.mark("kill", killed)

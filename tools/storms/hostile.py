@@ -220,7 +220,7 @@ class Honest:
 
 def scenes(seconds: float) -> dict[str, Any]:
     """Return every attack, and none, by its name."""
-    calm = {"nobody": beside(None, seconds)}
+    calm = {"no attack": beside(None, seconds)}
     return calm | {name: beside(name, seconds) for name in ATTACKS}
 
 

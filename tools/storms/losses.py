@@ -230,7 +230,7 @@ async def paused_receives(
         "delivered": len(held),
         "errors": dict(errors),
         "totalrecv": attributes.totalrecv,
-        "hidden and held by nobody": hidden - len(held),
+        "hidden without a holder": hidden - len(held),
     }
     verdict = Verdict([Violation("O8", text) for text in strange], delivered=len(held))
     verdict.stranded = hidden - len(held)

@@ -20,7 +20,7 @@ NOTES = {
         "time without any replica: a master that was stopped or cut off is made one by the "
         "sentinels some ten seconds after it speaks again. *left unknown*, *below their level*: "
         "sends of clients that were cut off with the old master and got `DurabilityUnmet`. At "
-        "`memory` what these were told is lost, and only counted. *refused*: acks that were made "
+        "`memory` such sends can be lost, and are only counted. *refused*: acks that were made "
         "again after the failover, when the message was gone."
     ),
     "Workers with few rights, on a full server": (
@@ -47,7 +47,7 @@ NOTES = {
         "Messages that kill the process of their handler, `max_receives` 3; workers with all "
         "defaults that a supervisor starts again, leases of 1 s, 50 ms of work per message. The "
         "seeds differ in the order of the messages. *innocent put aside*: dead letters that kill "
-        "nobody."
+        "no process."
     ),
 }
 _COLOURS = {"sends": "#1f77b4", "receives": "#2ca02c", "faults": "#d62728", "memory": "#9467bd"}
@@ -71,7 +71,7 @@ def page(figures: dict[str, Any]) -> Iterable[str]:
     yield "# Fault report"
     yield ""
     yield (
-        "Written by `nox -s faults`; what the words mean is told in "
+        "Written by `nox -s faults`; the words are explained in "
         "[guarantees](../explanation/guarantees.md)."
     )
     yield f"Run on {figures['machine']}."

@@ -34,7 +34,7 @@ class Load:
 
 @dataclass
 class Scene:
-    """The queue, those who work on it, and the record of what happened."""
+    """The queue, its senders and consumers, and the record of what happened."""
 
     url: str
     ns: str = "storm"

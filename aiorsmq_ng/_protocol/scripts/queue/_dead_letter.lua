@@ -27,7 +27,7 @@ local function why_dead(rc, history, now)
   local often = rc - history.excused
   local why = 'received ' .. (often == 1 and 'once' or string.format('%.0f times', often)) .. ' without being settled'
   if history.excused > 0 then
-    why = why .. string.format(' (and %.0f times given back before anybody began)', history.excused)
+    why = why .. string.format(' (and %.0f times given back before the work began)', history.excused)
   end
   if history.holder ~= '' then why = why .. '; last holder ' .. history.holder end
   if history.time then

@@ -1,4 +1,4 @@
-"""``rsmqctl`` tells what it did, also when it was interrupted, and makes nothing up."""
+"""``rsmqctl`` reports what it did, also when it was interrupted, and invents nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MORE: dict[str, tuple[str, ...]] = {
     "topic observe": ("-c", "a"),
     "topic delete": ("-y",),
 }
-#: These make what they are told; those need Spark, and have tests of their own.
+#: These create what they name.
 MAKERS = {"queue create", "topic publish", "topic subscribe", "topic limit"}
 
 
@@ -91,9 +91,9 @@ def test_removing_what_is_not_there_does_not_advise_to_create_it(
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (("unsubscribe", "-c", "nobody"), "'nobody' has not subscribed to topic 'news'; list"),
+        (("unsubscribe", "-c", "other"), "'other' has not subscribed to topic 'news'; list"),
         (("unsubscribe", "-c", "each", "-p", "no"), "peer 'no' of 'each' has not subscribed"),
-        (("observe", "-c", "nobody"), "topic subscribe -n news -c nobody"),
+        (("observe", "-c", "other"), "topic subscribe -n news -c other"),
         (("observe", "-c", "each"), "give --mode broadcast and -p with one of: left, right"),
         (("observe", "-c", "all", "--mode", "broadcast", "-p", "x"), "leave --mode out"),
         (
