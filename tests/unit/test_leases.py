@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from aiorsmq_ng import QueueNotFound, Unavailable
+from aiorsmq_ng import LeaseLost, QueueNotFound, Unavailable
 from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.values import Leased
@@ -591,6 +591,33 @@ async def test_verb_that_ends_after_its_block_does_not_renew_the_lease_again(ver
             await late
 
         assert s.keeper.kept() == []
+
+
+@pytest.mark.parametrize("granted", [True, False])
+async def test_extension_that_is_answered_after_its_block_does_not_keep_the_message(granted):
+    """The block acks, which need not wait for it: the message is gone when it is answered."""
+
+    def answer(command):
+        return slow if command.kind is RENEWAL else fine(command)
+
+    async with scene(answer) as s:
+        slow, delivery = gate(), s.delivery()
+        async with delivery:
+            late = asyncio.create_task(delivery.extend(60))
+            await until(lambda: s.driver.commands)
+        assert delivery.outcome == "acked"
+        assert not late.done()
+        slow.set_result([1 if granted else 0])
+        if granted:
+            await late
+        else:
+            with pytest.raises(LeaseLost):
+                await late
+        await settle_down()
+
+        assert s.keeper.kept() == []
+        assert delivery.lease.pauses == 0
+        assert [len(s.sent(kind)) for kind in (RENEWAL, messages.ACK)] == [1, 1]
 
 
 async def test_extension_of_a_message_that_is_given_back_meanwhile_does_not_keep_it():
