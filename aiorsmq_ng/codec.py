@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
+import types
 import typing
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import msgspec
@@ -68,7 +69,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     # A model of pydantic, which need not be installed for this. By alias, as it is read.
     if dump := getattr(value, "model_dump", None):
-        return dump(mode="json", by_alias=True)
+        return dump(mode="json", by_alias=True, round_trip=True)
     raise TypeError(f"encoding objects of type {type(value).__name__} is not supported")
 
 
@@ -76,25 +77,15 @@ class JSONCodec:
     """JSON as every other RSMQ client reads it."""
 
     def encode(self, value: Any) -> bytes:
-        """Return *value* as JSON: dataclasses, models, datetimes, UUIDs and enums, too."""
+        """Return *value* as JSON: dataclasses, models, datetimes, UUIDs and enums, too.
+
+        JSON has no NaN and no infinity: they become ``null``.
+        """
         return msgspec.json.encode(value, enc_hook=_plain)
 
     def decode(self, body: bytes, type: Any = Any) -> Any:
         """Return the value that *body* holds, checked against *type*."""
-        try:
-            return msgspec.json.decode(body, type=type)
-        except msgspec.ValidationError as error:
-            told = _QUOTED.sub(lambda match: match[1], str(error))
-            fault = f"body does not fit {name_of(type)}: {told}"
-        except UnicodeDecodeError as error:
-            fault = f"body is not JSON: {error.reason} at byte {error.start}"
-        except msgspec.DecodeError as error:
-            fault = f"body is not JSON: {error}"
-        except RecursionError:
-            fault = "body is not JSON that can be read: it is nested too deeply"
-        except (ValueError, OverflowError):
-            fault = "body is not JSON that can be read: a value is out of bounds"
-        raise InvalidValue(fault)
+        return _decode(partial(msgspec.json.decode, type=type), body, type)
 
     def check(self, type: Any) -> None:
         """Raise ``InvalidValue`` if no body could ever be decoded as *type*."""
@@ -113,12 +104,32 @@ class JSONCodec:
         return "JSON"
 
 
+def _decode(decode: Callable[[bytes], Any], body: bytes, wanted: Any) -> Any:
+    """Return what *decode*, of msgspec, makes of *body*; ``InvalidValue`` if it cannot."""
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        told = _QUOTED.sub(lambda match: match[1], str(error))
+        fault = f"body does not fit {name_of(wanted)}: {told}"
+    except UnicodeDecodeError as error:
+        fault = f"body is not JSON: {error.reason} at byte {error.start}"
+    except msgspec.DecodeError as error:
+        fault = f"body is not JSON: {error}"
+    except RecursionError:
+        fault = "body is not JSON that can be read: it is nested too deeply"
+    except (ValueError, OverflowError):
+        fault = "body is not JSON that can be read: a value is out of bounds"
+    raise InvalidValue(fault)
+
+
 def _stranger(info: Any, seen: set[int]) -> Any:
     """Return a class in *info* that no value in JSON is an instance of, and msgspec cannot make."""
     if id(info) in seen:
         return None
     seen.add(id(info))
     if isinstance(info, msgspec.inspect.CustomType):
+        if _is_model(info.cls):
+            return None
         return None if any(issubclass(kind, info.cls) for kind in _PLAIN) else info.cls
     if isinstance(info, msgspec.inspect.Field) and not info.required:
         return None  # a body may do without it
@@ -267,15 +278,13 @@ def from_body(body: bytes, wanted: Any, codec: Codec) -> Any:
 
 def reader(wanted: Any, codec: Codec) -> Reader:
     """Return what reads bodies as *wanted*; ``InvalidValue`` if no body could ever fit."""
-    if wanted is bytes:
-        return bytes
-    if wanted is str:
-        return _text
+    if (stored := _stored_as(wanted)) != {_BY_CODEC}:
+        return _raw_reader(wanted, stored)
     # pydantic's models know best how to read themselves; it need not be installed for this.
-    if hasattr(wanted, "model_validate_json"):
+    if _is_model(wanted):
         return _validating(wanted.model_validate_json, wanted, codec)
     if holds_model(wanted, set()):
-        return _validating(_adapter(wanted).validate_json, wanted, codec)
+        return _model_reader(wanted, codec)
     # A codec of the user's own may know any type.
     if check := getattr(codec, "check", None):
         check(wanted)
@@ -285,6 +294,45 @@ def reader(wanted: Any, codec: Codec) -> Reader:
 _known_reader: Callable[[Any, Any], Reader] = lru_cache(maxsize=256)(reader)
 
 
+#: How ``send`` stores a value: text and bytes as they are, anything else by the codec.
+_BY_CODEC = None
+
+
+def _stored_as(wanted: Any) -> set[type | None]:
+    """Return how values of *wanted* are stored: ``str``, ``bytes``, or by the codec."""
+    origin = typing.get_origin(wanted)
+    if origin is typing.Annotated:
+        return _stored_as(typing.get_args(wanted)[0])
+    if origin is typing.Literal:
+        return {str if isinstance(word, str) else _BY_CODEC for word in typing.get_args(wanted)}
+    if origin in (typing.Union, types.UnionType):
+        return set().union(*map(_stored_as, typing.get_args(wanted)))
+    # A NewType, or an alias by the statement ``type``.
+    for alias in ("__supertype__", "__value__"):
+        if hasattr(wanted, alias):
+            return _stored_as(getattr(wanted, alias))
+    if isinstance(wanted, type) and issubclass(wanted, str):
+        return {str}
+    return {bytes} if _is_bytes(wanted) else {_BY_CODEC}
+
+
+def _raw_reader(wanted: Any, stored: set[type | None]) -> Reader:
+    """Return what reads text or bytes as *wanted*, which both are stored as they are."""
+    if wanted is str:
+        return _text
+    if stored == {bytes}:
+        return wanted if isinstance(wanted, type) else bytes
+    if stored == {str}:
+        JSON.check(wanted)
+        return lambda body: _decode(
+            lambda text: msgspec.convert(_text(text), type=wanted), body, wanted
+        )
+    raise InvalidValue(
+        f"bodies cannot be read as {wanted}: text and bytes are stored as they are, so it is "
+        "ambiguous; use str or bytes alone, or a dataclass that holds the value"
+    )
+
+
 def _text(body: bytes) -> str:
     # Errors are raised outside of ``except``: those of decoders may hold the body.
     try:
@@ -292,6 +340,34 @@ def _text(body: bytes) -> str:
     except UnicodeDecodeError as error:
         fault = f"is not UTF-8 text: {error.reason}"
     raise InvalidValue(f"body {fault}")
+
+
+def _model_reader(wanted: Any, codec: Codec) -> Reader:
+    """Return what reads a type that holds models of pydantic.
+
+    msgspec wrote what is around the models, so it reads structs, dataclasses and bytes there.
+    """
+    if not _holds(wanted, _is_of_msgspec, set()):
+        return _validating(_adapter(wanted).validate_json, wanted, codec)
+    known: set[str] = set()
+    _add_names(wanted, known, set())
+
+    def read_model(kind: Any, value: Any) -> Any:
+        if not _is_model(kind):
+            raise TypeError(f"a value of type {name_of(kind)} cannot be read")
+        try:
+            return kind.model_validate_json(msgspec.json.encode(value))
+        except ValueError as error:
+            fault = _faults(error, known)
+        raise ValueError(fault)
+
+    try:
+        decode = msgspec.json.Decoder(wanted, dec_hook=read_model).decode
+    except TypeError:  # a union of models, which only pydantic distinguishes
+        return _validating(_adapter(wanted).validate_json, wanted, codec)
+    JSON.check(wanted)
+    to_json = _to_json(codec)
+    return lambda body: _decode(decode, to_json(body), wanted)
 
 
 def _validating(validate: Callable[[bytes], Any], wanted: Any, codec: Codec) -> Reader:
@@ -318,15 +394,20 @@ def _to_json(codec: Codec) -> Callable[[bytes], bytes]:
     return lambda body: JSON.encode(codec.decode(body, Any))
 
 
-#: For a class that only msgspec reads, with a model that only pydantic reads.
+#: For a union that neither msgspec nor pydantic can read.
 _MIXED = (
-    "it holds a model of pydantic in a class that pydantic does not know; make that a model, a "
-    "dataclass or a TypedDict, or make the model inside a msgspec.Struct or a dataclass"
+    "it is a union with a model of pydantic and a class that pydantic does not know; use models, "
+    "or use a msgspec.Struct for each with a tag"
 )
 
 
 def _adapter(wanted: Any) -> Any:
-    """Return pydantic's way to read a type that holds one of its models."""
+    """Return pydantic's way to read a union that holds one of its models."""
+    if _holds(wanted, _is_bytes, set()):
+        raise InvalidValue(
+            f"bodies cannot be read as {wanted}: it has bytes beside a union of models, which "
+            "pydantic and msgspec write differently; put the bytes into a model"
+        )
     try:
         pydantic = importlib.import_module("pydantic")
     except ImportError:
@@ -339,9 +420,26 @@ def _adapter(wanted: Any) -> Any:
     raise InvalidValue(f"bodies cannot be read as {wanted}: {fault}")
 
 
+def _is_model(kind: Any) -> bool:
+    return hasattr(kind, "model_validate_json")
+
+
 def holds_model(hint: Any, seen: set[type]) -> bool:
     """Return True if a model of pydantic is part of *hint*: in a list, a union, a dataclass, ..."""
-    if hasattr(hint, "model_validate_json"):
+    return _holds(hint, _is_model, seen)
+
+
+def _is_bytes(kind: Any) -> bool:
+    return kind in (bytes, bytearray, memoryview)
+
+
+def _is_of_msgspec(kind: Any) -> bool:
+    return _is_bytes(kind) or (isinstance(kind, type) and _has_fields(kind))
+
+
+def _holds(hint: Any, found: Callable[[Any], bool], seen: set[type]) -> bool:
+    """Return True if *hint*, or a part of it, is *found*; parts of models are not looked at."""
+    if found(hint):
         return True
     parts = list(typing.get_args(hint))
     if isinstance(hint, type) and hint not in seen and _has_fields(hint):
@@ -350,7 +448,7 @@ def holds_model(hint: Any, seen: set[type]) -> bool:
             parts += typing.get_type_hints(hint).values()
         except Exception:  # the codec says what is wrong with it
             return False
-    return any(holds_model(part, seen) for part in parts)
+    return any(_holds(part, found, seen) for part in parts)
 
 
 def _has_fields(kind: type) -> bool:

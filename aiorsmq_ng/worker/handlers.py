@@ -116,7 +116,12 @@ def _wanted(handler: Handler) -> list[Any]:
     try:
         hints = get_type_hints(function)
     except Exception as error:
-        raise InvalidValue(f"annotations of {_name(handler)} cannot be read: {error}") from error
+        advice = (
+            "; define it at the top level of its module" if isinstance(error, NameError) else ""
+        )
+        raise InvalidValue(
+            f"annotations of {_name(handler)} cannot be read: {error}{advice}"
+        ) from error
     wanted: list[Any] = []
     for parameter in inspect.signature(handler).parameters.values():
         if parameter.default is not parameter.empty or parameter.kind in (

@@ -149,6 +149,7 @@ def taking(annotation):
         (Tree, {"model": {"number": 1}}, Tree(Model(number=1))),
         (Row, {"model": {"number": 1}}, {"model": Model(number=1)}),
         (Pair, [1, {"number": 1}], Pair(1, Model(number=1))),
+        (Struct, {"model": {"number": 1}}, Struct(Model(number=1))),
         (Lenient, {"number": 1}, Lenient(1)),
         (object, {"number": 1}, {"number": 1}),
         (Any, [1], [1]),
@@ -196,8 +197,9 @@ async def test_body_that_does_not_fit_a_container_of_models_is_not_quoted(
 @pytest.mark.parametrize(
     "annotation",
     [
-        Plain, list[Plain], Plain | None, dict[str, Plain], Holder, list[Holder], Struct, Interface,
-        list[Plain | Model], collections.OrderedDict, complex, str | bytes, "Missing", 3,
+        Plain, list[Plain], Plain | None, dict[str, Plain], Holder, list[Holder], Interface,
+        Model | Struct, list[Plain | Model], collections.OrderedDict, complex, str | bytes,
+        str | int, "Missing", 3,
     ],
     ids=str,
 )  # fmt: skip
