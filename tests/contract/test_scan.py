@@ -129,7 +129,7 @@ async def test_scan_of_large_bodies_reads_them_in_bounded_pages(queue, backend, 
 
     assert len(await scanned(queue)) == 300
     # The script reads a hundred at a time and stops after 1 MiB; a reply of a broker has less than
-    # 4 MiB, and says if it is the last.
+    # 4 MiB, and marks the last one.
     sizes = [len(page.messages) for page in pages]
     assert sizes == ([66, 66, 66, 66, 36] if backend == "broker" else [100, 100, 100, 0])
 
