@@ -31,6 +31,7 @@ TOPICS = (
 )
 KEPT = ("tests/contract/test_topic_kept.py",)
 HOSTILE = ("tests/broker/test_hostile.py",)
+CONNECTS = ("tests/faults/test_connects.py",)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,27 @@ class Mutant:
 
 
 MUTANTS = (
+    Mutant(
+        "connections: those of the pool are closed with the client",
+        "aiorsmq_ng/_transport/redis_driver.py",
+        "            await self._pool.disconnect()\n",
+        "            pass\n",
+        CONNECTS,
+    ),
+    Mutant(
+        "connections: a wake-up connection that is just connecting is closed",
+        "aiorsmq_ng/_transport/redis_driver.py",
+        "connection, self._connection = self._connection, None",
+        "connection, self._connection = None, None",
+        CONNECTS,
+    ),
+    Mutant(
+        "connections: those to sentinels are closed with the client",
+        "aiorsmq_ng/_transport/connect.py",
+        "        for node in sentinel.sentinels:\n            await node.aclose()\n",
+        "",
+        CONNECTS,
+    ),
     Mutant(
         "ids: what the sorted set holds is a message only if it can be an id",
         f"{SCRIPTS}/shared/_message_id.lua",

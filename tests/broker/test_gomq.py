@@ -23,6 +23,7 @@ from aiorsmq_ng.compat.gomq import peer as peer_module
 from aiorsmq_ng.compat.gomq.connections import endpoint
 from aiorsmq_ng.compat.gomq.records import LIMIT, name_of, record_size, text_of, timestamp
 from aiorsmq_ng.compat.gomq.service import RouteGuideService, address
+from aiorsmq_ng.compat.gomq.unacknowledged import UnacknowledgedReplies
 from aiorsmq_ng.rpc import routeguide_pb2 as pb
 from aiorsmq_ng.rpc import v1_pb2 as v1
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
@@ -275,7 +276,22 @@ async def test_observes_that_acknowledge_the_same_reply_do_it_once(guide, rsmq, 
     assert subscription.attributes.msgs == 0
 
 
-async def test_a_reply_that_a_concurrent_observe_did_not_see_is_not_acknowledged(guide, rsmq):
+async def test_a_reply_that_a_concurrent_observe_did_not_see_is_not_acknowledged(
+    guide, rsmq, monkeypatch
+):
+    arrived = []
+    arrive, take = UnacknowledgedReplies.arrive, peer_module.Peer.take
+
+    def counted(replies):
+        arrived.append(replies)
+        return arrive(replies)
+
+    async def when_both_are_there(peer, wait_s):
+        await until(lambda: len(arrived) == 2)
+        return await take(peer, wait_s)
+
+    monkeypatch.setattr(UnacknowledgedReplies, "arrive", counted)
+    monkeypatch.setattr(peer_module.Peer, "take", when_both_are_there)
     await guide.Subscribe(NEWS)
     await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
     # Two at once: neither was sent after the other's reply, so neither acknowledges it.
