@@ -27,6 +27,7 @@ SCRIPTS = "aiorsmq_ng/_protocol/scripts"
 TOPICS = (
     "tests/contract/test_topics.py",
     "tests/contract/test_topic_peers.py",
+    "tests/contract/test_topic_steps.py",
     "tests/faults/test_topics.py",
 )
 KEPT = ("tests/contract/test_topic_kept.py",)

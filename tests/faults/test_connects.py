@@ -118,7 +118,7 @@ async def test_no_connection_is_left_after_a_failed_handshake(server_url, ns, qu
         async with listening(server.serve) as port:
             rsmq = RSMQ(URLS[url].format(port=port), ns=ns, options=Options(deadline=0.5))
             task = asyncio.create_task(calls(rsmq))
-            # Without a failure if no connection makes so many commands.
+            # No failure if no connection has more than 5 replies.
             await until(lambda: server.failures or server.replies > 50 or task.done())
             await end(rsmq, task, ending)
             await until(lambda: server.open == 0)
