@@ -25,52 +25,30 @@ from aiorsmq_ng._transport import batching, calls, redis_driver
 from aiorsmq_ng.broker import Limits
 from aiorsmq_ng.broker.idempotency import REMEMBERED_S
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples/README.md"])
-IDS = [str(page.relative_to(ROOT)) for page in PAGES]
-FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)\s]+)\)")
-DOCS = ROOT / "docs"
+from .support.pages import (
+    DOCS,
+    FENCE,
+    IDS,
+    LINK,
+    NOW,
+    NOW_AND_CHANGES,
+    NOW_IDS,
+    PAGES,
+    ROOT,
+    prose,
+)
+
 #: What most clients use.
 DEFAULTS = Options()
 LIMITS = Limits()
 WORDS = {4: "four", 5: "five"}
-#: Measurements are reported with the names of their time.
-PAST = ("reports",)
 #: Files that pages ask their readers to make.
 TO_BE_MADE = {"first.py", "shop.py", "aiorsmq_ng/_protocol/scripts/queue/touch.lua"}
-NOW = [
-    page
-    for page in sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
-    if not set(PAST) & set(page.parts)
-]
-NOW_IDS = [str(page.relative_to(ROOT)) for page in NOW]
-#: The section of the coming release has today's names, too.
-NOW_AND_CHANGES = [*NOW, ROOT / "CHANGELOG.md"]
-
-
-def prose(page: Path) -> str:
-    return FENCE.sub("", page.read_text())
 
 
 def anchors(page: Path) -> set[str]:
     titles = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-def rows_without_head(text: str) -> list[str]:
-    """Return the first row of every block of rows that is shown as text: its table was cut."""
-    blocks = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
-    return [b.split("\n")[0] for b in blocks if not re.match(r"\|.*\n\|[-:| ]+\|", b)]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_every_table_has_a_head(page):
-    assert rows_without_head(prose(page)) == []
-
-
-def test_row_that_an_empty_line_cuts_off_is_found():
-    assert rows_without_head("| a |\n|---|\n| b |\n\n| c |\n") == ["| c |"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -84,42 +62,6 @@ def test_every_link_leads_somewhere(page):
         if not there.exists() or (anchor and anchor not in anchors(there)):
             broken.append(target)
     assert broken == []
-
-
-def glossary() -> list[list[list[str]]]:
-    """Return the rows of each area, without the head."""
-    areas = (DOCS / "reference/glossary.md").read_text().split("\n## ")[1:]
-    tables = [re.findall(r"^\| (.*) \|$", area, re.MULTILINE)[1:] for area in areas]
-    return [[re.split(r" *\| *", row) for row in table] for table in tables]
-
-
-def test_glossary_has_one_row_for_each_term():
-    terms = Counter(row[0].strip("`").lower() for area in glossary() for row in area)
-
-    assert len(terms) > 100
-    assert [term for term, count in terms.items() if count > 1 or "," in term] == []
-
-
-def test_glossary_is_in_alphabetical_order_within_each_area():
-    for area in glossary():
-        terms = [row[0].strip("`").lower() for row in area]
-        assert terms == sorted(terms)
-
-
-def test_glossary_describes_every_term():
-    assert [row for area in glossary() for row in area if len(row) != 4 or len(row[1]) < 10] == []
-
-
-SEARCHED = """
-    idempotency key, in flight, interceptor, job, callback, heartbeat, visibility timeout,
-    pipelining, transient, primary, batching, timeout, DLQ, payload, enqueue, acknowledge, nack,
-    consumer group, fan-out, receipt handle, master
-"""
-
-
-@pytest.mark.parametrize("word", [word.strip() for word in SEARCHED.split(",")])
-def test_word_that_readers_search_for_is_in_the_glossary(word):
-    assert any(word in (row[0] + row[3]) for area in glossary() for row in area)
 
 
 def test_architecture_names_every_layer_of_the_contract_from_top_to_bottom():
@@ -148,24 +90,6 @@ def test_page_of_scripts_is_made_from_the_headers_of_the_scripts():
 
     assert script["page"]() == (ROOT / "docs/reference/scripts.md").read_text()
     assert {name for name in names() if f"\n### {name}\n" not in script["page"]()} == set()
-
-
-RECORDS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
-
-
-def test_decisions_are_numbered_without_gaps():
-    assert [int(record.name[:4]) for record in RECORDS] == [*range(1, len(RECORDS) + 1)]
-
-
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name[:4])
-def test_decision_has_the_form_of_all(record):
-    status = re.match(r"# \d{4}: .+\n\nStatus: ([a-z ]+)\. Date: ", record.read_text())
-
-    assert status
-    assert status[1] in ("accepted", "changed in part", "superseded")
-    assert re.findall(r"^## (.*)$", record.read_text(), re.MULTILINE) == [
-        *("Context", "Decision", "Consequences")
-    ]
 
 
 def test_every_page_is_in_the_index():
