@@ -268,7 +268,7 @@ async def test_weighted_order_prefers_and_never_starves(rsmq, work):
     worker.handler("heavy", weight=9)(handle)
     worker.handler("light", weight=1)(handle)
     task = work(worker)
-    await until(lambda: len(seen) >= 150, 30)
+    await until(lambda: len(seen) >= 150)
     await stopped(worker, task)
 
     first = seen[:150]
@@ -584,7 +584,7 @@ async def test_stats_tell_of_dead_letters_and_living_consumers(rsmq, work):
         return stats.consumers and set(stats.consumers[0].holding) == set(ids)
 
     # Presence is announced at once when a consumer starts, and then every ten seconds.
-    await until(told, 25)
+    await until(told)
     stats = await queue.stats()
     assert (stats.ready, stats.leased, stats.delayed, stats.dead) == (0, 2, 1, 0)
     assert str(os.getpid()) in stats.consumers[0].name

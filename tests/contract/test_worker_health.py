@@ -40,16 +40,16 @@ async def test_health_tells_that_the_server_is_away_and_back(caplog):
         assert before <= datetime.now(UTC)
 
         server.kill()
-        await until(lambda: not worker.health.ok, 30)
+        await until(lambda: not worker.health.ok)
         health = worker.health
         assert (health.state, health.server_away, health.failure) == ("running", True, None)
         # The first error is that of the call in flight; those that follow cannot connect.
-        await until(lambda: "connecting to" in (worker.health.last_error or ""), 30)
+        await until(lambda: "connecting to" in (worker.health.last_error or ""))
         assert health.last_reply < datetime.now(UTC)
         # What receiving met stays known when the server is back.
-        await until(lambda: "cannot be reached" in (worker._counters.last_error or ""), 30)
+        await until(lambda: "cannot be reached" in (worker._counters.last_error or ""))
         await server.start()
-        await until(lambda: worker.health.ok, 30)
+        await until(lambda: worker.health.ok)
         assert worker.health.last_error.startswith("Unavailable: redis cannot be reached")
         assert worker.health.last_reply > before
         await stopped(worker, running)
@@ -67,11 +67,11 @@ async def test_silent_server_is_noticed_too():
         await until(lambda: worker.health.ok)
         server.pause()
         try:
-            await until(lambda: worker.health.server_away, 30)
+            await until(lambda: worker.health.server_away)
             assert not worker.health.ok
         finally:
             server.resume()
-        await until(lambda: worker.health.ok, 30)
+        await until(lambda: worker.health.ok)
         await stopped(worker, running)
 
 
@@ -81,7 +81,7 @@ async def test_error_of_a_task_that_is_not_awaited_is_shown_and_logged(server_ur
         running = asyncio.create_task(worker.run(signals=False))
         await until(lambda: worker.health.ok)
         await rsmq.delete_queue("jobs")
-        await until(lambda: worker.health.state == "stopped", 30)
+        await until(lambda: worker.health.state == "stopped")
 
     health = worker.health
     assert not health.ok
@@ -160,12 +160,12 @@ async def test_worker_waits_for_its_server(own):
         rsmq = RSMQ(server.url, options=Options(deadline=0.5, connect_timeout=0.5))
         worker = serving(server.url if own else rsmq)
         running = asyncio.create_task(worker.run(signals=False))
-        await until(lambda: worker.health.server_away, 30)
+        await until(lambda: worker.health.server_away)
         assert (worker.health.state, worker.health.ok) == ("starting", False)
         worker.pause()  # it begins as soon as there is a server
         worker.resume()
         await server.start()
-        await until(lambda: worker.health.ok, 30)
+        await until(lambda: worker.health.ok)
         await stopped(worker, running)
         await rsmq.aclose()
 
@@ -173,7 +173,7 @@ async def test_worker_waits_for_its_server(own):
 async def test_stop_ends_the_wait_at_once(rsmq):
     worker = serving(NOWHERE)
     running = asyncio.create_task(worker.run(signals=False))
-    await until(lambda: worker.health.server_away, 30)
+    await until(lambda: worker.health.server_away)
     worker.stop()
     async with asyncio.timeout(20):
         await running
@@ -190,7 +190,7 @@ async def test_wait_for_the_server_has_a_limit(url, how):
     rsmq = RSMQ(url, options=PATIENT)
     if how == "client in use":
         calling = asyncio.create_task(rsmq.list_queues())
-        await until(lambda: rsmq.server_status.error, 30)
+        await until(lambda: rsmq.server_status.error)
     worker = serving(url if how == "url" else rsmq, wait_for_server=0.25)
     async with asyncio.timeout(20):
         with pytest.raises(Unavailable, match=r"cannot be reached.*gave up after 0\.25 s") as away:
@@ -245,7 +245,7 @@ async def test_client_can_be_opened_with_a_wait_of_its_own():
         server.kill()
         rsmq = RSMQ(server.url)
         opening = asyncio.create_task(rsmq.open(wait_for_server=None))
-        await until(lambda: rsmq.server_status.away, 30)
+        await until(lambda: rsmq.server_status.away)
         await server.start()
         await opening
         assert not rsmq.server_status.away
@@ -283,7 +283,7 @@ async def hooked(rsmq, **more):
 
     running = asyncio.create_task(worker.run(signals=False))
     if more.get("wait_for_server", 0) is None:
-        await until(lambda: worker.health.server_away, 30)
+        await until(lambda: worker.health.server_away)
         worker.stop()
     await asyncio.wait([running], timeout=30)
     assert running.done()
