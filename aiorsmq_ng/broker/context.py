@@ -266,15 +266,15 @@ def peer_timeout(subscriber: pb.Subscriber) -> float:
 def content_of(request: Any) -> bytes:
     """Return a digest of a request that is the same for all its attempts.
 
-    A later attempt may have a shorter wait, so the digest excludes the wait.
+    A later attempt names the broker of the first, and may have a shorter wait: the digest excludes
+    both.
     """
-    id, wait_ms = type(request.request)(), getattr(request, "wait_ms", 0)
-    id.CopyFrom(request.request)
-    request.ClearField("request")
+    broker, wait_ms = request.request.broker, getattr(request, "wait_ms", 0)
+    request.request.broker = ""
     if wait_ms:
-        request.ClearField("wait_ms")
+        request.wait_ms = 0
     text = request.SerializeToString(deterministic=True)
-    request.request.CopyFrom(id)
+    request.request.broker = broker
     if wait_ms:
         request.wait_ms = wait_ms
     return blake2b(text, digest_size=16).digest()

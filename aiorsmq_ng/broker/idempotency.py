@@ -9,7 +9,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -50,6 +50,8 @@ class _Call:
     #: Digest of the request.
     content: bytes
     task: asyncio.Task[Any] | None = None
+    #: Callers that wait for its end.
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
     answer: Any = None
     error: RSMQError | None = None
     size: int = 0
@@ -58,6 +60,14 @@ class _Call:
     #: True if the answer is no longer kept, or the caller disconnected and the call was cancelled.
     dropped: bool = False
     abandoned: bool = False
+
+    def end(self) -> None:
+        """Wake those that wait for its end."""
+        self.task = None
+        for ended in self.waiting:
+            if not ended.done():
+                ended.set_result(None)
+        self.waiting.clear()
 
 
 class IdempotentCalls:
@@ -110,8 +120,12 @@ class IdempotentCalls:
             made = calls.made_before(name, content, again, said=bool(request.broker))
             made = made or calls.begin(name, content, work, holds)
             if (task := made.task) is not None:
+                # A future of its own: cancelling it leaves the task alone, and asyncio.wait would
+                # cost several times as much.
+                ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                made.waiting.append(ended)
                 try:
-                    await asyncio.wait([task])
+                    await ended
                 except asyncio.CancelledError:
                     if abandon:
                         task.cancel()
@@ -213,9 +227,17 @@ class _CallerCalls:
                 self._remove(name)
                 raise
             finally:
-                made.task = None
+                made.end()
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            if task.cancelled() and not made.abandoned:
+                # It was cancelled before its first step.
+                made.abandoned = True
+                self._remove(name)
+                made.end()
 
         task = asyncio.create_task(run(), name="aiorsmq-ng broker call")
+        task.add_done_callback(ended)
         CALL_BUDGET.get().hold(task)  # it may outlive the call, and holds the request
         return task
 

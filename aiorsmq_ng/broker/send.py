@@ -76,15 +76,12 @@ async def store(
         return response(ids=found[0], **_stored(found[0], parts[0].durable))
 
     async def work() -> R:
-        if len(parts) == 1 and not request.parts:
-            return answer([await _store(parts[0], target)])
         # Started in the same tick of the loop, so they share a script call, in order.
         return answer(await _gather([_store(part, target) for part in parts]))
 
     async def again(error: SendUnknown) -> R:
-        if not isinstance(error.token, _PartsToken):
-            return answer([await _resend(error, target)])
-        return answer(await _gather([_resend(found, target) for found in error.token.found]))
+        parts = error.token.found if isinstance(error.token, _PartsToken) else [error]
+        return answer(await _gather([_resend(found, target) for found in parts]))
 
     if parts[0].durable:
         return await work()
@@ -108,7 +105,15 @@ async def _resend(found: list[str] | RSMQError, target: Target) -> list[str]:
 
 async def _gather(work: Sequence[Awaitable[list[str]]]) -> list[list[str] | RSMQError]:
     """Return the ids or the error of each part. Raise if all are outages, or one is unknown."""
-    found: list[Any] = await asyncio.gather(*work, return_exceptions=True)
+    found: list[Any]
+    if len(work) == 1:
+        # A task of its own would cost more than the rest of the call.
+        try:
+            found = [await work[0]]
+        except RSMQError as failure:
+            found = [failure]
+    else:
+        found = await asyncio.gather(*work, return_exceptions=True)
     for error in found:
         if isinstance(error, BaseException) and not isinstance(error, RSMQError):
             raise error
