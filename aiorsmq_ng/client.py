@@ -67,8 +67,8 @@ class RSMQ(RSMQVerbs):
 
     Args:
         url: ``redis://``, ``rediss://``, ``unix://``, ``redis+sentinel://``, ``redis+cluster://``,
-            ``embedded://``, ``memory://``, ``grpc://`` or ``grpcs://``; by default ``RSMQ_URL``,
-            then ``REDIS_URL``, then ``redis://localhost:6379``.
+            ``embedded://``, ``memory://``, ``grpc://``, ``grpcs://`` or ``grpc+unix://``; by
+            default ``RSMQ_URL``, then ``REDIS_URL``, then ``redis://localhost:6379``.
         ns: namespace: the prefix of every key; or several that are used as one.
         client: a ``redis.asyncio.Redis`` or ``RedisCluster`` of your own, instead of a URL; it
             stays open.
@@ -100,7 +100,7 @@ class RSMQ(RSMQVerbs):
         self._address = with_token(address, token, self._options)
         self._realtime = realtime
         self._codec: Codec = codec or JSON
-        self._transport = make_transport(self._connect, self._options)
+        self._transport = make_transport(self._connect, self._options, self._address)
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
         self._presence = Presence(self._transport, self._keeper)

@@ -18,10 +18,7 @@ _NO_BROKER = "recall"
 
 
 class Attempt:
-    """One attempt of a call.
-
-    ``call.encoded`` is when it was first made, and the broker process that it then went to.
-    """
+    """One attempt of a call; ``call.encoded`` is when and to which broker process it first went."""
 
     def __init__(self, channel: BrokerChannel, call: Call) -> None:
         self.call = call
@@ -66,10 +63,7 @@ class Attempt:
     async def read(
         self, method: str, queue: str, count: int, start: int | None = None
     ) -> AsyncIterator[Any]:
-        """Yield up to *count* messages, by several calls if one reply has no room for them.
-
-        From *start* on, if it is given; a negative one counts from the end.
-        """
+        """Yield *count* messages at most, in pages; a negative *start* counts from the end."""
         count = min(count, -start) if start is not None and start < 0 else count
         done, more = 0, True
         while more and done < count:

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from .._transport import tls
-from .._transport.driver import ReplyLost
+from .._transport.driver import NotExecuted, ReplyLost
 from .._transport.urls import Address
 from ..errors import InvalidValue, Unavailable
 from ..options import Options
@@ -20,7 +20,7 @@ from ..rpc import v1_pb2 as pb
 from ..rpc import v1_pb2_grpc as stubs
 from ..rpc.errors import BROKER
 from ..rpc.forks import use_grpc
-from .errors import NoBroker, call_error
+from .errors import call_error
 
 #: How long the search for the cause of an outage may take.
 _HANDSHAKE_S = 1.0
@@ -75,11 +75,11 @@ class BrokerChannel:
             self._greeted = False
             try:
                 info = await self.call("GetInfo", pb.GetInfoRequest(), connecting=True)
-            except NoBroker as outage:
+            except NotExecuted as outage:
                 raise await _explain(self._address, outage) from None
             except ReplyLost as error:
                 # What the caller is about to do has certainly not run.
-                raise NoBroker(str(error)) from None
+                raise NotExecuted(str(error)) from None
             if info.namespace != self.namespace:
                 raise InvalidValue(
                     f"the broker serves namespace {info.namespace!r}, not {self.namespace!r}; "
@@ -114,8 +114,9 @@ class BrokerChannel:
 
 def _channel(address: Address, options: Options) -> Any:
     use_grpc()
-    host, port = address.hosts[0]
-    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    target = f"unix:{address.path}"
+    for host, port in address.hosts:
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     settings = _SETTINGS | {
         # How long one attempt to connect may take.
         "grpc.min_reconnect_backoff_ms": max(1, round(options.connect_timeout * 1000)),
@@ -131,13 +132,15 @@ def _channel(address: Address, options: Options) -> Any:
     return grpc.aio.secure_channel(target, credentials, options=list(settings.items()))
 
 
-async def _explain(address: Address, outage: NoBroker) -> Exception:
+async def _explain(address: Address, outage: NotExecuted) -> Exception:
     """Return what to raise instead of *outage*, or that itself if TLS is not its cause.
 
     gRPC says of such a connection that it was closed, or, if the name has several addresses, what
     became of the last one. A handshake of our own finds out; nothing is sent after it. A broker
     speaks first, and one that wants a certificate just closes.
     """
+    if not address.hosts:
+        return outage
     settings, secure = address.tls or {}, address.tls is not None
     context = tls.client_context(settings)
     context.set_alpn_protocols(["h2"])
@@ -163,5 +166,5 @@ async def _explain(address: Address, outage: NoBroker) -> Exception:
     if closes and "ssl_certfile" not in settings:
         # Perhaps it only stopped at this moment, so it is asked again.
         text = "it closes the connection after the TLS handshake; it may want a certificate by "
-        return NoBroker(text + "ssl_certfile and ssl_keyfile")
+        return NotExecuted(text + "ssl_certfile and ssl_keyfile")
     return outage

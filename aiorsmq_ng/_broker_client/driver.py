@@ -18,7 +18,7 @@ from ..options import Options
 from . import messages, unary
 from .attempt import Attempt, Handler
 from .channel import BrokerChannel
-from .errors import Answered, NoBroker, call_error
+from .errors import Answered, call_error
 
 #: What a broker offers.
 HANDLERS: dict[Kind[Any], Handler] = messages.HANDLERS | unary.HANDLERS
@@ -122,7 +122,7 @@ class WatchListener:
     async def _read(self, queues: Sequence[str]) -> None:
         """Pass on what one stream says, and how it ends."""
         stream: Any = self._channel.watch(queues)
-        ended: Exception = NoBroker("the broker ended the stream of wake-ups")
+        ended: Exception = NotExecuted("the broker ended the stream of wake-ups")
         try:
             async for response in stream:
                 named = set(response.queues)

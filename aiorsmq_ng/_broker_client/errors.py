@@ -10,8 +10,6 @@ from .._transport.driver import NotExecuted, ReplyLost
 from ..errors import AccessDenied, InvalidValue, NotSupported, RSMQError, SendUnknown, Unavailable
 from ..rpc.errors import CODE, DETAILS, read_details, rebuild
 
-#: The broker refused the call before it began, and may take it soon.
-_TRY_LATER = frozenset({"stopping", "clientClosed", "tooManyCalls", "tooSlow"})
 #: gRPC's words for a call that never left this machine. They are no contract: an error in other
 #: words counts as one whose request may have arrived.
 _NEVER_SENT = (
@@ -20,10 +18,14 @@ _NEVER_SENT = (
 )  # fmt: skip
 
 
-class NoBroker(NotExecuted):
-    """There is no broker now, or none that takes the call."""
+class RedisAway(NotExecuted):
+    """There is a broker, but it cannot reach its server."""
 
-    who = "the broker"
+    who = "redis behind the broker"
+
+
+class Forgotten(Unavailable):
+    """The broker was not asked first, or does not remember what it was asked."""
 
 
 class Answered(Exception):
@@ -35,10 +37,7 @@ class Answered(Exception):
 
 
 def call_error(method: str, error: Any) -> Exception:
-    """Return what a ``grpc.aio.AioRpcError`` means.
-
-    ``NotExecuted``, ``ReplyLost``, ``Answered``, or an ``RSMQError`` that is final.
-    """
+    """Return the ``NotExecuted``, ``ReplyLost``, ``Answered`` or final error that *error* means."""
     said, text = dict(error.trailing_metadata() or ()), error.details() or ""
     if code := said.get(CODE):
         return _said(method, code, text, read_details(said.get(DETAILS, "")))
@@ -46,10 +45,9 @@ def call_error(method: str, error: Any) -> Exception:
 
 
 def part_error(method: str, part: Any, *, again: bool) -> RSMQError:
-    """Return what the ``Error`` of a part of a call means for the operation it is about.
+    """Return what the ``Error`` of a part of a call means for its operation.
 
-    Raises ``ReplyLost``, so that the call is made again, if the outcome is not known; with *again*
-    also for an outage.
+    ``ReplyLost`` is raised if the outcome is not known, with *again* also for an outage.
     """
     match _said(method, part.code or "internal", part.message, read_details(part.details)):
         case Answered(error=error) | (RSMQError() as error):
@@ -66,26 +64,26 @@ def part_error(method: str, part: Any, *, again: bool) -> RSMQError:
 def _said(method: str, code: str, text: str, details: dict[str, Any]) -> Exception:
     """Return what the broker's own answer means."""
     match code:
-        case _ if code in _TRY_LATER:
-            return NoBroker(text)
+        case "stopping" | "clientClosed" | "tooManyCalls" | "tooSlow":
+            # It was refused before it began, and may be taken soon.
+            return NotExecuted(text)
         case "unauthenticated":
             return AccessDenied(
                 f"the broker refused the client: {text}; check token= or RSMQ_TOKEN"
             )
         case "forbidden":
-            return AccessDenied(f"the broker refused {method}: {text}")
+            return AccessDenied(f"the broker refused the call: {text}")
         case "accessDenied" | "notSupported":
-            kind = AccessDenied if code == "accessDenied" else NotSupported
-            return kind(f"the broker says: {text}")
+            return rebuild(code, f"the broker says: {text}", details)
         case "requestForgotten":
-            return Unavailable(f"the broker does not remember: {text}", executed=None)
+            return Forgotten(f"the broker does not remember: {text}", executed=None)
         case "sendUnknown":
             return ReplyLost(text)
         case "unavailable":
-            text = f"the broker says: {text}"
             if details.get("executed", True) is not False:
-                return ReplyLost(text)
-            return NotExecuted(text) if details.get("transient") else Unavailable(text)
+                return ReplyLost(f"the broker says: {text}")
+            away = RedisAway if details.get("transient") else Unavailable
+            return away(f"the broker says: {text}")
         case "internal":
             lost = SendUnknown if method in ("Send", "Publish") else Unavailable
             return Answered(lost(text, executed=None, transient=False))
@@ -105,5 +103,5 @@ def _happened(method: str, status: StatusCode, text: str) -> Exception:
         case StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text.lower():
             return InvalidValue(f"the request is larger than the broker takes: {text}")
         case StatusCode.UNAVAILABLE if any(words in text.lower() for words in _NEVER_SENT):
-            return NoBroker(text)
+            return NotExecuted(text)
     return ReplyLost(text or status.name.lower())

@@ -16,12 +16,12 @@ from .._protocol.recovery import DELETE_LEASED, RECOVER, Recovered, RecoverReque
 from .._protocol.topics import PUBLISH
 from .._protocol.values import DeadLettered, Leased, Receipt, Received
 from .._transport.driver import NotExecuted, ReplyLost
-from ..errors import InvalidValue, LeaseLost, RSMQError
+from ..errors import InvalidValue, LeaseLost, RSMQError, SendUnknown
 from ..models import Message, Sent
 from ..rpc import v1_pb2 as pb
 from ..rpc.values import dead_letter_field, optional, read_message
 from .attempt import Attempt, Handler, given
-from .errors import Answered, part_error
+from .errors import Answered, Forgotten, part_error
 
 #: Bytes of bodies in one reply; a message that is larger alone comes without its body.
 MAX_BYTES = 64 * 1024 * 1024
@@ -29,20 +29,29 @@ MAX_BYTES = 64 * 1024 * 1024
 
 async def _store(attempt: Attempt, requests: list[Any]) -> list[Any]:
     """Send or publish; operations that share a call are parts of one request."""
+    try:
+        return await _store_parts(attempt, requests, attempt.request_id())
+    except Forgotten as error:
+        # Another broker stores no second copy under a dedup key. Of the rest no more is known.
+        if not (keyed := [request for request in requests if request.dedup]):
+            raise
+        name = attempt.request_id("-keyed", anywhere=True)
+        found = zip(await _store_parts(attempt, keyed, name), attempt.call.reached, strict=True)
+        rows = [next(found) if r.dedup else (SendUnknown(str(error)), MEMORY) for r in requests]
+        attempt.call.reached = [level for _, level in rows]
+        return [result for result, _ in rows]
+
+
+async def _store_parts(attempt: Attempt, requests: list[Any], name: pb.RequestId) -> list[Any]:
     method, target = "Send", {"queue": requests[0].keys.queue}
     if attempt.call.kind is PUBLISH:
         # The broker knows the subscriptions, so the plan is only asked for the topic.
         method, target = "Publish", {"topic": requests[0].plan.keys.name}
+    keys = [request.dedup and f"digest:{request.dedup.digest}" for request in requests]
     parts = [
-        {
-            "bodies": request.bodies,
-            "delay_ms": given(request.delay_ms),
-            "dedup_key": request.dedup and f"digest:{request.dedup.digest}",
-        }
-        for request in requests
+        pb.SendPart(bodies=request.bodies, delay_ms=given(request.delay_ms), dedup_key=key)
+        for request, key in zip(requests, keys, strict=True)
     ]
-    # Another broker stores no second copy under a dedup key.
-    name = attempt.request_id(anywhere=all(request.dedup for request in requests))
     outcomes = (await attempt.ask(method, parts=parts, request=name, **target)).outcomes
     # The call compares what each part reached with what this client wants.
     attempt.call.reached = [outcome.durability or MEMORY for outcome in outcomes]
@@ -63,18 +72,25 @@ def _outcome(attempt: Attempt, request: Any, outcome: Any, method: str) -> list[
 
 
 async def _receive(attempt: Attempt, requests: list[Any]) -> list[Received]:
-    """Receive by one call; requests after the first are shares of it."""
-    specs, shares = requests[0].specs, [_share(attempt, request) for request in requests]
-    response = await attempt.ask(
-        "Receive",
-        # The lease that a request names is that of all its queues.
-        sources=[_source(spec, -1 if requests[0].vt_ms >= 0 else spec.vt_ms) for spec in specs],
-        **shares[0],
-        more=shares[1:],
-        max_bytes=MAX_BYTES,
-        request=attempt.request_id(),
-    )
-    return await _received(attempt, [spec.keys for spec in specs], [response, *response.more])
+    """Receive by one call; requests after the first are shares of it.
+
+    If the reply has no room for some of these, they share the next call.
+    """
+    results: dict[int, Received] = {}
+    specs, left = requests[0].specs, list(range(len(requests)))
+    # The lease that a request names is that of all its queues.
+    sources = [_source(spec, -1 if requests[0].vt_ms >= 0 else spec.vt_ms) for spec in specs]
+    while left:
+        first, *more = [_share(attempt, requests[place]) for place in left]
+        name = attempt.request_id(f"-{left[0]}" if left[0] else "")
+        fields = {**first, "max_bytes": MAX_BYTES, "request": name}
+        response = await attempt.ask("Receive", sources=sources, more=more, **fields)
+        shares = [response, *response.more]
+        found = await _received(attempt, [spec.keys for spec in specs], shares)
+        results.update(zip(left, found, strict=True))
+        rest = zip(left[1:], shares[1:], strict=True)
+        left = [place for place, share in rest if optional(share, "next_visible_ms") == 0]
+    return [results[place] for place in range(len(requests))]
 
 
 async def _recover(attempt: Attempt, requests: list[RecoverRequest]) -> list[Recovered]:
@@ -109,14 +125,16 @@ async def _received(attempt: Attempt, queues: list[QueueKeys], shares: list[Any]
     Leases count from the first attempt, and the caller counts from this one.
     """
     own, call = {key.queue: key for key in queues}, attempt.call
-    shared = [
-        [
+    found: list[Received] = []
+    for share in shares:
+        leased = [
             Leased(d.id, d.body, d.rc, d.fr, own[d.queue], d.vt_ms, d.strikes, d.excused, d.receipt)
             for d in share.deliveries
         ]
-        for share in shares
-    ]
-    taken = [message for leased in shared for message in leased]
+        dead = () if found else tuple(_dead_letter(own[x.queue], x) for x in share.dead_letters)
+        next_ms = 0 if leased else getattr(share, "next_visible_ms", 0) or -1
+        found.append(Received(leased, next_ms, 0.0, dead))
+    taken = [message for one in found for message in one.messages]
     large = next((d for share in shares for d in share.deliveries if d.omitted_bytes), None)
     lost: set[Receipt] = set()
     if taken and (call.recall or large):
@@ -132,12 +150,8 @@ async def _received(attempt: Attempt, queues: list[QueueKeys], shares: list[Any]
         text = f"message {large.id} of queue {large.queue!r} has {large.omitted_bytes} bytes, "
         text += f"more than the {MAX_BYTES} that are taken through a broker"
         raise Answered(InvalidValue(text))
-    found: list[Received] = []
-    for share, leased in zip(shares, shared, strict=True):
-        kept = [m for m in leased if m.receipt not in lost] if lost else leased
-        dead = () if found else tuple(_dead_letter(own[x.queue], x) for x in share.dead_letters)
-        next_ms = 0 if kept else getattr(share, "next_visible_ms", 0) or -1
-        found.append(Received(kept, next_ms, 0.0, dead))
+    for one in found:
+        one.messages[:] = [message for message in one.messages if message.receipt not in lost]
     return found
 
 
@@ -169,11 +183,13 @@ def _verb(request: Any) -> tuple[Any, ...]:
             dead = dead_letter_field(request.keys.queue, request.target.queue)
             return "Reject", ("reason", request.reason), ("dead_letter", dead)
         case kinds.ForwardRequest():
-            delay_ms = given(request.delay_ms)
-            return "Forward", ("target", request.target.queue), ("delay_ms", delay_ms)
-        case kinds.VisibilityRequest(receipt=None, id=id):
-            where = ("queue", request.keys.queue), ("id", id)
-            return "ChangeVisibility", *where, ("vt_ms", request.vt_ms)
+            return (
+                "Forward",
+                ("target", request.target.queue),
+                ("delay_ms", given(request.delay_ms)),
+            )
+        case kinds.VisibilityRequest(receipt=None, id=id, vt_ms=ms):
+            return "ChangeVisibility", ("queue", request.keys.queue), ("id", id), ("vt_ms", ms)
         case kinds.VisibilityRequest(how=""):
             return "Extend", ("vt_ms", request.vt_ms)
     return "Release", ("delay_ms", request.vt_ms), ("unseen", request.how == "u")
@@ -263,12 +279,11 @@ def _refused(attempt: Attempt, receipt: Receipt, outcome: Any) -> RSMQError | No
 async def _delete(attempt: Attempt, requests: list[Any]) -> list[list[str]]:
     """Delete by id; a result is those of the ids that existed."""
     queue, in_doubt = requests[0].keys.queue, attempt.call.in_doubt
-    only_leased = attempt.call.kind is DELETE_LEASED
     ids = list(dict.fromkeys([id for request in requests for id in request.ids]))
     # What is gone by now was deleted by an earlier attempt, or by another client.
     found = set(ids) if in_doubt else set()
     for page in pages(ids, attempt.max_batch):
-        fields = {"queue": queue, "ids": page, "only_leased": only_leased}
+        fields = {"queue": queue, "ids": page, "only_leased": attempt.call.kind is DELETE_LEASED}
         found.update((await attempt.ask("DeleteMessages", **fields)).ids)
     results = []
     for request in requests:
@@ -286,11 +301,8 @@ HANDLERS: dict[Any, Handler] = {
     kinds.RECEIVE_FIRST: _receive,
     kinds.POP: _pop,
     RECOVER: _recover,
-    kinds.ACK: _settle,
+    **dict.fromkeys((kinds.ACK, kinds.REJECT, kinds.FORWARD, kinds.VISIBILITY), _settle),
     kinds.ACK_MANY: _ack_many,
-    kinds.REJECT: _settle,
-    kinds.FORWARD: _settle,
-    kinds.VISIBILITY: _settle,
     kinds.DELETE: _delete,
     DELETE_LEASED: _delete,
 }

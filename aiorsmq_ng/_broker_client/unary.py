@@ -9,7 +9,7 @@ from typing import Any
 from .._protocol import inspection, messages, queues, topics
 from .._protocol.topic_state import BROADCAST, SHARED, Member, TopicState
 from ..errors import NotSupported, QueueNotFound
-from ..models import ConsumerInfo, Message, PendingMessage, QueueStats, ScannedMessage
+from ..models import ConsumerInfo, PendingMessage, QueueStats, ScannedMessage
 from ..rpc import v1_pb2 as pb
 from ..rpc.values import dead_letter_field, optional, read_attributes, read_message
 from .attempt import Attempt, Handler
@@ -24,9 +24,8 @@ def _unary(
 ) -> Handler:
     """Return the handler of a kind that is one call; *result* reads the response.
 
-    What *fields* does not return is taken from the request's attributes of the same names, and is
-    not given if there is none. A call with a number gets a request id. If there is no such queue,
-    the result is *absent* if that is given.
+    What *fields* does not return is taken from the request's attributes of the same names. A call
+    with a number gets a request id. *absent*, if given, is the result if there is no such queue.
     """
     names = set(getattr(pb, f"{method}Request").DESCRIPTOR.fields_by_name)
 
@@ -51,20 +50,17 @@ def _unary(
     return run
 
 
-async def _peek(attempt: Attempt, requests: list[inspection.PeekRequest]) -> list[list[Message]]:
-    queue, start, count = requests[0].keys.queue, requests[0].start, requests[0].count
-    return [[read_message(found) async for found in attempt.read("Peek", queue, count, start)]]
-
-
-async def _pending(attempt: Attempt, requests: list[Any]) -> list[inspection.PendingPage]:
-    queue, start, count = requests[0].keys.queue, requests[0].skip, requests[0].count
-    if count < 0:
-        start, count = count, -count
+async def _read(attempt: Attempt, requests: list[Any]) -> list[Any]:
+    queue, count = requests[0].keys.queue, requests[0].count
+    if attempt.call.kind is inspection.PEEK:
+        found = attempt.read("Peek", queue, count, requests[0].start)
+        return [[read_message(message) async for message in found]]
+    start = count if count < 0 else requests[0].skip
     rows = [
         read_message(m.message, PendingMessage, delivered_ms=m.delivered, idle_ms=m.idle_ms)
-        async for m in attempt.read("ListPending", queue, count, start)
+        async for m in attempt.read("ListPending", queue, abs(count), start)
     ]
-    return [inspection.PendingPage(rows if start >= 0 else rows[::-1], None, 0)]
+    return [inspection.PendingPage(rows[::-1] if count < 0 else rows, None, 0)]
 
 
 async def _left_to_the_broker(_: Attempt, requests: list[Any]) -> list[int]:
@@ -127,8 +123,7 @@ def _state(found: Any) -> TopicState:
 
 def _subscriber(request: topics.JoinRequest | topics.BeatRequest) -> dict[str, Any]:
     mode = pb.MODE_BROADCAST if request.joining.mode == BROADCAST else pb.MODE_SHARED
-    same = ("consumer", "peer", "peer_timeout_ms")
-    who = {name: getattr(request.joining, name) for name in same}
+    who = {n: getattr(request.joining, n) for n in ("consumer", "peer", "peer_timeout_ms")}
     return {"subscriber": {"topic": request.topic.name, "mode": mode, **who}}
 
 
@@ -164,8 +159,8 @@ HANDLERS: dict[Any, Handler] = {
     ),
     # The broker's clients do not wait on the server one by one, so none is named there.
     messages.UNWAIT: _left_to_the_broker,
-    inspection.PEEK: _peek,
-    inspection.PENDING: _pending,
+    inspection.PEEK: _read,
+    inspection.PENDING: _read,
     inspection.SCAN: _unary("Scan", _scanned, _scan_place),
     inspection.REASON: _unary("GetReason", lambda found: optional(found, "reason")),
     topics.LIST_TOPICS: _unary("ListTopics", _names("topics")),

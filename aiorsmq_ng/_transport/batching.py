@@ -136,11 +136,12 @@ class Transport:
         deadline_s: float,
         connections: int,
         check: Callable[[Driver], Awaitable[Durability]] | None = None,
+        peer: str = "redis",
     ) -> None:
         self._connect = connect
         self._check = check
         self._deadline_s = deadline_s
-        self._retries = Retries(self.driver, deadline_s=deadline_s)
+        self._retries = Retries(self.driver, deadline_s=deadline_s, peer=peer)
         self._calls = CallRunner(self._retries, self, deadline_s=deadline_s)
         self._give_backs = 0
         self._connections = self._spare = connections
@@ -324,7 +325,7 @@ class Transport:
             if not in_use:
                 await self._disconnect()
             if isinstance(error, NotExecuted | ReplyLost):
-                text = gave_up(error, told_s or timeout_s)
+                text = gave_up(error, told_s or timeout_s, self._retries.peer)
                 raise Unavailable(text, transient=True) from None
             raise
 

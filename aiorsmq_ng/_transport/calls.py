@@ -216,7 +216,7 @@ class CallRunner:
             self._release_number(call)
             _fail_all(batch, lambda: copy(cause))
         except NotExecuted as error:
-            text = gave_up(error, self._deadline_s)
+            text = gave_up(error, self._deadline_s, self._retries.peer)
             self._release_number(call)
             _fail_all(batch, lambda: Unavailable(text, transient=True))
         except ReplyLost as error:
@@ -376,7 +376,7 @@ def _fail_all(batch: list[PendingOperation], error: Callable[[], Exception]) -> 
         waiting.fail(error())
 
 
-def gave_up(error: Exception, deadline_s: float) -> str:
-    """Say that the server could not be reached, and for how long it was tried."""
-    who = getattr(error, "who", "redis")
+def gave_up(error: Exception, deadline_s: float, peer: str) -> str:
+    """Say that *peer* could not be reached, and for how long it was tried."""
+    who = getattr(error, "who", "") or peer
     return f"{who} cannot be reached: {error} (gave up after {deadline_s:g} s)"

@@ -37,13 +37,19 @@ CallerClient = Redis | RedisCluster
 _fakes: dict[str, tuple[Any, int]] = {}
 
 
-def make_transport(open_driver: Callable[[], Awaitable[Driver]], options: Options) -> Transport:
-    """Return a transport that opens its driver, and checks the server, with its first operation."""
+def make_transport(
+    open_driver: Callable[[], Awaitable[Driver]], options: Options, address: Address | None = None
+) -> Transport:
+    """Return a transport that opens its driver, and checks the server, with its first operation.
+
+    *address* is where that leads to, if it is known: errors name a broker as one.
+    """
     return Transport(
         open_driver,
         deadline_s=options.deadline,
         connections=options.max_connections,
         check=lambda driver: driver.check(options),
+        peer="the broker" if address is not None and address.kind == "broker" else "redis",
     )
 
 
@@ -230,15 +236,17 @@ def with_token(address: Address | None, token: str | None, options: Options) -> 
     """
     if address is None or address.kind != "broker":
         if token is not None:
-            raise InvalidValue("a token is for a broker; use a grpc:// or grpcs:// url")
+            raise InvalidValue(
+                "a token is for a broker; use a grpc://, grpcs:// or grpc+unix:// url"
+            )
         return address
     token = token if token is not None else os.environ.get("RSMQ_TOKEN", "")
     if not token:
         return address
     if not (token.isascii() and token.isprintable()) or token != token.strip():
         raise InvalidValue("a token has printable ASCII characters and no space at its ends")
-    host, _ = address.hosts[0]
-    if address.tls is None and not is_loopback(host) and not plain_password(options):
+    local = all(is_loopback(host) for host, _ in address.hosts)  # a socket has none
+    if address.tls is None and not local and not plain_password(options):
         raise InvalidValue(
             "a grpc:// url to another machine would send the token in clear text; use grpcs://, "
             f"or allow it by {how_to_allow_plain_password(options)}"

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class NotExecuted(Exception):
     """The call certainly did not run; it may be tried again."""
 
-    #: What could not be reached.
-    who = "redis"
+    #: What could not be reached, if that is not the peer of the connection.
+    who = ""
 
 
 class ReplyLost(Exception):

@@ -36,7 +36,9 @@ class Notifier:
         self._standing: set[str] = set()
         self._changed = anyio.Event()
         self._running = False
-        self._warned = False
+        #: True from the line of the log about lost wake-ups to that about their return; and after
+        #: the line about a refusal.
+        self._lost = self._warned = False
 
     def is_subscribed(self, channels: Iterable[str]) -> bool:
         """Return True if the server has confirmed the subscriptions to all of *channels*."""
@@ -109,7 +111,9 @@ class Notifier:
                 try:
                     await self._listen()
                 except* (NotExecuted, ReplyLost) as errors:
-                    logger.info("wake-up connection lost, trying again: %s", errors.exceptions[0])
+                    level = logging.DEBUG if self._lost else logging.INFO
+                    self._lost = True
+                    logger.log(level, "wake-ups are lost, only polling: %s", errors.exceptions[0])
                 except* RSMQError as errors:
                     # A user who may not subscribe still receives, by looking from time to time.
                     level = logging.DEBUG if self._warned else logging.WARNING
@@ -135,6 +139,9 @@ class Notifier:
                 while True:
                     if (heard := await listener.next_heard()) is None:
                         continue
+                    if self._lost:
+                        self._lost = False
+                        logger.info("wake-ups are back")
                     if heard.text is None:
                         self._standing.add(heard.channel)
                     for wake in list(self._wake.get(heard.channel, ())):

@@ -149,12 +149,16 @@ class _Timeouts:
 class Retries:
     """Makes calls on a driver that is had when needed."""
 
-    def __init__(self, driver: Callable[[], Awaitable[Driver]], *, deadline_s: float) -> None:
+    def __init__(
+        self, driver: Callable[[], Awaitable[Driver]], *, deadline_s: float, peer: str = "redis"
+    ) -> None:
         self._driver = driver
+        #: What errors call the other side.
+        self.peer = peer
         self._patience_s = deadline_s * PATIENCE
         #: What sends wait for.
         self.durability = Durability()
-        self.monitor = ServerMonitor()
+        self.monitor = ServerMonitor("the server" if peer == "redis" else peer)
         self._timeouts = _Timeouts()
 
     async def make(self, call: Call, deadline: float) -> list[Any]:
@@ -228,7 +232,7 @@ class Retries:
                 raise
             fault: NotExecuted | ReplyLost = NotExecuted("no connection in time")
             if call is None or call.written:
-                fault = ReplyLost("redis did not answer in time")
+                fault = ReplyLost(f"{self.peer} did not answer in time")
             self.monitor.failed(fault, began_at, clock())
             raise fault from None
         except (NotExecuted, ReplyLost) as error:

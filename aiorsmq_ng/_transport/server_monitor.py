@@ -17,9 +17,11 @@ AWAY_S = 1.0
 class ServerMonitor:
     """Follows the outcome of a client's calls; makes no calls of its own."""
 
-    __slots__ = ("_answered_at", "_away", "_error", "_since")
+    __slots__ = ("_answered_at", "_away", "_error", "_name", "_since")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "the server") -> None:
+        #: What the log calls the server.
+        self._name = name
         self._answered_at: float | None = None
         self._error: str | None = None
         self._away = False
@@ -37,7 +39,7 @@ class ServerMonitor:
         self._answered_at = time.time()
         if self._error is not None:
             if self._away:
-                logger.warning("the server answers again, after %.1f s", now - self._since)
+                logger.warning("%s answers again, after %.1f s", self._name, now - self._since)
             self._error, self._away = None, False
 
     def failed(self, error: Exception, began_at: float, now: float) -> None:
@@ -48,6 +50,6 @@ class ServerMonitor:
         if not self._away and now - self._since >= AWAY_S:
             self._away = True
             logger.warning(
-                "the server does not answer, waiting for it: %s (for %.1f s by now)",
-                error, now - self._since,
+                "%s does not answer, waiting for it: %s (for %.1f s by now)",
+                self._name, error, now - self._since,
             )  # fmt: skip

@@ -25,7 +25,7 @@ Settings = dict[str, Any]
 DEFAULT_URL = "redis://localhost:6379"
 SCHEMES = (
     "redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster",
-    "rediss+cluster", "embedded", "memory", "grpc", "grpcs",
+    "rediss+cluster", "embedded", "memory", "grpc", "grpcs", "grpc+unix",
 )  # fmt: skip
 _DEFAULT_PORT = {"sentinel": 26379, "broker": 10001}
 _HOST = re.compile(r"(?:\[([^\[\]]+)\]|([^\[\]:]*))(?::([0-9]{1,5})?)?")
@@ -94,7 +94,7 @@ def read(url: str, options: Options, *, password: str | None = None) -> Address:
         raise InvalidValue(_UNREADABLE) from None
     if parts.fragment:
         raise InvalidValue(_UNREADABLE)
-    if scheme in ("grpc", "grpcs"):
+    if scheme.startswith("grpc"):
         return _broker(scheme, parts)
     address = _unix(parts) if scheme == "unix" else _network(scheme, parts)
     if password is not None:
@@ -135,15 +135,23 @@ def _broker(scheme: str, parts: SplitResult) -> Address:
         raise InvalidValue(
             f"a {scheme}:// url has no user and password; give the token by token= or RSMQ_TOKEN"
         )
-    hosts = _hosts(parts.netloc, _DEFAULT_PORT["broker"])
-    if len(hosts) > 1 or parts.path.strip("/"):
-        raise InvalidValue(f"a {scheme}:// url has one host, and no path")
+    hosts: tuple[tuple[str, int], ...] = ()
+    path = unquote(parts.path)
+    if scheme == "grpc+unix":
+        if parts.netloc or not path.strip("/") or "\0" in path:
+            raise InvalidValue(f"a {scheme}:// url names a socket, and no host: {scheme}:///path")
+    else:
+        hosts = _hosts(parts.netloc, _DEFAULT_PORT["broker"])
+        if len(hosts) > 1 or path.strip("/"):
+            raise InvalidValue(f"a {scheme}:// url has one host, and no path")
     query = dict(parse_qsl(parts.query))
     secure = scheme == "grpcs"
     _only_known(query, set(_BROKER_TLS) if secure else set(), f"{scheme}://")
     if ("ssl_certfile" in query) != ("ssl_keyfile" in query):
         raise InvalidValue("ssl_certfile and ssl_keyfile of the url belong together")
-    return Address(scheme, "broker", hosts, tls=Settings(query) if secure else None)
+    return Address(
+        scheme, "broker", hosts, path if not hosts else "", tls=Settings(query) if secure else None
+    )
 
 
 def _network(scheme: str, parts: SplitResult) -> Address:

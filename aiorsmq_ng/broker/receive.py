@@ -142,8 +142,11 @@ class BoundedReceiver:
             raise
         room = max_bytes
         for place, (taken, _) in enumerate(found):
+            ready = bool(taken)
             _cut(taken, room, keep_first=place == 0)
             room -= _size(taken)
+            if ready and not taken:
+                found[place] = (taken, 0.0)  # asked again, it gets some
         return found
 
     async def take_roughly(
@@ -312,10 +315,11 @@ def _received(
     taken: list[Delivery],
     next_visible: float | None,
 ) -> pb.ReceiveResponse:
+    # 0 is for messages that are ready and have no room in this reply.
+    next_ms = next_visible and max(1, math.ceil(next_visible * 1000))
     return pb.ReceiveResponse(
         deliveries=[broker.loan(delivery, source, max_bytes) for delivery in taken],
-        # 0 would mean that it is not given.
-        next_visible_ms=None if next_visible is None else max(1, math.ceil(next_visible * 1000)),
+        next_visible_ms=None if next_ms is None else int(next_ms),
     )
 
 

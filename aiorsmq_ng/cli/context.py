@@ -86,7 +86,7 @@ class Settings:
     def full_url(self, default: str = DEFAULT_URL) -> str:
         """Return the URL with its password from a file, the prompt or the environment."""
         url = _checked(default if self.redis_url is None else self.redis_url)
-        if url.startswith(("grpc://", "grpcs://")) and not self.verbose:
+        if url.startswith("grpc") and not self.verbose:
             # The C library of gRPC would log errors that are reported here already.
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         if self.password_prompt:
@@ -266,7 +266,7 @@ def program(namespace: str | None) -> str:
 def with_password(url: str, password: str) -> str:
     """Return *url* with *password*, percent-encoded."""
     scheme, _, rest = url.partition("://")
-    if scheme in ("embedded", "memory", "grpc", "grpcs"):
+    if scheme in ("embedded", "memory") or scheme.startswith("grpc"):
         return url
     end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
     user, _, hosts = rest[:end].rpartition("@")

@@ -42,6 +42,7 @@ _UNUSABLE = {
     "memory": "its processes share no memory",
     "grpc": "a broker has no calls for claims and bulk writes; use the URL of its Redis",
     "grpcs": "a broker has no calls for claims and bulk writes; use the URL of its Redis",
+    "grpc+unix": "a broker has no calls for claims and bulk writes; use the URL of its Redis",
 }
 #: Options that Spark passes to every source and sink.
 _OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode", "mergeschema"})

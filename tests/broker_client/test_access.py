@@ -64,13 +64,17 @@ async def test_tokens_open_what_they_are_for(guarded, ns):
         await message.reject("no use")
 
         with pytest.raises(
-            AccessDenied, match=r"refused Receive: .*'maker' lacks the role consumer"
+            AccessDenied, match=r"refused the call: .*'maker' lacks the role consumer"
         ):
             await maker.queue("jobs").receive()
-        with pytest.raises(AccessDenied, match=r"refused Send: .*'maker' is not for queue 'other'"):
+        with pytest.raises(
+            AccessDenied, match=r"refused the call: .*'maker' is not for queue 'other'"
+        ):
             await maker.queue("other").send("x")
-        with pytest.raises(AccessDenied, match="refused Purge"):
-            await taker.queue("jobs").purge()
+        for call in (taker.queue("jobs").purge(), taker.queue("other").exists()):
+            # No name of a call of gRPC, which is not what the user called.
+            with pytest.raises(AccessDenied, match="refused the call: token 'taker'"):
+                await call
 
 
 async def test_missing_and_wrong_tokens_are_reported_at_once_and_not_shown(guarded, ns, caplog):
@@ -125,6 +129,9 @@ def test_token_for_a_server_is_refused():
         ("grpcs://localhost?ssl_cert_reqs=none", "does not take"),
         ("grpcs://localhost?ssl_certfile=x", "belong together"),
         ("grpc://localhost:99999", "cannot be read"),
+        ("grpc+unix://host/path", "no host"),
+        ("grpc+unix://", "names a socket"),
+        ("grpc+unix:///path?ssl_ca_certs=x", "use grpcs"),
     ],
 )
 def test_url_that_cannot_be_meant_is_refused(url, words):
@@ -194,6 +201,21 @@ async def test_request_that_is_too_large_is_refused_before_it_is_believed_lost(i
         # What others sent is received, whatever its size.
         await inner.queue("jobs").send(b"x" * (5 << 20))
         assert len((await rsmq.queue("jobs").receive()).body) == 5 << 20
+
+
+async def test_broker_on_a_unix_socket_has_a_url(inner, ns, tmp_path):
+    path = tmp_path / "a socket"
+    await inner.create_queue("jobs")
+    async with Broker(inner, BrokerOptions(listen=(f"unix:{path}",), grace=0.5), TOKENS):
+        url = f"grpc+unix://{path}".replace(" ", "%20")
+        async with RSMQ(url, ns=ns, token=SECRET) as maker:
+            await maker.queue("jobs").send("x")
+    rsmq = RSMQ(url, ns=ns, options=Options(connect_timeout=0.3))
+    with pytest.raises(Unavailable, match="the broker cannot be reached"):
+        await rsmq.open()
+    await rsmq.aclose()
+
+    assert [m.text for m in await inner.queue("jobs").peek()] == ["x"]
 
 
 async def test_dead_letters_and_limits_of_a_handle_hold(rsmq, inner):

@@ -15,7 +15,7 @@ from aiorsmq_ng import (
     Unavailable,
 )
 from aiorsmq_ng._broker_client.driver import HANDLERS, BrokerDriver
-from aiorsmq_ng._broker_client.errors import Answered, NoBroker
+from aiorsmq_ng._broker_client.errors import Answered
 from aiorsmq_ng._common.durability import Durability
 from aiorsmq_ng._protocol import doctor, inspection, messages, queues, recovery, topics
 from aiorsmq_ng._protocol.keys import Namespace
@@ -75,11 +75,11 @@ async def test_call_of_which_a_part_has_run_is_not_said_to_have_not():
     parts = (hold(1), hold(2))  # two leases are two requests
 
     with pytest.raises(ReplyLost):
-        await run(Link(pb.SettleResponse(outcomes=[1]), NoBroker("gone")), *parts)
+        await run(Link(pb.SettleResponse(outcomes=[1]), NotExecuted("gone")), *parts)
     with pytest.raises(NotExecuted):
-        await run(Link(NoBroker("gone"), NoBroker("gone")), *parts)
+        await run(Link(NotExecuted("gone"), NotExecuted("gone")), *parts)
     with pytest.raises(ReplyLost):
-        await run(Link(NoBroker("gone"), ReplyLost("?")), *parts)
+        await run(Link(NotExecuted("gone"), ReplyLost("?")), *parts)
     with pytest.raises(Unavailable):
         await run(Link(Unavailable("refused"), Unavailable("refused")), *parts)
 

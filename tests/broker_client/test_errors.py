@@ -24,7 +24,7 @@ from aiorsmq_ng import (  # noqa: E402
     Unavailable,
     errors,
 )
-from aiorsmq_ng._broker_client.errors import Answered, NoBroker, call_error  # noqa: E402
+from aiorsmq_ng._broker_client.errors import Answered, Forgotten, RedisAway, call_error  # noqa: E402
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost  # noqa: E402
 from aiorsmq_ng.broker.errors import STATUS, error_status  # noqa: E402
 from aiorsmq_ng.rpc.errors import rebuild  # noqa: E402
@@ -102,12 +102,12 @@ def test_error_of_a_newer_broker_keeps_its_code():
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (Unavailable("away", executed=False, transient=True), NotExecuted),
+        (Unavailable("away", executed=False, transient=True), RedisAway),
         (Unavailable("away", executed=None, transient=True), ReplyLost),
         (Unavailable("no such socket", executed=False), Unavailable),
         (AccessDenied("wrong password"), AccessDenied),
         (NotSupported("unknown command"), NotSupported),
-        (ClientClosed(), NoBroker),
+        (ClientClosed(), NotExecuted),
         (SendUnknown("lost"), ReplyLost),
     ],
 )
@@ -124,8 +124,12 @@ def test_call_that_the_broker_turns_away_did_not_run(code):
     ("code", "kind", "words"),
     [
         ("unauthenticated", AccessDenied, "RSMQ_TOKEN"),
-        ("forbidden", AccessDenied, "the broker refused Send: token 'x' is not for queue 'jobs'"),
-        ("requestForgotten", Unavailable, "does not remember"),
+        (
+            "forbidden",
+            AccessDenied,
+            "the broker refused the call: token 'x' is not for queue 'jobs'",
+        ),
+        ("requestForgotten", Forgotten, "does not remember"),
     ],
 )
 def test_refusal_is_final_and_says_what_is_wrong(code, kind, words):

@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 import pytest
 
 from aiorsmq_ng import RSMQ, LeaseLost, Options, SendUnknown, Unavailable, Worker
-from aiorsmq_ng.broker import Broker, BrokerOptions
+from aiorsmq_ng.broker import Broker, BrokerOptions, Limits
 from aiorsmq_ng.testing import FaultProxy
 
 from ..support.streams import relayed
@@ -358,3 +358,82 @@ async def _works(rsmq):
     except Unavailable:
         return False
     return True
+
+
+async def test_send_with_a_dedup_key_is_finished_by_another_broker_beside_plain_sends(
+    relay, ns, inner
+):
+    stored = await inner.create_queue("jobs")
+    async with Broker(inner, LOCAL) as second, await client(relay, ns, HASTY) as rsmq:
+        queue = rsmq.queue("jobs")
+        relay.muted = True
+        sending = asyncio.gather(
+            queue.send("plain"), queue.send("keyed", dedup_key="k"), return_exceptions=True
+        )
+
+        async def all_there():
+            return (await stored.attributes()).msgs == 2
+
+        await until(all_there)
+        relay.lead_to(second)
+        plain, keyed = await sending
+
+    assert isinstance(plain, SendUnknown)
+    assert {m.id: m.text for m in await stored.peek(count=3)}[keyed] == "keyed"
+    assert not keyed.duplicate
+    assert (await stored.attributes()).msgs == 2
+
+
+async def test_receives_that_share_a_call_all_get_a_message_though_one_reply_has_no_room(inner, ns):
+    limits = Limits(message_bytes=65536, reply_bytes=65536)
+    options = BrokerOptions(listen=("127.0.0.1:0",), grace=0.5, limits=limits)
+    stored = await inner.create_queue("jobs")
+    await stored.send_many([b"x" * 30_000] * 7)
+    async with (
+        Broker(inner, options) as broker,
+        RSMQ(f"grpc://{broker.addresses[0]}", ns=ns) as rsmq,
+    ):
+        found = await asyncio.gather(*(rsmq.queue("jobs").receive() for _ in range(8)))
+
+    assert [message is None for message in found].count(True) == 1
+    assert len({message.id for message in found if message}) == 7
+
+
+async def test_text_of_an_outage_names_the_broker(relay, ns, inner, caplog):
+    await inner.create_queue("jobs")
+    async with await client(relay, ns, HASTY) as rsmq:
+        relay.muted = True
+        with pytest.raises(Unavailable) as lost:
+            await rsmq.queue("jobs").receive(vt=600)
+        relay.lead_to(None)
+        with suppress(Unavailable):
+            await rsmq.queue("jobs").attributes()
+        with pytest.raises(Unavailable) as away:
+            await rsmq.queue("jobs").attributes()
+        relay.muted = True
+
+    for text in (str(lost.value), str(away.value), *caplog.messages):
+        assert "the broker" in text
+        assert "redis" not in text
+        assert "the server" not in text
+
+
+async def test_wake_ups_that_go_and_come_back_are_two_lines_of_the_log(
+    relay, ns, inner, broker, caplog
+):
+    caplog.set_level("INFO", "aiorsmq_ng.notifier")
+    stored = await inner.create_queue("jobs")
+    rare = Options(deadline=30, poll_base=600, poll_cap=600)
+    async with await client(relay, ns, rare) as rsmq:
+        receiving = asyncio.create_task(rsmq.queue("jobs").receive(wait=60))
+        await asyncio.sleep(0.2)
+        relay.lead_to(None)
+        await asyncio.sleep(1)  # several tries
+        relay.lead_to(broker)
+        await until(lambda: asyncio.sleep(0, len(caplog.messages) > 1))
+        await stored.send("x")
+        await (await receiving).ack()
+
+    lost, back = caplog.messages
+    assert "lost" in lost
+    assert "back" in back
