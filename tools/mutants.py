@@ -181,6 +181,20 @@ MUTANTS = (
         ("tests/spark/test_stream_claims.py",),
     ),
     Mutant(
+        "worker: a handler that has ended is not called stuck",
+        "aiorsmq_ng/worker/execution.py",
+        "            for timer in self._timers:\n                timer.cancel()",
+        "            pass",
+        ("tests/contract/test_worker_leases.py",),
+    ),
+    Mutant(
+        "worker: the search for queues goes on if other code cancels it",
+        "aiorsmq_ng/worker/worker.py",
+        'while found is None and self._state in ("running", "paused"):',
+        "for _ in range(1):",
+        ("tests/contract/test_worker_leases.py",),
+    ),
+    Mutant(
         "waiters: a message calls one waiter, not all",
         f"{SCRIPTS}/shared/_wake_waiters.lua",
         "#members_between(zset, '-inf', now, coming, idle)",

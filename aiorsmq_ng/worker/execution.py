@@ -70,7 +70,8 @@ class Execution:
         self._reason: str | None = None
         self._interrupted = self._cancelled = False
         self._left_behind = False
-        self._patience: asyncio.TimerHandle | None = None
+        #: The timeout of the handler, and how long it may take to end after a cancellation.
+        self._timers: list[asyncio.TimerHandle] = []
 
     def start(self, on_end: Callable[[Execution], None]) -> None:
         """Begin; *on_end* is called when the handler has ended, or is left behind."""
@@ -139,9 +140,9 @@ class Execution:
 
     async def _handle(self, arguments: list[Any]) -> BaseException | None:
         """Call the handler, and return what it raised, or why it was cancelled."""
-        limit = None
         if self.handler.timeout is not None:
             limit = asyncio.get_running_loop().call_later(self.handler.timeout, self._time_over)
+            self._timers.append(limit)
         error: BaseException | None = None
         self._handling = True
         try:
@@ -159,16 +160,14 @@ class Execution:
             raise
         finally:
             self._handling = self.stuck = False
-            if limit is not None:
-                limit.cancel()
+            for timer in self._timers:
+                timer.cancel()
         if self._interrupted or self._cancelled or error is not None:
             return self._cause(error)
         return None
 
     def _cause(self, error: BaseException | None) -> BaseException | None:
         """Return the error of a handler that raised *error*, or was interrupted."""
-        if self._patience is not None:
-            self._patience.cancel()
         # The rest of this task is not cancelled.
         while self.task.cancelling():
             self.task.uncancel()
@@ -216,7 +215,7 @@ class Execution:
             self._interrupted, self._reason = True, reason
             self.task.cancel()
             loop = asyncio.get_running_loop()
-            self._patience = loop.call_later(_CANCEL_S, self._mark_stuck)
+            self._timers.append(loop.call_later(_CANCEL_S, self._mark_stuck))
 
     def _mark_stuck(self) -> None:
         self.stuck = True

@@ -89,7 +89,7 @@ class Intake:
         finally:
             if (suspect := self.suspect) is not None:
                 self.suspect = None
-                suspect.release_nowait(unseen=True)
+                give_back([suspect])
 
     async def _dispatch(self, group: list[QueueHandler], scope: anyio.CancelScope) -> None:
         """Start a handler for each message (or batch), as slots become free.

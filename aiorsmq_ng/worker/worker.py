@@ -311,9 +311,14 @@ class Worker:
         self.rsmq.add_close_hook(self._client_closes)
         try:
             queues = [handler.queue for handler in self._handlers]
-            found = await self._run_interruptible(
-                find_queues(self.rsmq, queues, create=self._create, limit_s=self.wait_for_server)
-            )
+            found = None
+            # Once more if other code has cancelled the search: only a stop ends it.
+            while found is None and self._state in ("running", "paused"):
+                found = await self._run_interruptible(
+                    find_queues(
+                        self.rsmq, queues, create=self._create, limit_s=self.wait_for_server
+                    )
+                )
             if found:
                 self.rsmq.dead_letters.listen(self._on_dead_letter_moved)
                 self._begun = True

@@ -97,6 +97,64 @@ async def test_handler_and_settlement_share_one_task(rsmq, queue, work):  # noqa
     assert len(tasks) == 1
 
 
+async def test_handler_that_other_code_cancels_after_its_timeout_is_not_called_stuck(
+    rsmq,
+    queue,
+    work,  # noqa: F811
+):
+    """It has ended: the timer that watches a handler which ignores its cancellation is off."""
+    worker, executions = Worker(rsmq), []
+
+    @worker.handler("jobs", timeout=0.05, vt=600)
+    async def handle(message: Delivery) -> None:
+        if message.rc > 1:
+            return
+        executions.extend(worker._executions.running)
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            asyncio.current_task().cancel()  # as asyncio.run does at its end
+            raise
+
+    await queue.send("x")
+    task = work(worker)
+    await until(lambda: worker.health.done == 1)
+    await stopped(worker, task)
+
+    (execution,) = executions
+    assert len(execution._timers) == 2
+    assert all(timer.cancelled() for timer in execution._timers)
+    assert worker.health.failed == 0
+
+
+async def test_worker_whose_own_tasks_are_cancelled_by_other_code_goes_on(
+    rsmq,
+    queue,
+    work,  # noqa: F811
+):
+    """The search for its queues, then the intake: only pause and stop end them."""
+
+    def cancel_intake():
+        (intake,) = (t for t in asyncio.all_tasks() if t.get_name() == "aiorsmq-ng intake")
+        intake.cancel()
+
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs", vt=600)
+    async def handle(body: str) -> None:
+        if body == "first":
+            cancel_intake()
+
+    task = work(worker)
+    await asyncio.sleep(0)
+    cancel_intake()
+    await queue.send("first")
+    await until(lambda: worker.health.done == 1)
+    await queue.send("second")
+    await until(lambda: worker.health.done == 2)
+    await stopped(worker, task)
+
+
 async def test_handler_that_is_cancelled_before_its_first_step_gives_its_message_back(
     rsmq,
     queue,
