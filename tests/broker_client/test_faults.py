@@ -437,3 +437,17 @@ async def test_wake_ups_that_go_and_come_back_are_two_lines_of_the_log(
     lost, back = caplog.messages
     assert "lost" in lost
     assert "back" in back
+
+
+async def test_watch_through_a_broker_ends_with_its_client(broker_url, ns, inner):
+    await inner.create_queue("jobs")
+    rsmq = await RSMQ(broker_url, ns=ns).open()
+
+    async def watch():
+        return [names async for names in rsmq.watch("jobs")]
+
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0.1)
+    await rsmq.aclose()
+    async with asyncio.timeout(30):
+        assert {"jobs"} in await watching
