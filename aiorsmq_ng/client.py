@@ -157,7 +157,7 @@ class RSMQ(RSMQVerbs):
 
         async def ping() -> None:
             left_s = try_s if within_s is None else min(try_s, ends_at - anyio.current_time())
-            await self._transport.ping(left_s, told_s=within_s)
+            await self._transport.ping(left_s, limit_s=within_s)
 
         await retry_through_outages(ping, within_s)
         return self

@@ -62,13 +62,13 @@ Key = tuple[Kind[Any], tuple[Any, ...]]
 MAX_WEIGHT = 256
 #: What a socket takes at once; more would be copied again and again while it is written.
 MAX_SIZE = 1 << 18
-#: From this many operations on, a lane with nothing under way makes two calls of them: while the
-#: server works on one, the client packs the other or hands out the replies to the one before.
+#: From this many operations on, a lane with no call in flight makes two calls of them: while the
+#: server works on one, the client encodes the other, or hands out the replies of the previous one.
 #: Fewer are not enough work for another call.
 SPLIT_FROM = 64
-#: While two calls of a lane are under way the next batch gathers by itself; more gain nothing.
+#: While two calls of a lane are in flight, the next batch gathers; more gain nothing.
 CALLS_PER_LANE = 2
-#: How long closing waits for calls under way and give-backs.
+#: How long closing waits for calls in flight and give-backs.
 CLOSE_S = 3.0
 #: Ticks of the event loop that closing leaves to tasks which have to give something back.
 _LAST_TICKS = 8
@@ -78,19 +78,19 @@ MAX_GIVE_BACKS = 64 * 256
 
 
 class PendingOperation(Struct, eq=False):
-    """An operation on its way, and the future its caller waits for."""
+    """A submitted operation, and the future of its caller."""
 
     operation: Operation[Any]
     future: asyncio.Future[Any]
     deadline: float
-    #: Whether it is made even if the caller is gone before it is written.
+    #: True if it is made even if the caller is cancelled before it is written.
     firm: bool = False
 
     def fail(self, error: Exception) -> None:
-        """Hand *error* to the caller, unless it is gone."""
+        """Fail the caller with *error*, unless it is cancelled."""
         if not self.future.done():
             self.future.set_exception(error)
-            # A caller that is cancelled just now never looks at it.
+            # A caller that is cancelled right now never retrieves it.
             self.future.add_done_callback(retrieve_exception)
 
 
@@ -106,7 +106,7 @@ class Lane(Struct, eq=False):
     starting: bool = False
 
     def batch(self) -> list[PendingOperation]:
-        """Take what goes into the call just begun, one operation at least; skip who has left."""
+        """Take the operations of the next call, at least one; skip those of cancelled callers."""
         batch: list[PendingOperation] = []
         waiting = self.waiting
         most = len(waiting)
@@ -174,11 +174,11 @@ class Transport:
 
     @property
     def server_status(self) -> ServerStatus:
-        """When the server last replied, and whether it is away."""
+        """When the server last replied, and if it is unavailable now."""
         return self._retries.monitor.status
 
     async def start(self) -> None:
-        """Make ready to run operations; nothing is connected yet."""
+        """Start the background tasks; nothing is connected yet."""
         self.check()
         if self._closed:
             raise ClientClosed
@@ -217,10 +217,11 @@ class Transport:
         after: asyncio.Future[Any] | None = None,
         closing: bool = False,
     ) -> asyncio.Future[R]:
-        """Send *operation* on its way, once *after* is done, and need not look at the outcome.
+        """Submit *operation*, once *after* is done; the caller need not await the future.
 
         Cancelling the future gives up the result, and the operation if it is not written yet. With
-        *closing* also while the client is being closed, as long as calls under way are waited for.
+        *closing* it is also accepted while the client is being closed, as long as closing waits
+        for calls in flight.
         """
         if self._tasks is None or (self._closed and not closing):
             raise ClientClosed
@@ -231,13 +232,13 @@ class Transport:
     def see_through(
         self, operation: Operation[R], *, after: asyncio.Future[Any] | None = None
     ) -> asyncio.Future[R]:
-        """Do as ``submit``, but cancelling the future gives up nothing except the result."""
+        """Submit *operation*; cancelling the future gives up only the result."""
         if self._tasks is None or self._closed:
             raise ClientClosed
         return self._submit(operation, after, firm=True)
 
     def undo(self, operation: Operation[R], result: R) -> None:
-        """Undo in the background what *operation* did for a caller that is gone."""
+        """Undo in the background what *operation* did for a cancelled caller."""
         if operation.kind.undo is not None:
             self.begin(operation.kind.undo(result))
 
@@ -249,28 +250,28 @@ class Transport:
     def begin(self, operations: Iterable[Operation[Any]]) -> None:
         """Run give-backs in the background, also while the client is being closed.
 
-        They have as long as a call. What comes when too many are under way is left out: leases end
-        by themselves.
+        They have the deadline of a call. If too many are in flight, further ones are dropped: the
+        leases end by themselves.
         """
         for operation in operations:
             if self._give_backs >= MAX_GIVE_BACKS:
-                logger.warning("too many give-backs are under way; leases end by themselves")
+                logger.warning("too many give-backs are in flight; leases end by themselves")
                 return
             self._give_backs += 1
             future = self._submit(operation)
             future.add_done_callback(self._gave_back)
 
     async def quiet(self, within_s: float) -> None:
-        """Wait until no call is under way, so that nothing is being taken or given back.
+        """Wait until no call is in flight, so that nothing is being taken or given back.
 
-        For *within_s* at most: other users of the client may never pause.
+        At most *within_s* seconds: other users of the client may never pause.
         """
         if self._quiet is not None:
             with anyio.move_on_after(within_s):
                 await self._until_idle()
 
     async def resume(self, token: SendToken) -> Any:
-        """Repeat the call that *token* is of, and return what the send would have."""
+        """Repeat the call of *token*, and return the result of the send."""
         self.check()
         return await self._calls.resume(token)
 
@@ -308,11 +309,12 @@ class Transport:
             raise ClientClosed
         return self._driver
 
-    async def ping(self, timeout_s: float, *, told_s: float | None = None) -> None:
+    async def ping(self, timeout_s: float, *, limit_s: float | None = None) -> None:
         """Check that the server answers within *timeout_s*; ``Unavailable`` if it does not.
 
-        A server that does not answer is let go of, so that nothing needs closing then, unless it
-        was in use before. The error says *told_s* if this is but one try of several.
+        The connection to a server that does not reply is closed, so that the caller need not close
+        anything, unless it was in use before. The error names *limit_s* if this is one of several
+        attempts.
         """
         await self.start()
         in_use = self._driver is not None
@@ -325,12 +327,12 @@ class Transport:
             if not in_use:
                 await self._disconnect()
             if isinstance(error, NotExecuted | ReplyLost):
-                text = gave_up(error, told_s or timeout_s, self._retries.peer)
+                text = gave_up(error, limit_s or timeout_s, self._retries.peer)
                 raise Unavailable(text, transient=True) from None
             raise
 
     async def aclose(self) -> None:
-        """Finish what is under way, then let go of every connection."""
+        """Finish calls in flight, then close every connection."""
         self._closed_by_caller = True
         if not self._closed:
             self._run_closers()
@@ -497,7 +499,7 @@ class Transport:
             await rest
 
     async def _drain(self, lane: Lane) -> None:
-        """Make one call for *lane*; if more is waiting, line up again behind the other lanes."""
+        """Make one call for *lane*; if operations are left, queue it behind the other lanes."""
         lane.starting = False
         try:
             if batch := lane.batch():
@@ -522,7 +524,7 @@ class Transport:
 
 def _note_failure(future: asyncio.Future[Any]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
-        logger.debug("an operation in the background failed: %s", error)
+        logger.debug("a background operation failed: %s", error)
 
 
 def _never_made() -> ClientClosed:

@@ -1,8 +1,8 @@
-"""Calls: what operations share, its number, and the way from the first attempt to every result.
+"""Calls: the call that operations share, its idempotency key, and how results reach callers.
 
 The server keeps a record of the last call of a *series*, by which it recognises a repetition. So a
-series must not begin a call before the one before is settled. A call whose outcome stays unknown
-keeps its series for good (it is parked): a later repetition finds the record untouched.
+series must not begin a call before the outcome of the previous one is known. A call whose outcome
+stays unknown keeps its series for good (it is parked), so that a later repetition finds its record.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logging.getLogger("aiorsmq_ng.transport")
 
 #: Calls with an unknown outcome that are recalled at the same time, each for another deadline.
 MAX_RECALLS = 64
-#: How long closing may take to make the server forget.
+#: How long closing may take to remove call records.
 FORGET_S = 2.0
 #: Call records that are removed when the client is closed; more are left to expire.
 MAX_RECORDS = 10_000
@@ -56,7 +56,7 @@ class CallNumber(Struct, frozen=True):
 
 
 class CallNumbers:
-    """Hands out numbers: of an idle series if there is one, else of a new one.
+    """Allocates call numbers: of an idle series if there is one, else of a new one.
 
     The series last used is used first, so a client that makes one call at a time has one series,
     and one call record for each queue.
@@ -67,7 +67,7 @@ class CallNumbers:
         self._restart()
 
     def take(self) -> CallNumber:
-        """Return the number of the next call of a series that has nothing under way."""
+        """Return the number of the next call of a series without a call in flight."""
         if os.getpid() != self._pid:
             # A child process must not continue the series of its parent.
             self._restart()
@@ -77,7 +77,7 @@ class CallNumbers:
         return CallNumber(last.series, last.number + 1)
 
     def settle(self, number: CallNumber) -> None:
-        """Let the series go on: the outcome of its last call is known."""
+        """Make the series idle again: the outcome of its last call is known."""
         if number.series.startswith(self._name):
             self._idle.append(number)
 
@@ -89,7 +89,7 @@ class CallNumbers:
 
 
 class Call:
-    """The call that a batch of operations shares. Repeating it never makes a second effect.
+    """The call that a batch of operations shares. Repeating it never has a second effect.
 
     All operations are of one kind; if there are several, their requests have the same ``lane``.
     """
@@ -161,7 +161,7 @@ class Call:
 
 
 class CallToken(SendToken):
-    """One send of a call whose outcome is not known."""
+    """Stands for one send of a call whose outcome is not known."""
 
     __slots__ = ("call", "expires_at", "issuer", "place")
 
@@ -174,16 +174,16 @@ class CallToken(SendToken):
 
 
 class BackgroundTasks(Protocol):
-    """What the runner of calls needs done in the background."""
+    """Background work for the runner of calls."""
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
         """Run a task that ends with the client; ``ClientClosed`` if that is closed."""
 
     def undo(self, operation: Operation[Any], result: Any) -> None:
-        """Undo what *operation* did for a caller that is gone."""
+        """Undo what *operation* did for a cancelled caller."""
 
-    def report(self, news: Sequence[Any]) -> None:
-        """Pass on what results tell besides."""
+    def report(self, events: Sequence[Any]) -> None:
+        """Report events that results carry, such as dead letters."""
 
 
 class CallRunner:
@@ -195,8 +195,8 @@ class CallRunner:
         self._deadline_s = deadline_s
         self._numbers = CallNumbers()
         self._recalls = 0
-        # Records that the server can forget when the client goes; not those that an attempt which
-        # is still on its way must find.
+        # Records that are removed when the client is closed; not those that an attempt which may
+        # still arrive must find.
         self._records: set[str] = set()
         self._doubtful: set[str] = set()
         #: Calls that may have taken messages when the tasks that made them were cancelled.
@@ -222,8 +222,13 @@ class CallRunner:
         except ReplyLost as error:
             self._leave_open(call, f"the reply was lost, so the outcome is not known: {error}")
         except Exception as error:
-            # A fault of ours or of the driver must not take the whole client down.
-            logger.exception("a call failed in an unexpected way; please report it")
+            # A bug here or in the driver must not end the whole client.
+            queue = batch[0].operation.request.keys.queue
+            logger.exception(
+                "%r on queue %r failed in an unexpected way; please report it",
+                call.kind.name,
+                queue,
+            )
             self._keep_record(call)
             text = f"the call failed in an unexpected way ({type(error).__name__})"
             _fail_all(batch, lambda: unknown(text, executed=None))
@@ -245,11 +250,16 @@ class CallRunner:
                 await self._retries.ask(lambda driver: driver.forget(records), deadline)
 
     async def resume(self, token: SendToken) -> Any:
-        """Repeat the call that *token* is of, and return what the send would have."""
+        """Repeat the call of *token*, and return the result of the send."""
         if not isinstance(token, CallToken) or token.issuer is not self:
-            raise InvalidValue("the token is not of a send by this client")
+            raise InvalidValue(
+                "the token is not of a send by this client; pass it to the client that raised it"
+            )
         if asyncio.get_running_loop().time() >= token.expires_at:
-            raise InvalidValue("the token is too old: the server may have forgotten the send")
+            raise InvalidValue(
+                f"the token is older than {TOKEN_S / 60:g} minutes, so the server may have dropped "
+                "its record of the send; check if the message is there before you send it again"
+            )
         call = token.call
         if call.outcome is None:
             outcome: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
@@ -262,7 +272,7 @@ class CallRunner:
         return call.finish(token.place, results[token.place])
 
     def _release_number(self, call: Call) -> None:
-        """Let the series go on, the outcome being known, and note which record can be removed."""
+        """Make the series idle again, and remember its record to be removed at the end."""
         if call.number is None:
             return
         self._numbers.settle(call.number)
@@ -272,12 +282,12 @@ class CallRunner:
             self._records.add(record)
 
     def _keep_record(self, call: Call) -> None:
-        """See that closing leaves the record: an attempt that is still on its way must find it."""
+        """Exclude the record from removal: an attempt that may still arrive must find it."""
         if (record := call.record) is not None:
             self._doubtful.add(record)
 
     def _leave_open(self, call: Call, text: str) -> None:
-        """Tell the callers of a call whose outcome is not known; its series stays parked."""
+        """Fail the callers of a call whose outcome is not known; its series stays parked."""
         self._keep_record(call)
         for place, waiting in enumerate(call.callers):
             waiting.fail(self._unknown(call, place, text))
@@ -315,7 +325,7 @@ class CallRunner:
             )
             return
         except Exception:
-            # Raised further, it would end all tasks of the client.
+            # If it were raised, it would end all tasks of the client.
             logger.exception("a recall failed in an unexpected way; please report it")
             return
         finally:
@@ -331,7 +341,7 @@ class CallRunner:
             outcome.set_exception(ReplyLost(str(error)))
             outcome.exception()
         except Exception as error:
-            # Raised further, it would end all tasks of the client.
+            # If it were raised, it would end all tasks of the client.
             logger.exception("a resumed send failed in an unexpected way; please report it")
             call.outcome = None
             text = f"the call failed in an unexpected way ({type(error).__name__})"
@@ -345,7 +355,7 @@ class CallRunner:
             outcome.set_result(results)
 
     def _hand_out(self, call: Call, results: list[Any]) -> None:
-        """Give each caller its result or error, undo what is for callers that are gone."""
+        """Give each caller its result or error; undo what was done for cancelled callers."""
         finish, events = call.finish, call.kind.events
         for place, (waiting, found) in enumerate(zip(call.callers, results, strict=True)):
             try:
@@ -353,7 +363,12 @@ class CallRunner:
             except RSMQError as error:
                 waiting.fail(error)
             except Exception as error:
-                logger.exception("a reply could not be read; please report it", exc_info=error)
+                logger.exception(
+                    "the reply to %r on queue %r could not be decoded; please report it",
+                    call.kind.name,
+                    waiting.operation.request.keys.queue,
+                    exc_info=error,
+                )
                 waiting.fail(call.kind.unknown("the reply could not be read", executed=None))
             else:
                 if waiting.future.done():
@@ -364,7 +379,7 @@ class CallRunner:
                     self._tasks.report(found_events)
 
     def _report(self, call: Call, results: list[Any]) -> None:
-        """Pass on what the results of a recall tell; their messages are given back already."""
+        """Report the events in the results of a recall; its messages are given back already."""
         if call.kind.events is not None:
             for result in results:
                 if not isinstance(result, Exception):

@@ -1,8 +1,8 @@
 """The seam between the transport and a driver, so that either can be replaced.
 
-A driver is given calls made of operations that still know what they mean, and returns results.
-How a server is spoken to is its own affair: drivers for Redis encode a call as a script call and
-decode the reply, the driver for a broker turns requests into protobuf messages.
+A driver gets calls made of typed operations, and returns results. The wire format is its own
+affair: drivers for Redis encode a call as a script call and decode the reply, the driver for a
+broker maps requests to protobuf messages.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class NotExecuted(Exception):
-    """The call certainly did not run; it may be tried again."""
+    """Raised when the call certainly did not run; it may be retried."""
 
     #: What could not be reached, if that is not the peer of the connection.
     who = ""
 
 
 class ReplyLost(Exception):
-    """The call was written and its reply never came; it is not known whether it ran."""
+    """Raised when the call was written and its reply never came; it may have run or not."""
 
 
 class Heard(NamedTuple):
-    """What was published on a channel; without a text, that the subscription to it stands."""
+    """A publication on a channel; without a text, the confirmation of the subscription to it."""
 
     channel: str
     text: bytes | None
@@ -45,37 +45,37 @@ class Listener(Protocol):
         """Drop channels."""
 
     async def next_heard(self) -> Heard | None:
-        """Wait for a publication, or for a subscription to stand; ``None`` for anything else."""
+        """Wait for a publication, or a confirmed subscription; ``None`` for anything else."""
 
     async def aclose(self) -> None:
         """Give the connection back."""
 
 
 class Driver(Protocol):
-    """Makes one attempt of a call at a time, and says precisely what became of it.
+    """Makes one attempt of a call at a time, and reports its precise outcome.
 
-    Every method raises ``NotExecuted`` or ``ReplyLost``, or an ``RSMQError`` that is final: what
-    was asked for did not run, and would not if it were asked for again.
+    Every method raises ``NotExecuted`` or ``ReplyLost``, or an ``RSMQError`` that is final: the
+    call did not run, and a retry would fail in the same way.
     """
 
     @property
     def calls_per_connection(self) -> int:
-        """How many calls it pays to make at a time, for each connection."""
+        """Number of concurrent calls for each connection; more would not be faster."""
         ...
 
     async def run(self, call: Call) -> list[Any]:
         """Make one attempt of *call*: the result of each of its operations, in their order.
 
-        In place of a result stands the ``RSMQError`` that is the outcome of one operation, also if
-        an earlier attempt came to it; or any other exception, if the reply could not be read.
+        In place of a result there may be the ``RSMQError`` that is the outcome of an operation, or
+        of an earlier attempt of it; or any other exception, if the reply could not be decoded.
 
         The driver sets ``call.written`` as soon as anything may have left the process, and
-        ``call.reached`` (one level per operation) if ``call.durability`` asks for more than memory.
+        ``call.reached`` (one level per operation) if ``call.durability`` is more than memory.
         """
         ...
 
     async def ping(self) -> None:
-        """Return if the server answers."""
+        """Return if the server replies; raise otherwise."""
 
     async def check(self, options: Options) -> Durability:
         """Refuse a server that would break promises; return what sends wait for on this one.
@@ -85,7 +85,7 @@ class Driver(Protocol):
         ...
 
     async def setting(self, name: str) -> str | None:
-        """Return a setting of the server; ``None`` if the server does not tell."""
+        """Return a setting of the server; ``None`` if it cannot be read."""
 
     async def forget(self, records: Sequence[str]) -> None:
         """Remove records of calls that will not be repeated; they would expire otherwise."""

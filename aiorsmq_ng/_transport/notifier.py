@@ -1,7 +1,7 @@
-"""Wake-ups: one subscribed connection per client, whatever the number of waiters.
+"""Wake-ups: one subscribed connection per client, for any number of waiters.
 
-A wake-up is a hint that looking again is worth while. Losing the connection loses hints, never
-messages: waiters also poll from time to time.
+A wake-up is a hint to receive again. A lost connection loses hints, never messages: waiters also
+poll from time to time.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ logger = logging.getLogger("aiorsmq_ng.notifier")
 RECONNECT_BASE_S, RECONNECT_CAP_S = 0.05, 5.0
 
 
-#: What is called when something is heard.
+#: Callback for a publication, or for a confirmed subscription.
 Wake = Callable[[Heard], None]
 
 
 class Notifier:
-    """Tells receivers when something was published on their channels."""
+    """Calls back when something was published on a channel."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._wake: dict[str, set[Wake]] = {}
-        self._standing: set[str] = set()
+        self._confirmed: set[str] = set()
         self._changed = anyio.Event()
         self._running = False
         #: True from the line of the log about lost wake-ups to that about their return; and after
@@ -42,12 +42,12 @@ class Notifier:
 
     def is_subscribed(self, channels: Iterable[str]) -> bool:
         """Return True if the server has confirmed the subscriptions to all of *channels*."""
-        return self._standing.issuperset(channels)
+        return self._confirmed.issuperset(channels)
 
     def watch(self, channels: tuple[str, ...], wake: Wake) -> None:
-        """Call *wake* when a subscription to *channels* stands and whenever something is published.
+        """Call *wake* for each publication on *channels*, and when a subscription is confirmed.
 
-        Something may have been sent before the subscription stood, so that is worth a look too.
+        A message may have been sent before the subscription was confirmed, so that is a hint, too.
         """
         for channel in channels:
             self._wake.setdefault(channel, set()).add(wake)
@@ -115,11 +115,11 @@ class Notifier:
                     self._lost = True
                     logger.log(level, "wake-ups are lost, only polling: %s", errors.exceptions[0])
                 except* RSMQError as errors:
-                    # A user who may not subscribe still receives, by looking from time to time.
+                    # A user without the right to subscribe still receives, by polling.
                     level = logging.DEBUG if self._warned else logging.WARNING
                     self._warned = True
                     logger.log(level, "no wake-ups, only polling: %s", errors.exceptions[0])
-                # One that breaks as soon as it stands must not be hammered.
+                # A server that drops each new connection must not be flooded with connects.
                 if anyio.current_time() - started > RECONNECT_CAP_S:
                     backoff.reset()
                 if self._wake:
@@ -143,23 +143,23 @@ class Notifier:
                         self._lost = False
                         logger.info("wake-ups are back")
                     if heard.text is None:
-                        self._standing.add(heard.channel)
+                        self._confirmed.add(heard.channel)
                     for wake in list(self._wake.get(heard.channel, ())):
                         wake(heard)
         finally:
-            self._standing.clear()
+            self._confirmed.clear()
             await listener.aclose()
 
     async def _adjust(
         self, listener: Listener, subscribed: set[str], listening: anyio.CancelScope
     ) -> None:
-        """Subscribe to what came and unsubscribe from what went; end when nothing is left."""
+        """Subscribe to new channels and unsubscribe from old ones; end when none is left."""
         while self._wake:
             wanted = set(self._wake)
             if missing := wanted - subscribed:
                 await listener.subscribe(*missing)
             if surplus := subscribed - wanted:
-                self._standing -= surplus
+                self._confirmed -= surplus
                 await listener.unsubscribe(*surplus)
             subscribed = wanted
             if set(self._wake) == wanted:
