@@ -11,6 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from aiorsmq_ng.broker import Limits
+from aiorsmq_ng.broker.budget import CallBudget
 from aiorsmq_ng.rpc import routeguide_pb2
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub
@@ -331,8 +332,15 @@ async def test_a_stream_goes_on_with_little_when_much_does_not_fit(serve, rsmq):
     assert max(got) <= 5
 
 
-async def test_a_receive_takes_less_where_there_is_room_for_less(serve, rsmq):
+async def test_a_receive_takes_less_where_there_is_room_for_less(serve, rsmq, monkeypatch):
     await filled(rsmq)
+    sizes, count = [], CallBudget.replies
+
+    def counted(budget, size):
+        count(budget, size)
+        sizes.append(size)
+
+    monkeypatch.setattr(CallBudget, "replies", counted)
     limits = Limits(arrival=1, reply_bytes=MIB, message_bytes=MIB, unread_bytes=4 * MIB)
     request = pb.ReceiveRequest(sources=JOBS, count=1000, vt_ms=0, max_bytes=MIB)
     async with (
@@ -341,12 +349,13 @@ async def test_a_receive_takes_less_where_there_is_room_for_less(serve, rsmq):
         connected(broker) as channel,
     ):
         client.reads = False
-        for _ in range(3):
-            client.open("/aiorsmq.v1.Queues/Receive", request.SerializeToString())
         small = pb.ReceiveRequest(sources=JOBS, count=10, vt_ms=0)
-        client.open("/aiorsmq.v1.Queues/Receive", small.SerializeToString())
-        await until(lambda: asyncio.sleep(0, broker._admission.replies.taken > 3.2 * MIB))
-        await client.quiet()
+        for each in (request, request, request, small):
+            had = len(sizes)
+            client.open("/aiorsmq.v1.Queues/Receive", each.SerializeToString())
+            # Until its size is known, a reply counts as an estimate, and the next one gets less.
+            await until(lambda had=had: len(sizes) > had)
+        assert 3.2 * MIB < broker._admission.replies.taken < 4 * MIB
         got = await QueuesStub(channel).Receive(request)
 
     assert 0 < len(got.deliveries) < MIB // 65536
