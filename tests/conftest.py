@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Queue
 
+from .support.deadlines import PATIENT
 from .support.servers import running_server
 
 # How long an example takes says something about the machine, not about us.
@@ -84,7 +85,7 @@ def ns() -> str:
 @pytest.fixture
 async def rsmq(server_url: str, ns: str) -> AsyncIterator[RSMQ]:
     """An open client."""
-    async with RSMQ(server_url, ns=ns) as client:
+    async with RSMQ(server_url, ns=ns, options=PATIENT) as client:
         yield client
 
 

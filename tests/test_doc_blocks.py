@@ -13,6 +13,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -254,6 +255,7 @@ def test_commands_of_the_readme_print_what_it_says(tmp_path):
         assert masked(done.stdout.splitlines()) == masked(expected), command
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not on the PATH")
 def test_token_file_of_the_page_of_the_broker_is_accepted(tmp_path):
     (block,) = [b for b in blocks(ROOT / "docs/guides/grpc.md", "sh") if "tokens.toml" in b]
     done = subprocess.run(

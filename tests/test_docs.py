@@ -567,3 +567,12 @@ def test_code_is_in_plain_english():
     ]
 
     assert found == []
+
+
+def test_readme_has_the_command_that_the_checks_of_a_change_run():
+    script = ROOT / ".ci/run"
+    if not script.exists():
+        pytest.skip("a source distribution does not have it")
+
+    command = script.read_text().splitlines()[-1]
+    assert f"```sh\n{command}\n```" in (ROOT / "README.md").read_text()

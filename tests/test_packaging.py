@@ -1,6 +1,7 @@
 """What is built is what is needed."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -41,6 +42,8 @@ def metadata(wheel):
 
 
 def tracked() -> list[str]:
+    if shutil.which("git") is None:
+        return []
     shown = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     )

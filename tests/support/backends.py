@@ -26,6 +26,7 @@ from aiorsmq_ng.broker import Broker, BrokerOptions, Limits
 from tools.lab import Cluster
 
 from ..contract import left_out
+from .deadlines import PATIENT
 
 #: Fixtures by which a test depends on each backend.
 BACKENDS = {
@@ -90,7 +91,7 @@ async def raw(
 @pytest.fixture
 async def rsmq(backend: str, server_url: str, ns: str) -> AsyncIterator[RSMQ]:
     """An open client."""
-    async with RSMQ(server_url, ns=ns) as client:
+    async with RSMQ(server_url, ns=ns, options=PATIENT) as client:
         if backend != "broker":
             yield client
             return

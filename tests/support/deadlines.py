@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aiorsmq_ng import RSMQ
+from aiorsmq_ng import RSMQ, Options
 from aiorsmq_ng._transport.retries import PATIENCE
+
+#: For a client that only has to be there: the machine may stall for more than two seconds.
+PATIENT = Options(connect_timeout=30)
 
 
 @contextmanager

@@ -181,6 +181,8 @@ def git(folder, *words):
 @pytest.fixture
 def repository(tmp_path):
     """A repository of two commits, and of a file that is changed after them."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not on the PATH")
     folder = tmp_path / "repository"
     folder.mkdir()
     git(folder, "init", "--quiet")
