@@ -16,7 +16,7 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
@@ -78,6 +78,24 @@ class SyncClient:
                 yield result
             if pending is not None:
                 yield wait(pending)
+        finally:
+            if pending is not None:
+                pending.cancel()
+
+    def run_chain(
+        self, first: Operation[R], following: Callable[[R], Operation[R] | None]
+    ) -> Iterator[R]:
+        """Run *first*, and the operation that *following* makes of each result until it is None.
+
+        As in ``run_ahead``, the next is in flight while the caller has a result.
+        """
+        pending: Future[R] | None = self.start(first)
+        try:
+            while pending is not None:
+                result = wait(pending)
+                operation = following(result)
+                pending = None if operation is None else self.start(operation)
+                yield result
         finally:
             if pending is not None:
                 pending.cancel()

@@ -6,8 +6,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -15,6 +16,10 @@ from pyspark.sql.types import StructType
 from .._protocol.spark import bulk
 from .arrow import BatchBuilder, Ids, between, check_schema, numbers, times
 from .options import ReadOptions
+from .paging import read_pages
+
+if TYPE_CHECKING:
+    from .._protocol.operation import Operation
 
 #: Limit of tasks, unless an option sets their number.
 MAX_PARTITIONS = 64
@@ -63,19 +68,23 @@ class SnapshotReader(DataSourceReader):
             raise TypeError(f"not a partition of this source: {partition!r}")
         options = self._options
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
-        pages = (
-            bulk.read_snapshot(
-                options.keys,
-                part._replace(start=start, stop=min(part.stop, start + options.fetch_size)),
-                ttl_s=options.snapshot_ttl_ms // 1000,
-                bodies=builder.wants_bodies,
-                counts=builder.wants_counts,
-            )
-            for part in partition.parts
-            for start in range(part.start, part.stop, options.fetch_size)
+        client = options.client()
+        for part in partition.parts:
+            read = partial(self._read, builder, part)
+            for page in read_pages(client, part.start, part.stop, options.fetch_size, read):
+                yield self._batch(builder, page)
+
+    def _read(
+        self, builder: BatchBuilder, part: bulk.SnapshotRange, start: int, stop: int
+    ) -> Operation[bulk.SnapshotPage]:
+        return bulk.read_snapshot(
+            self._options.keys,
+            part._replace(start=start, stop=stop),
+            ttl_s=self._options.snapshot_ttl_ms // 1000,
+            bodies=builder.wants_bodies,
+            counts=builder.wants_counts,
+            max_bytes=self._options.fetch_bytes,
         )
-        for page in options.client().run_ahead(pages):
-            yield self._batch(builder, page)
 
     def _batch(self, builder: BatchBuilder, page: bulk.SnapshotPage) -> Any:
         names, scores = page.range[0::2], page.range[1::2]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from .._protocol import limits
 from .._protocol.keys import QueueKeys
 from .._protocol.shards import Shards
+from .._protocol.spark import READ_BYTES, WRITE_BYTES
 from .._protocol.spark.bulk import MAX_ROWS
 from .._protocol.spark.claims import MAX_CHUNK, MAX_FETCH
 from .._transport.urls import url_or_default
@@ -29,6 +30,8 @@ O = TypeVar("O", bound="CommonOptions")  # noqa: E741 - options
 #: Connections of one process to a server. A task has one call in flight, a query a few.
 MAX_CONNECTIONS = 4
 DAY_MS = 86_400_000
+#: Bytes of bodies that a call may be allowed.
+MAX_BYTES = 2**30
 
 #: Other names for options: those of Spark's own sources, and those of Kafka's source.
 ALIASES = {
@@ -138,7 +141,9 @@ class _Reading(CommonOptions):
     body_type: str = _one_of("string", "binary")
     codec: str = _one_of("plain", "json", "base64", "gzip")
     on_decode_error: str = _one_of("fail", "null", "drop")
-    fetch_size: int = _number(5000, 1, MAX_FETCH)
+    fetch_size: int = _number(2000, 1, MAX_FETCH)
+    #: Bytes of bodies that one call reads; the message that reaches them is its last one.
+    fetch_bytes: int = _number(READ_BYTES, 1, MAX_BYTES)
     max_records_per_partition: int = _number(25_000, 1)
 
 
@@ -167,8 +172,12 @@ class StreamReadOptions(_Reading):
     claim_mode: str = _one_of("lease", "move")
     lease_ms: int = _number(600_000, 1000, 1000 * limits.MAX_SECONDS)
     max_messages_per_trigger: int = _number(100_000, 1)
+    #: 0: any number.
+    max_bytes_per_trigger: int = _number(0, 0)
     min_partitions: int = _number(1, 1, 100_000)
     claim_chunk: int = _number(1000, 1, MAX_CHUNK)
+    #: Bytes of bodies that one call moves.
+    claim_bytes: int = _number(WRITE_BYTES, 1, MAX_BYTES)
     #: True if the next batch is claimed while one runs, if that one was full.
     claim_ahead: bool = True
     ack_on: str = _one_of("start", "commit")
@@ -199,6 +208,8 @@ class WriteOptions(CommonOptions):
     delivery: str = _one_of("", "direct", "staged")
     job_id: str = ""
     send_size: int = _number(1000, 1, MAX_ROWS)
+    #: Bytes of bodies that one call sends, stages or commits.
+    send_bytes: int = _number(WRITE_BYTES, 1, MAX_BYTES)
     on_oversize: str = _one_of("fail", "drop")
     #: True if missing queues are created; else they are an error.
     create_queue: bool = False

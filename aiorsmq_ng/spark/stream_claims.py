@@ -85,6 +85,8 @@ class StreamClaims:
         self._acked = 0
         #: Claims of this process that are not acknowledged: number -> messages.
         self._held: dict[int, int] = {}
+        #: The newest claim that a limit ended.
+        self._full = 0
         self._cutoff_ms: int | None = None
         self._renewal: asyncio.Task[None] | None = None
         # A claim is either renewed or dropped from ``_held``, never both at a time.
@@ -121,8 +123,8 @@ class StreamClaims:
         if not count:
             await self._settle()
             return start
-        if count >= limit and self._options.claim_ahead and self._ahead is None:
-            # The claim was full, so more messages are probably ready.
+        if number == self._full and self._options.claim_ahead and self._ahead is None:
+            # A limit ended the claim, so more messages are probably ready.
             self._ahead = number + 1, self._start(self._claim, number + 1, limit)
         return replace(start, ledger=ledger.id, claim=number, count=count)
 
@@ -250,15 +252,19 @@ class StreamClaims:
             self._options.lease_ms,
             self._ttl_s,
             self._cutoff_ms,
+            self._options.max_bytes_per_trigger,
+            self._options.claim_bytes,
         )
         create = not self._ledger.group and number == 1
-        claimed = claims.Claimed(0, False)
+        claimed = claims.Claimed(0, False, False)
         while not claimed.complete:
             claimed = await self._transport.run(
                 claims.claim(self._ledger, number, terms, create=create)
             )
         if claimed.messages:
             self._hold(number, claimed.messages)
+        if claimed.full:
+            self._full = number
 
     def _hold(self, number: int, messages: int) -> None:
         """Start to renew a claim, if it has leases."""

@@ -25,9 +25,11 @@ from .._protocol.spark import claims as operations
 from ..errors import RSMQError
 from .arrow import BatchBuilder, Ids, check_schema, numbers, repeated, times
 from .options import StreamReadOptions
+from .paging import read_pages
 from .stream_claims import ClaimSlice, Offset, StreamClaims
 
 if TYPE_CHECKING:
+    from .._protocol.operation import Operation
     from .._runtime.sync_client import SyncClient
 
 #: More than any queue holds.
@@ -100,17 +102,19 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise TypeError(f"not a partition of this source: {partition!r}")
         options, slice = self._options, partition.slice
         builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
-        pages = (
-            operations.read(
+
+        def read(start: int, stop: int) -> Operation[operations.ClaimPage]:
+            return operations.read(
                 slice.ledger,
                 slice.claim,
                 start,
-                min(slice.stop, start + options.fetch_size),
+                stop,
                 bodies=builder.wants_bodies,
+                max_bytes=options.fetch_bytes,
             )
-            for start in range(slice.start, slice.stop, options.fetch_size)
-        )
-        for page in options.client().run_ahead(pages):
+
+        client = options.client()
+        for page in read_pages(client, slice.start, slice.stop, options.fetch_size, read):
             if page.taken and options.fail_on_data_loss:
                 raise RSMQError(
                     f"{page.taken} messages of queue {options.queue!r} that this query had claimed "

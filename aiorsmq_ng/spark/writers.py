@@ -238,7 +238,7 @@ def _stage(
 
 
 def _lots(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[_Lot]:
-    """Divide rows by queue into lots of *send_size*; the last ones are smaller."""
+    """Divide rows by queue into lots of *send_size*, or fewer if their bodies are long."""
     waiting: dict[str, bulk.Rows] = {}
     starts: dict[str, int] = {}
     digests: dict[str, Any] = {}
@@ -250,18 +250,38 @@ def _lots(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[
         digest.update(b"\0".join(rows.bodies))
         return _Lot(options.keys_of(queue), start, rows, digest.hexdigest()[:16].encode())
 
-    for batch in batches:
+    for batch in _sliced(options, batches):
         for queue, rows in _by_queue(options, batch):
             if queue in waiting and waiting[queue].count:
                 waiting[queue].extend(rows)
             else:
                 waiting[queue] = rows
-            while waiting[queue].count >= options.send_size:
-                full, waiting[queue] = waiting[queue].split(options.send_size)
-                yield lot(queue, full)
+            while full := _full(options, waiting[queue].bodies):
+                first, waiting[queue] = waiting[queue].split(full)
+                yield lot(queue, first)
     for queue, rows in waiting.items():
         if rows.count:
             yield lot(queue, rows)
+
+
+def _sliced(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Divide batches into parts of about one call: few rows are Python values at a time."""
+    for batch in batches:
+        fit = options.send_bytes * batch.num_rows // max(1, batch.nbytes)
+        rows = max(1, min(options.send_size, fit))
+        yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
+
+
+def _full(options: WriteOptions, bodies: list[bytes]) -> int:
+    """Return how many rows are the first full lot; 0 if all rows are less than a lot."""
+    most, size = options.send_size, 0
+    if sum(map(len, bodies[:most])) < options.send_bytes:
+        return most if len(bodies) >= most else 0
+    for count, body in enumerate(bodies, 1):
+        size += len(body)
+        if size >= options.send_bytes:
+            return count
+    return 0
 
 
 def _by_queue(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[str, bulk.Rows]]:
@@ -332,11 +352,16 @@ def _commit(
     record = client.run(bulk.begin_epoch(options.keys, job, epoch, ours, beside, ttl_s=ttl_s))
     if record:
         for queue, attempt in json.loads(record):
-            while client.run(bulk.move_staged(options.keys_of(queue), attempt, count=1000)):
+            while client.run(_move(options, queue, attempt)):
                 pass
         client.run(bulk.end_epoch(options.keys, job, epoch, ttl_s=ttl_s))
     if record != ours:
         _discard(options, messages)
+
+
+def _move(options: WriteOptions, queue: str, attempt: str) -> Operation[int]:
+    keys, most = options.keys_of(queue), options.send_bytes
+    return bulk.move_staged(keys, attempt, count=1000, max_bytes=most)
 
 
 def _by_namespace(

@@ -243,6 +243,24 @@ def test_operations_run_in_order_with_the_next_one_in_flight(server_url, keys):
     client.close()
 
 
+def test_operation_of_a_chain_is_made_from_the_result_before_it(server_url, keys):
+    client, seen = SyncClient(server_url, Options(deadline=5)), []
+    client.run(queues.create(keys, vt=30, delay=0, maxsize=1024))
+
+    def following(ids):
+        seen.append(ids)
+        return send_once(keys) if len(seen) < 3 else None
+
+    results = client.run_chain(send_once(keys), following)
+    first = next(results)
+    assert seen == [first]
+    rest = list(results)
+
+    assert [first, *rest] == seen
+    assert client.run(queues.attributes(keys)).msgs == 3
+    client.close()
+
+
 def test_operation_that_fails_ends_those_behind_it(server_url, keys):
     client = SyncClient(server_url, Options(deadline=5))
     client.run(queues.create(keys, vt=30, delay=0, maxsize=1024))

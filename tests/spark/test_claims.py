@@ -91,7 +91,7 @@ def test_claim_hides_messages_and_counts_a_delivery(desk, ledger):
 
     claimed = desk.claim(ledger)
 
-    assert claimed == (5, True)
+    assert claimed == (5, True, False)
     assert desk.receive(5) == []
     assert desk.run(queues.attributes(desk.keys)).totalrecv == 5
     assert {run.rc for run in desk.read(ledger, 5).runs} == {b"1"}
@@ -102,8 +102,8 @@ def test_claim_grows_by_chunks_up_to_its_limit(desk, ledger):
 
     sizes = [desk.claim(ledger, limit=22, chunk=10) for _ in range(3)]
 
-    assert sizes == [(10, False), (20, False), (22, True)]
-    assert desk.claim(ledger, limit=22, chunk=10) == (22, True)
+    assert sizes == [(10, False, False), (20, False, False), (22, True, True)]
+    assert desk.claim(ledger, limit=22, chunk=10) == (22, True, False)
     assert len(desk.receive(10)) == 3
 
 
@@ -112,12 +112,12 @@ def test_complete_claim_never_grows(desk, ledger):
     desk.claim(ledger)
     desk.send(2)
 
-    assert desk.claim(ledger) == (3, True)
+    assert desk.claim(ledger) == (3, True, False)
     assert len(desk.receive(5)) == 2
 
 
 def test_claim_of_an_empty_queue_leaves_nothing_behind(desk, ledger):
-    assert desk.claim(ledger) == (0, True)
+    assert desk.claim(ledger) == (0, True, False)
     assert desk.side_keys() == []
 
 
@@ -125,7 +125,7 @@ def test_moving_claim_of_nothing_but_phantoms_leaves_nothing_in_the_ledger(desk)
     """A phantom is an id in the sorted set without a body; a page may hold nothing else."""
     ledger = Ledger(desk.keys, "etl.1", "move", group="etl")
     desk.run(claims.set_group_ledger(ledger, expected="", ttl_s=TTL_S))
-    desk.redis.zadd(desk.keys.zset, {f"phantom{n}": 0 for n in range(4)})
+    desk.redis.zadd(desk.keys.zset, {f"phantom{n:025d}": 0 for n in range(4)})
 
     while not desk.claim(ledger, create=False, chunk=2).complete:
         pass
@@ -377,7 +377,7 @@ def test_claim_of_messages_that_differ_lists_each_as_it_is(desk, mode):
     desk.redis.hset(desk.keys.hash, odd, b"body\n")
     ids = [odd, *ids]
 
-    assert desk.claim(ledger, chunk=4) == (4, False)
+    assert desk.claim(ledger, chunk=4) == (4, False, False)
     while not desk.claim(ledger, chunk=4).complete:
         pass
 

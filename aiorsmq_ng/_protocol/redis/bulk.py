@@ -122,7 +122,7 @@ MOVE_STAGED: Codec[MoveStagedRequest, int] = Codec(
     kind=bulk.MOVE_STAGED,
     script="stage_move",
     keys=lambda r: (r.keys.zset, r.keys.hash, r.keys.staged(r.id)),
-    args=lambda r: (r.keys.wake, r.count),
+    args=lambda r: (r.keys.wake, r.count, r.max_bytes),
     decode=lambda _, reply: int(reply),
 )
 KEEP_STAGED: Codec[KeepStagedRequest, int] = Codec(
@@ -163,7 +163,10 @@ READ_SNAPSHOT: Codec[ReadSnapshotRequest, SnapshotPage] = Codec(
     kind=bulk.READ_SNAPSHOT,
     script="snapshot_read",
     keys=_read_keys,
-    args=lambda r: (r.part.start, r.part.stop, r.ttl_s, int(r.bodies), int(r.counts)),
+    args=lambda r: (
+        *(r.part.start, r.part.stop, r.ttl_s),
+        *(int(r.bodies), int(r.counts), r.max_bytes),
+    ),
     decode=lambda _, reply: SnapshotPage(*reply),
     fail=_read_failure,
 )

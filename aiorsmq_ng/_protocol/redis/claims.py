@@ -51,6 +51,8 @@ def _claim_args(request: ClaimRequest) -> Sequence[Argument]:
         terms.ttl_s,
         ledger.mode,
         int(request.create),
+        terms.max_bytes,
+        terms.call_bytes,
     )
 
 
@@ -93,7 +95,7 @@ CLAIM: Codec[ClaimRequest, Claimed] = Codec(
     script="claim",
     keys=lambda r: (*r.keys.with_deliveries, r.ledger.key, _claim(r), r.ledger.group_key),
     args=_claim_args,
-    decode=lambda _, reply: Claimed(reply[0], reply[1] == 1),
+    decode=lambda _, reply: Claimed(reply[0], reply[1] == 1, reply[2] == 1),
     fail=_failure,
 )
 TAKE_OVER: Codec[TakeOverRequest, Ledger] = Codec(
@@ -123,7 +125,7 @@ READ: Codec[ReadRequest, ClaimPage] = Codec(
     kind=claims.READ,
     script="claim_read",
     keys=lambda r: (r.keys.hash, _claim(r)),
-    args=lambda r: (r.start, r.stop, int(r.bodies), r.ledger.mode),
+    args=lambda r: (r.start, r.stop, int(r.bodies), r.ledger.mode, r.max_bytes),
     decode=_decode_page,
     fail=_failure,
 )
@@ -150,7 +152,7 @@ RELEASE: Codec[ReleaseRequest, Released] = Codec(
         *(r.keys.zset, r.keys.hash, r.ledger.key),
         *(r.keys.claim(r.ledger.id, r.number), r.keys.deliveries),
     ),
-    args=lambda r: (r.keys.wake, r.ledger.fence, r.number, r.count),
+    args=lambda r: (r.keys.wake, r.ledger.fence, r.number, r.count, r.max_bytes),
     decode=lambda _, reply: Released(*reply),
     fail=_failure,
 )

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from ..._common.ids import SUFFIX_LENGTH
 from ..keys import QueueKeys
 from ..operation import Kind, Operation, QueueRequest
+from . import READ_BYTES, WRITE_BYTES
 
 #: Rows that one call may carry; more would stall other clients.
 MAX_ROWS = 2000
@@ -142,6 +143,8 @@ class SnapshotPage(NamedTuple):
     #: Empty if no message was received yet.
     counts: list[bytes | None]
     firsts: list[bytes | None]
+    #: How many ranks of the snapshot it covers, also those of members that are no messages.
+    size: int
 
 
 class BulkSendRequest(QueueRequest, frozen=True):
@@ -178,10 +181,14 @@ class StageRequest(QueueRequest, frozen=True):
 
 
 class MoveStagedRequest(QueueRequest, frozen=True):
-    """Turn the next *count* staged rows into messages. The result is how many are left."""
+    """Turn the next *count* staged rows into messages, fewer if their bodies are long.
+
+    The result is how many are left.
+    """
 
     id: str
     count: int
+    max_bytes: int
 
     @property
     def weight(self) -> int:
@@ -241,6 +248,7 @@ class ReadSnapshotRequest(QueueRequest, frozen=True):
     ttl_s: int
     bodies: bool
     counts: bool
+    max_bytes: int
 
 
 class ReasonsRequest(QueueRequest, frozen=True):
@@ -275,9 +283,14 @@ def stage(
     return Operation(STAGE, StageRequest(keys, id, rows, before, ttl_s, oversize))
 
 
-def move_staged(keys: QueueKeys, id: str, *, count: int) -> Operation[int]:
-    """Turn the next *count* staged rows into messages; the result is how many are left."""
-    return Operation(MOVE_STAGED, MoveStagedRequest(keys, id, count))
+def move_staged(
+    keys: QueueKeys, id: str, *, count: int, max_bytes: int = WRITE_BYTES
+) -> Operation[int]:
+    """Turn the next *count* staged rows into messages, fewer if their bodies are long.
+
+    The result is how many are left.
+    """
+    return Operation(MOVE_STAGED, MoveStagedRequest(keys, id, count, max_bytes))
 
 
 def keep_staged(keys: QueueKeys, staged: Iterable[str], *, ttl_s: int) -> Operation[int]:
@@ -316,10 +329,18 @@ def take_snapshot(
 
 
 def read_snapshot(
-    keys: QueueKeys, part: SnapshotRange, *, ttl_s: int, bodies: bool, counts: bool
+    keys: QueueKeys,
+    part: SnapshotRange,
+    *,
+    ttl_s: int,
+    bodies: bool,
+    counts: bool,
+    max_bytes: int = READ_BYTES,
 ) -> Operation[SnapshotPage]:
     """Read the messages in a range of a snapshot."""
-    return Operation(READ_SNAPSHOT, ReadSnapshotRequest(keys, part, ttl_s, bodies, counts))
+    return Operation(
+        READ_SNAPSHOT, ReadSnapshotRequest(keys, part, ttl_s, bodies, counts, max_bytes)
+    )
 
 
 def reasons(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:

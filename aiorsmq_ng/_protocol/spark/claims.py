@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from ...errors import ClaimLost, RSMQError
 from ..keys import QueueKeys
 from ..operation import Kind, Operation, QueueRequest, Request
+from . import READ_BYTES, WRITE_BYTES
 
 Mode = Literal["lease", "move"]
 
@@ -75,6 +76,10 @@ class Terms(NamedTuple):
     ttl_s: int
     #: Only messages that were visible at this time; ``None``: that are visible now.
     latest_ms: int | None = None
+    #: Bytes of bodies after which the claim is complete; 0: any number.
+    max_bytes: int = 0
+    #: Bytes of bodies that one call moves.
+    call_bytes: int = WRITE_BYTES
 
 
 class Claimed(NamedTuple):
@@ -83,6 +88,8 @@ class Claimed(NamedTuple):
     messages: int
     #: True if it will not grow any more.
     complete: bool
+    #: True if this call completed it because of a limit, so that more messages may be ready.
+    full: bool
 
 
 class Run(NamedTuple):
@@ -117,6 +124,11 @@ class ClaimPage(NamedTuple):
     #: One per message; ``None`` for messages that the reader no longer holds. Without bodies in the
     #: request: empty if it holds all of them, else a number or ``None`` for each.
     bodies: list[bytes | None]
+
+    @property
+    def size(self) -> int:
+        """How many messages it has, also those that are not the claimant's any more."""
+        return sum(run.size for run in self.runs)
 
     @property
     def held(self) -> list[bytes]:
@@ -208,6 +220,7 @@ class ReadRequest(LedgerRequest, frozen=True):
     start: int
     stop: int
     bodies: bool
+    max_bytes: int
 
 
 class RenewRequest(LedgerRequest, frozen=True):
@@ -228,10 +241,11 @@ class AcknowledgeRequest(LedgerRequest, frozen=True):
 
 
 class ReleaseRequest(LedgerRequest, frozen=True):
-    """Give the next *count* messages of a claim back."""
+    """Give the next *count* messages of a claim back; fewer if moved bodies are long."""
 
     number: int
     count: int
+    max_bytes: int
 
 
 class ForgetRequest(LedgerRequest, frozen=True):
@@ -275,10 +289,19 @@ def find_group_ledger(keys: QueueKeys, group: str) -> Operation[str]:
 
 
 def read(
-    ledger: Ledger, number: int, start: int, stop: int, *, bodies: bool
+    ledger: Ledger,
+    number: int,
+    start: int,
+    stop: int,
+    *,
+    bodies: bool,
+    max_bytes: int = READ_BYTES,
 ) -> Operation[ClaimPage]:
-    """Read the messages from *start* up to *stop* of a claim, those that are still held."""
-    return Operation(READ, ReadRequest(ledger, number, start, stop, bodies))
+    """Read the messages from *start* up to *stop* of a claim, those that are still held.
+
+    The page ends with the message that reaches *max_bytes*.
+    """
+    return Operation(READ, ReadRequest(ledger, number, start, stop, bodies, max_bytes))
 
 
 def renew(
@@ -293,9 +316,11 @@ def acknowledge(ledger: Ledger, number: int, *, count: int) -> Operation[int]:
     return Operation(ACKNOWLEDGE, AcknowledgeRequest(ledger, number, count))
 
 
-def release(ledger: Ledger, number: int, *, count: int) -> Operation[Released]:
-    """Give the next *count* messages of a claim back."""
-    return Operation(RELEASE, ReleaseRequest(ledger, number, count))
+def release(
+    ledger: Ledger, number: int, *, count: int, max_bytes: int = WRITE_BYTES
+) -> Operation[Released]:
+    """Give the next *count* messages of a claim back; fewer if moved bodies are long."""
+    return Operation(RELEASE, ReleaseRequest(ledger, number, count, max_bytes))
 
 
 def forget(ledger: Ledger) -> Operation[int]:

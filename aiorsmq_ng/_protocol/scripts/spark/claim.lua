@@ -3,10 +3,11 @@
 -- reaches the limit, and never changes afterwards. An empty claim leaves nothing behind.
 -- KEYS: zset, hash, deliveries, ledger, claim, group.
 -- ARGV: fence, number of the claim, messages in the claim at most, by this call at most, lease (ms), latest time at which
---   a message became visible (epoch ms, '' = now), TTL (s), lease or move, and 1 if the ledger may be created.
--- Returns: {messages in the claim, 1 if it is complete or 0}.
+--   a message became visible (epoch ms, '' = now), TTL (s), lease or move, 1 if the ledger may be created, bytes of bodies
+--   in the claim (0 = any number), bytes that this call may move. The message that reaches one of these is the last one.
+-- Returns: {messages in the claim, 1 if it is complete or 0, 1 if this call completed it because of a limit or 0}.
 -- Errors: queueNotFound, queueCorrupt, fenced, ledgerGone.
--- Cost: O(messages * log n), at most 1000 messages.
+-- Cost: O(messages * log n), at most 1000 messages; in mode move O(bytes) besides.
 -- @include clock
 -- @include queue
 -- @include delivery_notes
@@ -16,13 +17,15 @@
 local zset, hash, deliveries, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local fence, claim_number, limit, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease_ms, latest, ttl, moving = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == 'move'
+local byte_limit, call_bytes = tonumber(ARGV[10]), tonumber(ARGV[11])
+if byte_limit == 0 then byte_limit = math.huge end
 local refused, _, _, _, _, received = read_queue(zset, hash)
 if refused then return refused end
 local now = server_time()
-local known = redis.call('HMGET', ledger, 'fence', 'sealed:' .. claim_number)
+local known = redis.call('HMGET', ledger, 'fence', 'sealed:' .. claim_number, 'bytes')
 if known[1] and known[1] ~= fence then return 'fenced' end
 if not known[1] and ARGV[9] ~= '1' then return 'ledgerGone' end
-if known[2] then return {tonumber(known[2]), 1} end
+if known[2] then return {tonumber(known[2]), 1, 0} end
 
 local size, last = 0, redis.call('ZRANGE', claim, -1, -1, 'WITHSCORES')
 if #last > 0 then
@@ -38,11 +41,21 @@ if size + #ids == 0 then
     redis.call('EXPIRE', ledger, ttl)
     redis.call('EXPIRE', KEYS[6], ttl)
   end
-  return {0, more and 0 or 1}
+  return {0, more and 0 or 1, 0}
 end
 
+local listed, found, bodies, bytes = #ids, #ids, nil, size > 0 and tonumber(known[3]) or 0
+local left, read = byte_limit - bytes, 0
+if moving then
+  bodies, found, read = read_bodies(hash, ids, math.min(left, call_bytes))
+elseif left < math.huge then
+  found, read = count_bytes(hash, ids, left)
+end
+for i = listed, found + 1, -1 do ids[i] = nil end
+bytes = bytes + read
+
 -- Most messages were never received and have no rc. Their text is made once.
-local rcs, frs, counts, found, notes = {}, {}, {}, #ids, {}
+local rcs, frs, counts, notes = {}, {}, {}, {}
 if found > 0 then
   for i = 1, found do counts[i] = ids[i] .. ':rc' end
   local stored, now_text = redis.call('HMGET', hash, unpack(counts)), string.format('%.0f', now)
@@ -70,7 +83,7 @@ end
 
 local entries, taken = {}, found
 if moving and found > 0 then
-  local bodies, gone = redis.call('HMGET', hash, unpack(ids)), {}
+  local gone = {}
   taken = 0
   for i = 1, found do
     local id, at = ids[i], 4 * i
@@ -112,6 +125,7 @@ if not known[1] then
 end
 if taken > 0 then
   if size == 0 then redis.call('HSET', ledger, 'open', claim_number) end
+  if left < math.huge then redis.call('HSET', ledger, 'bytes', string.format('%.0f', bytes)) end
   redis.call('ZADD', claim, unpack(entries))
   redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + taken))
 end
@@ -121,9 +135,11 @@ if not moving then
   redis.call('EXPIRE', claim, ttl)
   redis.call('EXPIRE', KEYS[6], ttl)
 end
-local total, complete = size + taken, not more or size + taken >= limit
+local total = size + taken
+local full = total >= limit or bytes >= byte_limit
+local complete = full or (found == listed and not more)
 if complete then
-  redis.call('HDEL', ledger, 'open')
+  redis.call('HDEL', ledger, 'open', 'bytes')
   if total > 0 then redis.call('HSET', ledger, 'sealed:' .. claim_number, total) end
 end
-return {total, complete and 1 or 0}
+return {total, complete and 1 or 0, full and 1 or 0}

@@ -15,7 +15,7 @@ local left = 0
 if known[2] == 'move' then
   redis.call('UNLINK', claim)
 else
-  local ids, rcs, _, _, runs = first_runs(claim, tonumber(ARGV[3]))
+  local ids, rcs, _, runs = first_runs(claim, tonumber(ARGV[3]))
   local held = still_held(hash, ids, rcs)
   local fields = {}
   for i = 1, #held do

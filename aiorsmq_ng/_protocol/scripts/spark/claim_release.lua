@@ -1,10 +1,10 @@
 -- Return the messages of a claim, as far as they are still the claimant's: ready at once, in the order in which they were
 -- sent.
 -- KEYS: zset, hash, ledger, claim, deliveries.
--- ARGV: wake-up channel, fence, number of the claim, how many messages.
+-- ARGV: wake-up channel, fence, number of the claim, how many messages, how many bytes of moved bodies.
 -- Returns: {messages returned, runs of messages left}; at 0 left the claim is removed.
 -- Errors: queueNotFound, queueCorrupt, fenced, ledgerGone.
--- Cost: O(messages * log n), at most 2000 messages.
+-- Cost: O(messages * log n), at most 2000 messages; in mode move it ends with the message that reaches the bytes.
 -- @include clock
 -- @include queue
 -- @include ledger
@@ -17,7 +17,7 @@ local refused = read_queue(zset, hash) or check_fence(ledger, ARGV[2])
 if refused then return refused end
 local now, _, micros = server_time()
 local moved = redis.call('HGET', ledger, 'mode') == 'move'
-local ids, rcs, frs, bodies, runs, notes = first_runs(claim, tonumber(ARGV[4]), moved)
+local ids, rcs, frs, runs, bodies, notes = first_runs(claim, tonumber(ARGV[4]), moved and tonumber(ARGV[5]))
 local held = moved and ids or still_held(hash, ids, rcs)
 local scores, fields = {}, {}
 for i = 1, #held do
@@ -57,6 +57,6 @@ if runs > 0 then redis.call('ZREMRANGEBYRANK', claim, 0, runs - 1) end
 local left = redis.call('ZCARD', claim)
 if left == 0 then
   redis.call('HDEL', ledger, 'sealed:' .. ARGV[3])
-  if redis.call('HGET', ledger, 'open') == ARGV[3] then redis.call('HDEL', ledger, 'open') end
+  if redis.call('HGET', ledger, 'open') == ARGV[3] then redis.call('HDEL', ledger, 'open', 'bytes') end
 end
 return {#held, left}

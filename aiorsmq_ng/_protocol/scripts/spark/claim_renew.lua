@@ -19,7 +19,7 @@ redis.call('EXPIRE', ledger, ARGV[5])
 redis.call('EXPIRE', KEYS[5], ARGV[5])
 if redis.call('EXPIRE', claim, ARGV[5]) == 0 then return 'claimGone' end
 local count = tonumber(ARGV[3])
-local ids, rcs = messages_of(claim, from, from + count, false)
+local ids, rcs = messages_of(claim, from, from + count)
 local held, taken, gone = still_held(hash, ids, rcs)
 if #held > 0 then
   local score, scores = string.format('%.0f', now + tonumber(ARGV[4])), {}

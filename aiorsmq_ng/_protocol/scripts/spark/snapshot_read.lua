@@ -1,23 +1,32 @@
 -- Read messages that a snapshot names. Bodies and counts are the present ones.
 -- KEYS: hash, page of the snapshot, its other pages.
--- ARGV: first rank, rank after the last, TTL of all pages from now on (s), with bodies (0 or 1), with counts (0 or 1).
--- Returns: {ids and scores in turn, bodies, rc, fr}, each a list; a message that is gone has no body. The last two are
---   empty if no message was received yet.
+-- ARGV: first rank, rank after the last, TTL of all pages from now on (s), with bodies (0 or 1), with counts (0 or 1),
+--   bytes of bodies.
+-- Returns: {ids and scores in turn, bodies, rc, fr, number of ranks that these cover}, all but the last a list; a message
+--   that is gone has no body. The last message is the one with which the bodies reach the bytes, if there are that many.
+--   rc and fr are empty if no message was received yet.
 -- Errors: snapshotGone.
--- Cost: O(log n + messages), at most 7000 messages.
+-- Cost: O(log n + messages + bytes), at most 7000 messages.
 -- @include message_id
+-- @include bodies
 local hash, page = KEYS[1], KEYS[2]
 if redis.call('EXPIRE', page, ARGV[3]) == 0 then return 'snapshotGone' end
 for i = 3, #KEYS do redis.call('EXPIRE', KEYS[i], ARGV[3]) end
 local members = redis.call('ZRANGE', page, ARGV[1], ARGV[2] - 1, 'WITHSCORES')
-local range, ids, bodies, counts, firsts = {}, {}, {}, {}, {}
+local ids, range, ranks, covered, bodies, counts, firsts = {}, {}, {}, #members / 2, {}, {}, {}
 for i = 1, #members, 2 do
   if is_id(members[i]) then
     local size = #ids
     ids[size + 1], range[2 * size + 1], range[2 * size + 2] = members[i], members[i], members[i + 1]
+    ranks[size + 1] = (i + 1) / 2
   end
 end
-if #ids > 0 and ARGV[4] == '1' then bodies = redis.call('HMGET', hash, unpack(ids)) end
+if ARGV[4] == '1' then
+  local count
+  bodies, count = read_bodies(hash, ids, tonumber(ARGV[6]))
+  if count < #ids then covered = ranks[count] end
+  for i = #ids, count + 1, -1 do ids[i], range[2 * i], range[2 * i - 1] = nil, nil, nil end
+end
 if #ids > 0 and ARGV[5] == '1' then
   local fields, received = {}, false
   for i = 1, #ids do fields[i] = ids[i] .. ':rc' end
@@ -35,4 +44,4 @@ if #ids > 0 and ARGV[5] == '1' then
     counts = {}
   end
 end
-return {range, bodies, counts, firsts}
+return {range, bodies, counts, firsts, covered}
