@@ -28,7 +28,7 @@ import time
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import quote
 
 from ..errors import InvalidValue, Unavailable
@@ -267,7 +267,7 @@ class EmbeddedServer:
         cls,
         folder: Path | None = None,
         *,
-        fsync: str = "always",
+        fsync: Literal["always", "everysec"] = "always",
         startup_timeout_s: float = 15.0,
     ) -> Self:
         """Become a user of the server of *folder*, and start it unless it runs.

@@ -721,3 +721,21 @@ def test_every_public_error_has_its_translation_checked() -> None:
     errors = {e for e in public if isinstance(e, type) and issubclass(e, aiorsmq_ng.RSMQError)}
 
     assert errors == ERRORS.keys()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.create_queue("jobs", max_size=3),
+        lambda client: client.set_queue_attributes("jobs", max_size=3),
+        lambda client: client.set_queue_attributes("jobs"),
+        lambda client: client.send_message("jobs", "x" * 70_000),
+    ],
+)
+async def test_errors_name_arguments_as_the_package_does(aio, call):
+    await aio.create_queue("jobs")
+    with pytest.raises(exceptions.AIORSMQException) as caught:
+        await call(aio)
+
+    assert "max_size" in str(caught.value)
+    assert "maxsize" not in str(caught.value)

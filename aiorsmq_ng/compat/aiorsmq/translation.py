@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from redis import exceptions as driver_errors
 
 from aiorsmq_ng import (
@@ -42,6 +44,10 @@ _TABLE: tuple[tuple[type[RSMQError], type[Exception]], ...] = (
 )
 
 
+#: Our name of aiorsmq's argument ``max_size``; in quotes it would be a user's word.
+_MAXSIZE = re.compile(r"(?<!['\w])maxsize(?!['\w])")
+
+
 class translated_errors:  # noqa: N801 - reads as a statement
     """Raise aiorsmq's error instead of ours, with ours as its cause."""
 
@@ -65,4 +71,4 @@ def _sentence(error: RSMQError) -> str:
     if isinstance(error, QueueExists):
         # The original text recommends an argument that aiorsmq does not have.
         return f"queue {error.queue!r} exists already in namespace {error.ns!r}"
-    return str(error)
+    return _MAXSIZE.sub("max_size", str(error))
