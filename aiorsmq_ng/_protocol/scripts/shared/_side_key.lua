@@ -6,5 +6,6 @@ local function call_side(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if string.find(reply.err, 'WRONGTYPE', 1, true) then return nil end
-  error(reply.err, 0)
+  -- Before Redis 7 only a text can be raised; it would hide the code of the error from newer servers' clients.
+  error(redis.REDIS_VERSION_NUM and reply or reply.err, 0)
 end
