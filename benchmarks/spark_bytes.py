@@ -30,7 +30,7 @@ from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.options import Options
 from aiorsmq_ng.spark import writers
-from aiorsmq_ng.spark.arrow import full_schema
+from aiorsmq_ng.spark.arrow_rows import full_schema
 from aiorsmq_ng.spark.batch_reader import SnapshotReader
 from aiorsmq_ng.spark.checkpoint import release
 from aiorsmq_ng.spark.options import ReadOptions, StreamReadOptions, WriteOptions, parse

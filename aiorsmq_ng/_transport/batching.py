@@ -46,10 +46,10 @@ from .._common.tasks import retrieve_exception
 from .._protocol.operation import Kind, Operation
 from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
 from ..models import ServerStatus
+from .call_retries import Retries
 from .calls import CallRunner, gave_up
 from .driver import Driver, NotExecuted, ReplyLost
 from .loop_guard import LoopGuard
-from .retries import Retries
 
 R = TypeVar("R")
 

@@ -30,8 +30,8 @@ from ..errors import (
     SendUnknown,
     Unavailable,
 )
+from .call_retries import Retries
 from .driver import NotExecuted, ReplyLost
-from .retries import Retries
 
 if TYPE_CHECKING:
     from .batching import PendingOperation

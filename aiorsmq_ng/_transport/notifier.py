@@ -15,8 +15,8 @@ import anyio
 from .._common.backoff import Backoff
 from ..errors import RSMQError
 from .batching import Transport
+from .call_retries import BUDGET, rest
 from .driver import Heard, Listener, NotExecuted, ReplyLost
-from .retries import BUDGET, rest
 
 logger = logging.getLogger("aiorsmq_ng.notifier")
 

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .budget import CALL_BUDGET, CallBudget, Pool
 from .errors import BrokerError
+from .memory_budget import CALL_BUDGET, CallBudget, Pool
 from .options import Limits
 
 logger = logging.getLogger("aiorsmq_ng.broker")

@@ -24,9 +24,9 @@ from aiorsmq_ng import (
 from .._common.tasks import retrieve_exception
 from ..rpc import v1_pb2 as pb
 from .admission import Admission, count_sources
-from .budget import CALL_BUDGET
 from .context import BrokerContext, peer_timeout, seconds
 from .errors import BrokerError
+from .memory_budget import CALL_BUDGET
 from .outstanding import DeliveryKey, key_of
 from .receive import receive
 from .tokens import CALLER

@@ -23,8 +23,8 @@ from aiorsmq_ng import (
     Unavailable,
 )
 
-from .budget import CALL_BUDGET, Pool
 from .errors import BrokerError
+from .memory_budget import CALL_BUDGET, Pool
 
 R = TypeVar("R")
 #: Method and id of a call.

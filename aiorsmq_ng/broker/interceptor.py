@@ -16,8 +16,8 @@ from aiorsmq_ng import RSMQError
 
 from ..rpc.errors import BROKER
 from .admission import MAX_BYTES, Admission, RefusalLog, Rule
-from .budget import CALL_BUDGET, CallBudget
 from .errors import BrokerError, ErrorStatus, error_status
+from .memory_budget import CALL_BUDGET, CallBudget
 from .tokens import ADMIN, ANONYMOUS, CALLER, CONSUMER, PRODUCER, Caller, Refused, Tokens
 
 logger = logging.getLogger("aiorsmq_ng.broker")

@@ -16,8 +16,8 @@ from .._common.tasks import retrieve_exception
 from ..rpc import v1_pb2 as pb
 from ..rpc.values import write_message
 from .admission import MAX_BYTES, Admission, unread
-from .budget import CALL_BUDGET, RetainedBytes
 from .context import BrokerContext, seconds
+from .memory_budget import CALL_BUDGET, RetainedBytes
 
 #: Seconds before the call's deadline at which the broker replies, to allow for the way back.
 _MARGIN_S = 0.05

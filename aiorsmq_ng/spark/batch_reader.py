@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from .._protocol.spark import bulk
-from .arrow import BatchBuilder, Ids, between, check_schema, numbers, times
+from .arrow_rows import BatchBuilder, Ids, between, check_schema, numbers, times
 from .options import ReadOptions
 from .paging import read_pages
 

@@ -32,7 +32,7 @@ class RSMQDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return all columns, for readers that name none."""
-        from .arrow import full_schema  # noqa: PLC0415 - Spark imports this module for discovery
+        from .arrow_rows import full_schema  # noqa: PLC0415 - Spark imports this module for discovery
 
         return full_schema(str(self.options.get("bodyType", "string")).lower())
 

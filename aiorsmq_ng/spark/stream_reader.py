@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from .._common.ids import ID_LENGTH
 from .._protocol.spark import claims as operations
 from ..errors import RSMQError
-from .arrow import BatchBuilder, Ids, check_schema, numbers, repeated, times
+from .arrow_rows import BatchBuilder, Ids, check_schema, numbers, repeated, times
 from .options import StreamReadOptions
 from .paging import read_pages
 from .stream_claims import ClaimSlice, Offset, StreamClaims

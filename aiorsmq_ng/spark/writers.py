@@ -38,7 +38,7 @@ from .._protocol import limits, queues
 from .._protocol.keys import Namespace, QueueKeys
 from .._protocol.spark import bulk
 from ..errors import InvalidValue
-from .arrow import ENCODERS
+from .arrow_rows import ENCODERS
 from .options import WriteOptions
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from aiorsmq_ng.broker import Limits
-from aiorsmq_ng.broker.budget import CallBudget
+from aiorsmq_ng.broker.memory_budget import CallBudget
 from aiorsmq_ng.rpc import routeguide_pb2
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.routeguide_pb2_grpc import RouteGuideStub

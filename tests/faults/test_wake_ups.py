@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import RSMQ, Options
+from aiorsmq_ng._transport.call_retries import RetryBudget
 from aiorsmq_ng._transport.redis_driver import ConnectionListener
-from aiorsmq_ng._transport.retries import RetryBudget
 from aiorsmq_ng.testing import FaultProxy
 
 from ..support.waiting import until

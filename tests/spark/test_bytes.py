@@ -8,7 +8,7 @@ import pytest
 
 from aiorsmq_ng._protocol.spark import bulk, claims
 from aiorsmq_ng._protocol.spark.claims import Ledger, Terms
-from aiorsmq_ng.spark.arrow import full_schema
+from aiorsmq_ng.spark.arrow_rows import full_schema
 from aiorsmq_ng.spark.batch_reader import SnapshotReader
 from aiorsmq_ng.spark.options import ReadOptions, StreamReadOptions, WriteOptions, parse
 from aiorsmq_ng.spark.paging import read_pages

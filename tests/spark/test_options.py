@@ -13,7 +13,7 @@ from aiorsmq_ng import InvalidValue, NotSupported
 from aiorsmq_ng._protocol import queues
 from aiorsmq_ng._protocol.shards import Shards
 from aiorsmq_ng._runtime import sync_client
-from aiorsmq_ng.spark.arrow import check_schema, full_schema
+from aiorsmq_ng.spark.arrow_rows import check_schema, full_schema
 from aiorsmq_ng.spark.options import ReadOptions, StreamReadOptions, WriteOptions, parse
 from aiorsmq_ng.spark.writers import BatchSink
 from aiorsmq_ng.testing import PrivateServer

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiorsmq_ng import RSMQ, Options
-from aiorsmq_ng._transport.retries import PATIENCE
+from aiorsmq_ng._transport.call_retries import PATIENCE
 
 #: For a client that only has to be there: the machine may stall for more than two seconds.
 PATIENT = Options(connect_timeout=30)

@@ -24,11 +24,11 @@ from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.messages import ReceiveSpec
 from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng._protocol.values import Receipt
-from aiorsmq_ng._transport import retries
+from aiorsmq_ng._transport import call_retries
+from aiorsmq_ng._transport.call_retries import RetryBudget
 from aiorsmq_ng._transport.calls import CallNumbers
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
 from aiorsmq_ng._transport.redis_calls import ScriptMissing, WrongLayout
-from aiorsmq_ng._transport.retries import RetryBudget
 from tools.lab.virtual_loop import run_virtually
 
 from ..support.driver import ScriptedDriver, transport_on
@@ -447,7 +447,7 @@ async def test_closing_leaves_the_memory_of_a_call_that_is_still_open():
 
 @pytest.mark.parametrize("uptime_s", [0.3, 1000.7, 1e6 + 0.1])
 def test_turn_that_comes_too_late_is_not_taken(monkeypatch, uptime_s):
-    monkeypatch.setattr("aiorsmq_ng._transport.retries.time.monotonic", lambda: uptime_s)
+    monkeypatch.setattr("aiorsmq_ng._transport.call_retries.time.monotonic", lambda: uptime_s)
     retry_budget = RetryBudget(burst=1, per_second=10)
     assert retry_budget.reserve(0.0) == pytest.approx(0.0, abs=1e-6)
     for _ in range(50):
@@ -494,7 +494,7 @@ async def test_pause_that_outlasts_the_deadline_tells_the_reason_of_the_pause(mo
     def lose(command):
         raise ReplyLost("connection reset")
 
-    monkeypatch.setattr("aiorsmq_ng._transport.retries.rest", oversleep)
+    monkeypatch.setattr("aiorsmq_ng._transport.call_retries.rest", oversleep)
     async with running(lose, deadline_s=0.5) as (driver, transport):
         with pytest.raises(SendUnknown, match="connection reset"):
             await transport.run(send())
@@ -752,8 +752,8 @@ async def test_turns_that_a_busy_loop_heaped_up_are_spread_over_as_long(monkeypa
         spread.append((least, most))
         return 0.0
 
-    monkeypatch.setattr(retries.random, "uniform", uniform)
-    resting = [asyncio.create_task(retries.rest(0.01)) for _ in range(3)]
+    monkeypatch.setattr(call_retries.random, "uniform", uniform)
+    resting = [asyncio.create_task(call_retries.rest(0.01)) for _ in range(3)]
     await asyncio.sleep(0)
     time.sleep(0.3)  # noqa: ASYNC251 - the loop stands still
     await asyncio.gather(*resting)

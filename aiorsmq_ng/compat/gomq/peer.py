@@ -11,7 +11,7 @@ import anyio
 
 from aiorsmq_ng import Delivery, Queue, QueueNotFound, Subscription
 
-from ...broker.budget import CALL_BUDGET
+from ...broker.memory_budget import CALL_BUDGET
 from ...broker.receive import BoundedReceiver
 from .records import LIMIT, record_size
 from .unacknowledged import Taken, UnacknowledgedReplies

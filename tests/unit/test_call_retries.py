@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from aiorsmq_ng._transport.call_retries import Retries
 from aiorsmq_ng._transport.driver import Driver, ReplyLost
-from aiorsmq_ng._transport.retries import Retries
 from tools.lab.virtual_loop import run_virtually
 
 from ..support.driver import ScriptedDriver

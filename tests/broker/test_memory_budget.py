@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from aiorsmq_ng.broker.budget import CallBudget, Pool
+from aiorsmq_ng.broker.memory_budget import CallBudget, Pool
 
 
 def test_a_party_may_take_half_of_what_the_others_leave():
