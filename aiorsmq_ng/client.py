@@ -23,7 +23,7 @@ from ._protocol.shards import Shards, check_together
 from ._protocol.topic_names import check_part, queue_name
 from ._protocol.topics import TopicKeys
 from ._runtime.context import QueueContext, context_of
-from ._runtime.dead_letters import DeadLetters
+from ._runtime.dead_letters import DeadLetterReports, DeadLetters
 from ._runtime.leases import LeaseKeeper
 from ._runtime.listing import list_names
 from ._runtime.long_poll import LongPoll
@@ -104,7 +104,7 @@ class RSMQ(RSMQVerbs):
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
         self._presence = Presence(self._transport, self._keeper)
-        self._letters = DeadLetters(self._codec)
+        self._letters = DeadLetterReports(self._codec)
         self._transport.on_event = self._letters.moved_by_receive
         self._transport.close_last = self._keeper.close
         self._plans = Plans()

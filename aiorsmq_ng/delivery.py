@@ -237,10 +237,6 @@ class Delivery(Message):
         if not keeper.take_over(self.lease):
             keeper.keep(self.lease)
 
-    def hand_over(self) -> None:
-        """Stop renewing the lease until the next holder calls ``hold`` or enters a block."""
-        self._context.keeper.hand_over(self.lease)
-
     def let_go(self) -> None:
         """Renew the lease no more: the message is visible again when it ends."""
         self._context.keeper.drop(self.lease)

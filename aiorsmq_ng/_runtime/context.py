@@ -14,7 +14,7 @@ from .._protocol.values import Dedup
 from .._transport.batching import Transport
 from ..codec import JSON, Codec
 from ..retry import Retry
-from .dead_letters import DeadLetters
+from .dead_letters import DeadLetterReports
 from .leases import LeaseKeeper
 from .presence import Presence
 
@@ -27,7 +27,7 @@ class QueueContext:
     transport: Transport
     keeper: LeaseKeeper
     presence: Presence
-    letters: DeadLetters
+    letters: DeadLetterReports
     #: Return the keys of another queue of the same client; checks the name.
     sibling: Callable[[str], QueueKeys]
     #: Return the channel on which arrivals in a queue are announced.

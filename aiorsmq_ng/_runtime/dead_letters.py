@@ -20,13 +20,9 @@ Listener = Callable[[DeadLetter], object]
 
 
 class DeadLetters:
-    """Reports messages that this client moved to dead-letter queues to all listeners.
+    """Listeners for the messages that this client moves to dead-letter queues."""
 
-    Programs call ``listen`` and ``forget``; the client calls ``moved_by_receive`` and ``report``.
-    """
-
-    def __init__(self, codec: Codec = JSON) -> None:
-        self._codec = codec
+    def __init__(self) -> None:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -37,6 +33,14 @@ class DeadLetters:
         """Call *listener* no more."""
         if listener in self._listeners:
             self._listeners.remove(listener)
+
+
+class DeadLetterReports(DeadLetters):
+    """Reports dead letters to the listeners; the client's side of ``DeadLetters``."""
+
+    def __init__(self, codec: Codec = JSON) -> None:
+        super().__init__()
+        self._codec = codec
 
     def moved_by_receive(self, moved: DeadLettered) -> None:
         """Log and report *moved*, a message that a receive has moved."""

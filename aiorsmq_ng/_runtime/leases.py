@@ -71,7 +71,7 @@ class Lease:
     )
 
     def __init__(self, keys: QueueKeys, receipt: Receipt, vt: float, expires_at: float) -> None:
-        #: The queue that the message is in.
+        # The queue that the message is in.
         self.keys = keys
         #: The proof of the delivery: ``id``, ``rc``, ``fr``.
         self.receipt = receipt
@@ -83,11 +83,11 @@ class Lease:
         self.lost = False
         #: Called when that happens.
         self.on_lost: Callable[[], object] | None = None
-        #: False while it is handed over, and not taken over yet.
+        # False while it is handed over, and not taken over yet.
         self.owned = True
-        #: Operations of its holder in flight; the lease is not renewed meanwhile.
+        # Operations of its holder in flight; the lease is not renewed meanwhile.
         self.pauses = 0
-        #: When to renew it, the earliest time at which it may join others, the renewal in flight.
+        # When to renew it, the earliest time at which it may join others, the renewal in flight.
         self.renew_at = self.renew_from = 0.0
         self.renewing: asyncio.Future[bool] | None = None
 

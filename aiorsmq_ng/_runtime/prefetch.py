@@ -36,9 +36,6 @@ class LeasedMessage(Protocol):
         """True if the holder of the delivery before this one vanished."""
         ...
 
-    def hand_over(self) -> None:
-        """Stop renewing the lease until the next holder takes the message over."""
-
     def release_nowait(self, *, unseen: bool) -> asyncio.Future[Any]:
         """Start to release the message."""
         ...
@@ -130,7 +127,7 @@ class Prefetch(Generic[D]):
         now = asyncio.get_running_loop().time()
         while (message := self._next()) is not None:
             if not has_ended(message.lease, now):
-                message.hand_over()
+                self._keeper.hand_over(message.lease)
                 return message
             # A message whose lease was lost in the buffer belongs to another client.
             _give_back_late([message])

@@ -242,9 +242,9 @@ class Transport:
         if operation.kind.undo is not None:
             self.begin(operation.kind.undo(result))
 
-    def report(self, news: Sequence[Any]) -> None:
+    def report(self, events: Sequence[Any]) -> None:
         """Report events that results carry, such as dead letters, to the listener."""
-        for item in news:
+        for item in events:
             self.on_event(item)
 
     def begin(self, operations: Iterable[Operation[Any]]) -> None:

@@ -7,13 +7,18 @@ from dataclasses import dataclass, field, fields
 
 from aiorsmq_ng import InvalidValue
 
+from .._common.durations import Duration
+
 #: GOMQ's port, on this machine only.
 DEFAULT_LISTEN = "127.0.0.1:10001"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits of a broker. Durations are seconds."""
+    """Limits of a broker.
+
+    Durations are given in seconds or as a ``timedelta``, and read as seconds.
+    """
 
     #: One request, in bytes. gRPC clients accept replies of up to 4 MiB by default, so a larger
     #: limit is useful only to clients that raise theirs.
@@ -29,7 +34,7 @@ class Limits:
     #: Total bytes of requests being received or processed; at least four of the largest.
     receiving_bytes: int = 128 * 1024 * 1024
     #: How long one request may take to arrive.
-    arrival: float = 20.0
+    arrival: Duration = Duration(20.0)
     #: Bodies in one reply, in bytes; at least those of one request.
     reply_bytes: int = 8 * 1024 * 1024
     #: Total bytes of replies that clients have not read; at least four of the largest.
@@ -37,7 +42,7 @@ class Limits:
     #: Calls of the health service in flight; they need no token.
     probes: int = 200
     #: The longest wait of one call.
-    wait: float = 60.0
+    wait: Duration = Duration(60.0)
     #: Unsettled messages of one Consume stream.
     unsettled: int = 1000
 
@@ -64,7 +69,7 @@ class Tls:
     client_ca: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
     """Settings of a broker: addresses, TLS, receipts, limits, shutdown."""
 
@@ -75,14 +80,15 @@ class BrokerOptions:
     #: True allows addresses beyond this machine without TLS or tokens.
     insecure: bool = False
     #: Limits for requests and replies.
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()
     #: Key that signs receipts. None: a random key, so receipts are valid only in this process.
     #: Brokers with the same key accept each other's receipts.
     receipt_key: bytes | None = field(default=None, repr=False)
     #: True if gRPC reflection describes the interface to callers that may use it.
     reflection: bool = False
-    #: Seconds that a stop waits for messages to be settled and for calls to end.
-    grace: float = 10.0
+    #: How long a stop waits for messages to be settled and for calls to end; seconds, or a
+    #: ``timedelta``.
+    grace: Duration = Duration(10.0, or_0=True)
 
     def __post_init__(self) -> None:
         if not self.listen:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import quote
 
+from .._common.durations import Seconds, at_least_0
 from ..errors import InvalidValue, Unavailable
 from .binary import LAYOUT, ServerBinary, find_binary, read_record
 from .folder import check_owner, explained, prepare, private_folder, resolve, socket_path
@@ -268,22 +269,23 @@ class EmbeddedServer:
         folder: Path | None = None,
         *,
         fsync: Literal["always", "everysec"] = "always",
-        startup_timeout_s: float = 15.0,
+        startup_timeout: Seconds = 15.0,
     ) -> Self:
         """Become a user of the server of *folder*, and start it unless it runs.
 
         *folder* is created with mode 700 if it is missing. *fsync* is ``always`` (nothing is lost
         when the server is killed or the power fails) or ``everysec`` (faster; either event may
-        lose up to 2 s of data). *startup_timeout_s* is the longest time that a starting server may
+        lose up to 2 s of data). *startup_timeout* is the longest time that a starting server may
         not answer; a server that is loading its data does answer. Raise ``Unavailable`` for a
         missing program, an unusable folder, or a server that fails.
         """
         if fsync not in ("everysec", "always"):
             raise InvalidValue(f"fsync is {fsync!r}; give 'everysec' or 'always'")
+        timeout_s = at_least_0("startup_timeout", startup_timeout)
         folder = resolve(folder)
         with explained(folder):
             prepare(folder)
-        return cls(folder, fsync, startup_timeout_s, remove=False)
+        return cls(folder, fsync, timeout_s, remove=False)
 
     @classmethod
     def ephemeral(cls) -> Self:

@@ -10,7 +10,9 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -512,6 +514,14 @@ def test_acquire_of_damaged_data_reports_the_log(folder: Path) -> None:
     assert not status(folder).running
 
 
+@pytest.mark.parametrize("value", ["4", True, float("nan"), timedelta(seconds=-1)])
+def test_acquire_refuses_what_is_no_duration(folder: Path, value: Any) -> None:
+    """A wrong timeout starts nothing."""
+    with pytest.raises(InvalidValue, match="startup_timeout"):
+        EmbeddedServer.acquire(folder, startup_timeout=value)
+    assert not status(folder).running
+
+
 def test_acquire_of_a_silent_program_ends_in_time(
     monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path
 ) -> None:
@@ -521,7 +531,7 @@ def test_acquire_of_a_silent_program_ends_in_time(
     monkeypatch.setenv("AIORSMQ_SERVER_BIN", str(program))
 
     with pytest.raises(Unavailable, match=r"did not answer within 0.2 s; look into"):
-        EmbeddedServer.acquire(folder, startup_timeout_s=0.2)
+        EmbeddedServer.acquire(folder, startup_timeout=timedelta(seconds=0.2))
     left = status(folder)
     assert (left.running, left.in_use) == (True, False)
     assert left.pid is not None
@@ -548,7 +558,7 @@ def test_acquire_waits_for_a_server_that_is_loading(folder: Path) -> None:
         busy.bind(str(folder / "server.sock"))
         busy.listen()
         source = """
-            server = EmbeddedServer.acquire(Path(sys.argv[1]), startup_timeout_s=0.5)
+            server = EmbeddedServer.acquire(Path(sys.argv[1]), startup_timeout=0.5)
             print("served", flush=True)
             server.release()
         """

@@ -169,7 +169,6 @@ async def delivery_members(delivery: Delivery, codec: Codec) -> None:
     await delivery.settle(ValueError())
     delivery.hold(lambda: None)
     delivery.let_go()
-    delivery.hand_over()
     async with delivery as same:
         assert_type(same, Delivery)
 

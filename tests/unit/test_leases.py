@@ -13,7 +13,7 @@ from aiorsmq_ng import LeaseLost, QueueNotFound, Unavailable
 from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.values import Leased
-from aiorsmq_ng._runtime.dead_letters import DeadLetters
+from aiorsmq_ng._runtime.dead_letters import DeadLetterReports
 from aiorsmq_ng._runtime.leases import LeaseKeeper
 from aiorsmq_ng._runtime.prefetch import Prefetch, still_leased
 from aiorsmq_ng._runtime.presence import Presence
@@ -49,7 +49,7 @@ class Scene:
             transport=self.transport,
             keeper=self.keeper,
             presence=Presence(self.transport, self.keeper),
-            letters=DeadLetters(),
+            letters=DeadLetterReports(),
             sibling=NAMESPACE.queue,
             channel=lambda keys: keys.wake,
             dead_letter="dead",
@@ -766,7 +766,7 @@ async def test_message_that_is_handed_over_and_not_taken_up_is_not_renewed():
     async with scene() as s:
         delivery = s.delivery(lease_s=0.3)
         delivery.hold()
-        delivery.hand_over()
+        s.keeper.hand_over(delivery.lease)
         await until(lambda: not s.keeper._kept)
 
         assert s.sent(RENEWAL) == []
@@ -777,7 +777,7 @@ async def test_message_that_is_handed_over_is_renewed_inside_its_block():
     async with scene() as s:
         delivery = s.delivery(lease_s=0.3)
         delivery.hold()
-        delivery.hand_over()
+        s.keeper.hand_over(delivery.lease)
         async with delivery:
             await until(lambda: len(s.sent(RENEWAL)) >= 2)
 
