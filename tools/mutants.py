@@ -188,6 +188,13 @@ MUTANTS = (
         ("tests/contract/test_worker_leases.py",),
     ),
     Mutant(
+        "worker: the move of its own message to the dead letters is logged",
+        "aiorsmq_ng/worker/worker.py",
+        "            log_move(letter)",
+        "            pass",
+        ("tests/contract/test_dead_letters.py",),
+    ),
+    Mutant(
         "worker: the search for queues goes on if other code cancels it",
         "aiorsmq_ng/worker/worker.py",
         'while found is None and self._state in ("running", "paused"):',

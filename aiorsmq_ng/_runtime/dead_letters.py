@@ -1,7 +1,8 @@
 """Dead letters: every move to a dead-letter queue is reported to the client's listeners.
 
 A rejection is known to the holder of the message. A message that a receive moves, because it was
-delivered too often and never settled, has no holder. Such a move is also logged.
+delivered too often and never settled, has no holder. Such a move is also logged. A worker logs the
+moves of its own messages.
 """
 
 from __future__ import annotations
@@ -45,11 +46,10 @@ class DeadLetterReports(DeadLetters):
     def moved_by_receive(self, moved: DeadLettered) -> None:
         """Log and report *moved*, a message that a receive has moved."""
         message, queue, dead = moved.message, moved.keys.queue, moved.dead.queue
-        logger.warning(
-            "message %s of queue %r was moved to %r: %s", message.id, queue, dead, moved.reason
-        )
+        letter = DeadLetter(message, queue, dead, moved.reason, by_receive=True)
+        log_move(letter)
         message.with_codec(self._codec)
-        self.report(DeadLetter(message, queue, dead, moved.reason, by_receive=True))
+        self.report(letter)
 
     def report(self, letter: DeadLetter) -> None:
         """Call all listeners with *letter*, a message that was moved."""
@@ -58,3 +58,11 @@ class DeadLetterReports(DeadLetters):
                 listener(letter)
             except Exception:
                 logger.exception("a listener failed on a dead letter of queue %r", letter.queue)
+
+
+def log_move(letter: DeadLetter) -> None:
+    """Log that a message was moved to a dead-letter queue, and why; never its body."""
+    logger.warning(
+        "message %s of queue %r was moved to %r: %s",
+        letter.message.id, letter.queue, letter.dead_letter, letter.reason or "no reason given",
+    )  # fmt: skip

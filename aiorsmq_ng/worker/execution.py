@@ -116,11 +116,11 @@ class Execution:
             reason = str(misfit)[:500]
             settled = await self._settle_all(lambda delivery: delivery.reject(reason))
             self._counters.rejected += len(settled)
-            await self._report_failure(misfit)
+            await self._report_failure(misfit, called=False)
             return
         except Exception as error:
             # The user's own type or codec raised; that is a failure like any other.
-            await self._failed(error)
+            await self._failed(error, called=False)
             return
         # Checked late: other handlers may have blocked the event loop since this one was chosen.
         self._batch[:] = still_leased(self._batch)
@@ -222,13 +222,13 @@ class Execution:
         self._stop_renewal()
         logger.error("handler %s ignores its cancellation", self.handler.name)
 
-    async def _failed(self, error: BaseException) -> None:
+    async def _failed(self, error: BaseException, *, called: bool = True) -> None:
         settled = await self._settle_all(lambda delivery: delivery.settle(error))
         if isinstance(error, Exception):
             gone = sum(delivery.outcome == "rejected" for delivery in settled)
             self._counters.rejected += gone
             self._counters.failed += len(settled) - gone
-            await self._report_failure(error)
+            await self._report_failure(error, called=called)
 
     async def _settle_all(self, settle: Callable[[Delivery], Any]) -> list[Delivery]:
         """Settle the messages that the handler did not settle, and return those that were settled.
@@ -258,13 +258,16 @@ class Execution:
             if not delivery.settled:
                 delivery.let_go()
 
-    async def _report_failure(self, error: Exception) -> None:
+    async def _report_failure(self, error: Exception, *, called: bool) -> None:
         first = self._batch[0]
         self._counters.note(error)
+        # The text of a misfit names fields and rules, and no values.
+        misfit = isinstance(error, InvalidValue) and not called
         logger.warning(
-            "handler %s failed on message %s of queue %r (delivery %d): %s",
-            self.handler.name, first.id, first.queue, first.rc, type(error).__name__,
-            exc_info=None if isinstance(error, InvalidValue) else error,
+            "handler %s %s message %s of queue %r (delivery %d): %s",
+            self.handler.name, "failed on" if called else "was not called for",
+            first.id, first.queue, first.rc, str(error)[:500] if misfit else type(error).__name__,
+            exc_info=None if misfit else error,
         )  # fmt: skip
         for hook in self._on_failure:
             for delivery in self._batch:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from .._common.durations import Duration, Seconds, at_least_0, in_seconds
+from .._runtime.dead_letters import log_move
 from ..client import RSMQ
 from ..errors import ClientClosed, InvalidValue
 from ..models import DeadLetter
@@ -421,11 +422,13 @@ class Worker:
             self._interruptible.cancel()
 
     def _on_dead_letter_moved(self, letter: DeadLetter) -> None:
-        """Count a dead letter of one of the worker's queues, and call the hooks for it."""
+        """Count and log a dead letter of one of the worker's queues, and call the hooks for it."""
         if all(letter.queue != handler.queue.name for handler in self._handlers):
             return
         if letter.by_receive:
-            self._counters.rejected += 1
+            self._counters.rejected += 1  # the receive has logged it
+        else:
+            log_move(letter)
         if self._on_dead_letter:
             task = asyncio.create_task(
                 call_dead_letter_hooks(letter, self._on_dead_letter),

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+import pydantic
 import pytest
 
 from aiorsmq_ng import RSMQ, Delivery, Retry, Worker
@@ -14,6 +15,10 @@ from .test_worker import work
 __all__ = ["work"]
 
 LOGGER = "aiorsmq_ng.dead_letters"
+
+
+class Order(pydantic.BaseModel):
+    number: int
 
 
 @pytest.fixture
@@ -54,6 +59,51 @@ async def test_move_by_a_receive_is_logged_and_reported_with_a_reason(
     assert {r.levelno for r in caplog.records if r.name == LOGGER} == {logging.WARNING}
     assert id in caplog.text
     assert letter.reason in caplog.text
+
+
+async def worker_log(rsmq, work, caplog, annotation, retry):
+    """Run a worker until its message is rejected; return the id and the log of the worker."""
+    worker = Worker(rsmq)
+
+    @worker.handler("jobs", retry=retry)
+    async def ship(body: annotation):
+        raise KeyError("no stock")
+
+    running = work(worker)
+    await until(lambda: worker.health.rejected)
+    worker.stop()
+    await running
+    return [(r.name, r.getMessage().replace(ship.__qualname__, "ship")) for r in caplog.records]
+
+
+async def test_worker_logs_why_a_body_was_refused_without_its_values(rsmq, limited, work, caplog):
+    id = await limited.send({"number": "secret", "secret": 1})
+
+    log = await worker_log(rsmq, work, caplog, Order, Retry(3))
+
+    reason = await rsmq.queue("jobs-dead").reason(id)
+    assert reason == "body does not fit Order: number: int_parsing"
+    assert log[-2:] == [
+        (LOGGER, f"message {id} of queue 'jobs' was moved to 'jobs-dead': {reason}"),
+        (
+            "aiorsmq_ng.worker",
+            f"handler ship was not called for message {id} of queue 'jobs' (delivery 1): {reason}",
+        ),
+    ]
+    assert "secret" not in caplog.text
+
+
+async def test_worker_logs_the_move_after_the_last_failure(rsmq, limited, work, caplog):
+    id = await limited.send({"number": 1})
+
+    log = await worker_log(rsmq, work, caplog, Order, Retry(2, base=0))
+
+    failed = f"handler ship failed on message {id} of queue 'jobs' (delivery"
+    assert log[-3:] == [
+        ("aiorsmq_ng.worker", f"{failed} 1): KeyError"),
+        (LOGGER, f"message {id} of queue 'jobs' was moved to 'jobs-dead': KeyError: 'no stock'"),
+        ("aiorsmq_ng.worker", f"{failed} 2): KeyError"),
+    ]
 
 
 async def test_reason_names_the_last_holder(rsmq, limited, raw, ns, letters):
