@@ -339,7 +339,7 @@ MUTANTS = (
         "aiorsmq_ng/_runtime/outages.py",
         "if not error.transient:",
         "if False:",
-        ("tests/contract/test_worker_health.py",),
+        ("tests/unit/test_call_retries.py",),
     ),
     Mutant(
         "handlers: a class that no body can be is refused",
@@ -886,7 +886,7 @@ MUTANTS = (
         "aiorsmq_ng/_protocol/topic_state.py",
         'successor=after.queue if after and ends else ""',
         'successor=""',
-        TOPICS,
+        ("tests/unit/test_topic_names.py",),
     ),
     Mutant(
         "topics: a peer that adopts is the keeper",

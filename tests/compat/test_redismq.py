@@ -20,6 +20,7 @@ from aiorsmq_ng import (
 from aiorsmq_ng.compat.redismq import ReliableQueue
 
 from ..support.clock import pass_time, server_ms
+from ..support.waiting import until
 
 
 @pytest.fixture
@@ -172,20 +173,31 @@ async def test_count_that_makes_no_sense_is_refused(mine, count):
             await call
 
 
-async def test_pop_that_is_cancelled_leaves_nothing_delivered(mine, raw):
+async def test_pop_that_is_cancelled_leaves_nothing_delivered(mine, rsmq, monkeypatch):
     await mine.push("a", "b")
-    await raw.execute_command("CLIENT", "PAUSE", "150", "ALL")
+    driver = await rsmq._transport.driver()
+    run, taken, gate = driver.run, asyncio.Event(), asyncio.Event()
+
+    async def held(call):
+        results = await run(call)
+        if call.kind.undo:
+            taken.set()
+            await gate.wait()
+        return results
+
+    monkeypatch.setattr(driver, "run", held)
     task = asyncio.create_task(mine.pop(2))
-    await asyncio.sleep(0.05)
+    await taken.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert await mine.info() == (0, 2)
+    gate.set()
 
-    for _ in range(300):
-        if await mine.info() == (2, 0):
-            break
-        await asyncio.sleep(0.01)
-    assert await mine.info() == (2, 0)
+    async def given_back():
+        return await mine.info() == (2, 0)
+
+    await until(given_back)
     assert mine.held == {}
 
 

@@ -1,4 +1,4 @@
-"""Timeouts of attempts: all attempts in flight share one timer."""
+"""Timeouts of attempts, which share one timer; how long a server is waited for."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from aiorsmq_ng import Unavailable
+from aiorsmq_ng._runtime.outages import retry_through_outages
 from aiorsmq_ng._transport.call_retries import Retries
 from aiorsmq_ng._transport.driver import Driver, ReplyLost
 from tools.lab.virtual_loop import run_virtually
@@ -80,3 +82,13 @@ async def test_answered_attempt_is_not_cancelled_when_its_time_is_over():
     await asked.answered(2.0)
     await asyncio.sleep(10)
     assert asyncio.current_task().cancelling() == 0
+
+
+async def test_error_that_waiting_does_not_mend_ends_the_wait_for_a_server_at_once():
+    answers = iter([Unavailable("down", transient=True), Unavailable("speaks TLS")])
+
+    async def call():
+        raise next(answers)
+
+    with pytest.raises(Unavailable, match="speaks TLS"):
+        await retry_through_outages(call)
