@@ -49,7 +49,7 @@ from .topic import Topic
 
 logger = logging.getLogger("aiorsmq_ng.client")
 
-#: How long closing waits for looks that are under way.
+#: How long closing waits for receives that are in flight.
 _CLOSE_LONG_POLLS_S = 2.0
 #: How long it waits for workers; longer than a handler that is cancelled may take.
 _CLOSE_WORKERS_S = 5.0
@@ -170,7 +170,7 @@ class RSMQ(RSMQVerbs):
         that was only received stays leased until its lease ends.
 
         Workers of this client that still run are ended first; stop them before for a grace period.
-        Takes a few seconds at most. Once begun it goes on, whatever happens to the caller. A client
+        Takes a few seconds at most. It goes on if the caller is cancelled meanwhile. A client
         whose event loop has ended, or is the parent's after a fork, is left alone.
         """
         if self._transport.is_gone:

@@ -14,21 +14,21 @@ from ._runtime.outages import retry_through_outages
 from ._runtime.prefetch import Prefetch, still_leased
 from .delivery import Delivery
 
-#: Lease up to that number of messages, waiting for the first.
+#: Leases up to a number of messages; waits for the first.
 Receive = Callable[[int], Awaitable[list[Delivery]]]
 
-#: A consumer whose call to ``anext`` was cancelled stays at work if the next call follows within
-#: this time: a loop that calls it with a timeout costs no more.
+#: A consumer whose call to ``anext`` was cancelled goes on if the next call follows within this
+#: time: a loop that calls it with a timeout costs no more.
 IDLE_S = 0.1
-#: How long ``aclose`` waits for what is given back; that goes on afterwards.
+#: How long ``aclose`` waits for give-backs; they go on afterwards.
 _GIVE_BACK_S = 2.0
 
 
 class Consumer(AsyncIterator[Delivery]):
     """Iterates over the messages of a queue without end, some leased ahead of time.
 
-    Ends by ``aclose``, from any task, at the end of an ``async with``, or when it is no longer
-    referred to (after a ``break``). Then what was leased ahead is given back. A call to ``anext``
+    Ends by ``aclose``, from any task, at the end of an ``async with``, or when no reference to it
+    is left (after a ``break``). Messages leased ahead are then given back. A call to ``anext``
     that is cancelled or times out takes no message, and the iteration can go on: the next call
     starts the consumer again if it does not follow at once.
     """
@@ -51,9 +51,9 @@ class Consumer(AsyncIterator[Delivery]):
         return session.take_now() or await session.take()
 
     async def aclose(self) -> None:
-        """End the iteration, and wait a few seconds at most until what was leased ahead is back.
+        """End the iteration, and wait up to 2 s until messages leased ahead are given back.
 
-        Giving it back goes on if the caller is cancelled meanwhile.
+        The give-backs go on if the caller is cancelled.
         """
         if going := self._close():
             await asyncio.wait(going, timeout=_GIVE_BACK_S)
@@ -89,9 +89,9 @@ class Consumer(AsyncIterator[Delivery]):
 class _Session:
     """A consumer at work, from a call to ``anext`` until it ends.
 
-    It also ends when a call was cancelled or has failed and no other follows soon: the consumer may
-    never be collected then, for a traceback that the program keeps (of a task, of a
-    ``TimeoutError``) refers to it. A session does not refer to its consumer.
+    It also ends when a call was cancelled or has failed and no other follows soon. The consumer may
+    never be collected then: a traceback that the program keeps (of a task, of a ``TimeoutError``)
+    refers to it. A session does not refer to its consumer.
     """
 
     def __init__(self, context: QueueContext, receive: Receive, prefetch: int) -> None:
@@ -143,7 +143,7 @@ class _Session:
         raise StopAsyncIteration
 
     def end(self) -> list[asyncio.Future[Any]]:
-        """Take the consumer off, and return what is under way to give back what it has."""
+        """End the session; return the give-backs in flight."""
         if self.ended:
             return []
         self.ended = True

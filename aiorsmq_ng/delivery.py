@@ -1,4 +1,4 @@
-"""A message under lease, and what its holder may do with it."""
+"""A message under lease, and the operations of its holder."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Delivery(Message):
         self._context = context
         #: What this client knows of the lease: ``vt``, ``expires_at``, ``lost``.
         self.lease = Lease(leased.keys, receipt, leased.vt_ms / 1000, expires_at)
-        #: How its holder settled it; none as long as that has not happened.
+        #: How its holder settled it; ``None`` before that.
         self.outcome: Outcome | None = None
 
     @property
@@ -87,10 +87,10 @@ class Delivery(Message):
 
     @property
     def suspect(self) -> bool:
-        """Whether the delivery before this one vanished with its holder.
+        """True if the delivery before this one vanished with its holder.
 
-        The message may be what kills processes, so it came alone; nothing else should be held in
-        this process while it is worked on. A ``Worker`` sees to that.
+        The message may be what kills processes, so it is delivered alone. This process should hold
+        no other message while it works on this one; a ``Worker`` does so.
         """
         return self._strikes > 0
 
@@ -121,7 +121,7 @@ class Delivery(Message):
             vt: seconds from now until the lease ends.
         """
         vt_ms = limits.seconds_to_ms("vt", vt)
-        # Counted from before the request, so that our idea of its end is never too late.
+        # Counted from before the request: never later than the end on the server.
         started = asyncio.get_running_loop().time()
         transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
         transport.check()
@@ -203,17 +203,17 @@ class Delivery(Message):
     def release_nowait(
         self, delay: limits.Seconds = 0, *, unseen: bool = False, vanished: bool = False
     ) -> asyncio.Future[Any]:
-        """Start to release the message. The call goes on whatever happens to the caller.
+        """Start to release the message; the call goes on if the caller is cancelled.
 
-        Also while the client is being closed. The future need not be awaited. *unseen* is that of
-        ``release``. With *vanished* its holder is gone without a word: the delivery counts, and the
+        It also goes on while the client is being closed. The future need not be awaited. *unseen*
+        is that of ``release``. *vanished* is for a holder that died: the delivery counts, and the
         next one is a suspect.
 
         Args:
             delay: seconds until it is visible again.
             unseen: True if no handler has begun to work on it: the delivery then does not count for
                 ``max_receives``.
-            vanished: True if the holder is gone: the message becomes a suspect.
+            vanished: True if the holder died: the message becomes a suspect.
         """
         transport = self._context.transport
         transport.check()
@@ -238,7 +238,7 @@ class Delivery(Message):
             keeper.keep(self.lease)
 
     def let_go(self) -> None:
-        """Renew the lease no more: the message is visible again when it ends."""
+        """Stop renewing the lease: the message is visible again when it ends."""
         self._context.keeper.drop(self.lease)
 
     @property
@@ -286,8 +286,8 @@ class Delivery(Message):
         if self.settled:
             return
         if isinstance(error, GeneratorExit):
-            # The coroutine is thrown away, by the garbage collector perhaps: it cannot wait, and
-            # the thread may be any.
+            # The coroutine is closed, perhaps by the garbage collector: it cannot await, and the
+            # thread may be any.
             self._context.transport.call_soon(self._abandon)
             return
         try:
@@ -296,7 +296,7 @@ class Delivery(Message):
             else:
                 await self._fail(error)
         finally:
-            # Whatever came of it: the block works on the message no more.
+            # After an error, too: the block no longer works on the message.
             if not self.settled:
                 self.let_go()
 
@@ -305,12 +305,14 @@ class Delivery(Message):
             give_back([self])
 
     async def _fail(self, error: BaseException) -> None:
-        # Once begun, it goes on whatever happens to this task.
+        # Goes on if this task is cancelled.
         with anyio.CancelScope(shield=True):
             try:
                 await self.settle(error)
             except RSMQError as failure:
-                logger.warning("message %s was not given back: %s", self.id, failure)
+                logger.warning(
+                    "message %s of queue %r was not given back: %s", self.id, self.queue, failure
+                )
 
     def _decoder(self) -> Codec:
         # Not stored with every delivery: most bodies are read in another way.
@@ -331,8 +333,8 @@ class Delivery(Message):
     async def _settle(self, operation: Operation[Any], outcome: Outcome) -> None:
         """Run *operation*, which ends the lease, even if the caller is cancelled meanwhile.
 
-        A change of visibility follows a renewal that is under way: one that overtook it would
-        hide the message again. What takes the message out of the queue need not wait.
+        A change of visibility waits for a renewal in flight: one that came after it would hide the
+        message again. An operation that removes the message need not wait.
         """
         transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
         transport.check()
@@ -343,7 +345,7 @@ class Delivery(Message):
             self.outcome = outcome
             keeper.drop(lease)
         except RSMQError:
-            raise  # its holder has it still, and may try again
+            raise  # its holder still has it, and may try again
         except BaseException:
             keeper.drop(lease)  # the operation goes on without the caller
             raise
@@ -352,8 +354,8 @@ class Delivery(Message):
 
 
 def from_reply(received: Received, contexts: Mapping[str, QueueContext]) -> list[Delivery]:
-    """Return the deliveries that a receive brought; *contexts* are by queue name."""
-    # Counted from before the request, so that our idea of a lease's end is never too late.
+    """Return the deliveries of a receive; *contexts* are by queue name."""
+    # Counted from before the request: never later than the end on the server.
     return [
         Delivery(leased, contexts[leased.keys.queue], received.asked_at + leased.vt_ms / 1000)
         for leased in received.messages
@@ -368,7 +370,7 @@ def from_receipt(receipt: Receipt, context: QueueContext, vt_ms: int) -> Deliver
 
 
 async def ack_many(context: QueueContext, batch: Sequence[Delivery]) -> list[Delivery]:
-    """Ack deliveries of one queue by one call; return those that were still their holder's."""
+    """Ack deliveries of one queue by one call; return those whose leases were not lost."""
     keeper, transport = context.keeper, context.transport
     transport.check()
     leases = [delivery.lease for delivery in batch]
@@ -378,7 +380,7 @@ async def ack_many(context: QueueContext, batch: Sequence[Delivery]) -> list[Del
         outcomes = await transport.see_through(operation)
         keeper.drop(*leases)
     except RSMQError:
-        raise  # their holder has them still, and may try again
+        raise  # their holder still has them, and may try again
     except BaseException:
         keeper.drop(*leases)  # the operation goes on without the caller
         raise

@@ -231,7 +231,7 @@ class NotSupported(UsageError):
 class ClientClosed(UsageError):
     """Raised for a call on a client that is closed, or was closed before the call was made.
 
-    The call certainly did not run. A call that was under way when the client was closed raises
+    The call certainly did not run. A call that was in flight when the client was closed raises
     ``Unavailable`` or ``SendUnknown`` with ``executed=None`` instead.
     """
 

@@ -115,7 +115,7 @@ class Message:
     def json(self, type: Any = None) -> Any:
         """Return the body decoded from JSON, checked against *type* if one is given.
 
-        Plain JSON, whatever the client's codec is; ``decode`` uses the codec. *type* may be
+        Plain JSON, with any codec of the client; ``decode`` uses the codec. *type* may be
         anything msgspec understands: a dataclass, a TypedDict, ``list[int]``; for a
         model of pydantic, use ``decode``. Raises ``InvalidValue`` if the body is not JSON or does
         not fit.
@@ -189,7 +189,7 @@ class Sent(str):
     #: The level of durability that was reached: ``memory``, ``replicated:n`` or ``fsynced``.
     durability: str = "memory"
     #: Whether nothing was stored by this send, because a message with its dedup key was before: the
-    #: id is that one's, whatever its body is.
+    #: id is that one's, also if its body is another.
     duplicate: bool = False
 
     def at(self: str, durability: str) -> Sent:

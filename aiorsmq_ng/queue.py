@@ -1,4 +1,4 @@
-"""The Queue: every operation on one queue, checked, named and wrapped."""
+"""The Queue: every operation on one queue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .retry import Retry
 
 M = TypeVar("M", bound=Message)
 
-#: Stands for the messages of an earlier page.
+#: A page without messages.
 _NOTHING = Received([], -1)
 #: Ids or bodies that one delete call carries; more are split.
 _DELETE_PAGE = 1000
@@ -67,7 +67,7 @@ class Queue:
 
     @property
     def retry(self) -> Retry | None:
-        """What becomes of messages whose handling fails."""
+        """The retry policy for messages whose handling fails; ``None`` if the handle has none."""
         return self._context.retry
 
     @overload
@@ -190,7 +190,7 @@ class Queue:
         """Announce this client as one more consumer of the queue while the block runs.
 
         For programs with a receive loop of their own; a ``Consumer`` and a ``Worker`` do it by
-        themselves. The announcement is for people who look (``stats``); nothing depends on it.
+        themselves. ``stats`` shows the announcement; nothing else depends on it.
         """
         self._context.presence.enter(self._keys)
         try:
@@ -355,7 +355,7 @@ class Queue:
         Nothing is leased or changed. A negative *start* begins that many before the last ready
         message; *after* goes on behind a message seen before, which need not be there any more.
         One round trip reads up to 1000 messages, or fewer of 1 MiB together. A message that keeps
-        its visible-at meanwhile is seen exactly once, whatever happens to others. One that is
+        its visible-at meanwhile is seen exactly once, also if others change. One that is
         received, released or hidden again may be seen twice, or, if it moved from behind the walk
         to before it, not at all.
 
@@ -409,7 +409,9 @@ class Queue:
             raise
 
     async def reason(self, id: str) -> str | None:
-        """Tell why a message was rejected into this queue, if that was said and is still kept.
+        """Return why a message was rejected into this queue; ``None`` if that is not known.
+
+        Reasons are kept for 14 days.
 
         Args:
             id: id of the message.
@@ -432,7 +434,7 @@ class Queue:
         chooses, *rate* is messages per second at most. Moved in batches of up to 100, each
         atomic: interrupted at any point, every message is in exactly one of the two queues.
         Returns how many were moved. *progress* is called with the size of each batch; a
-        cancellation then waits for the batch under way, so that the sizes add up to what was moved.
+        cancellation then waits for the batch in flight, so that the sizes add up to what was moved.
 
         Args:
             source: queue to take from; by default this queue's own dead-letter queue.
@@ -452,7 +454,7 @@ class Queue:
         try:
             return await redrive(self._context, keys, most, where, rate, progress)
         except QueueNotFound as error:
-            # Nothing was ever rejected.
+            # No message was ever rejected.
             if source is None and error.queue == keys.queue:
                 return 0
             raise
@@ -537,7 +539,7 @@ class Queue:
         return found
 
     def _readable(self, found: list[M]) -> list[M]:
-        """Let messages that were only looked at, or popped, be decoded by the client's codec."""
+        """Give messages that are not deliveries the client's codec, for ``decode``."""
         codec = self._context.codec
         for message in found:
             message.with_codec(codec)

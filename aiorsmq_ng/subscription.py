@@ -41,7 +41,7 @@ def nonce() -> str:
 class Subscription(Queue):
     """The queue in which a consumer, or one peer of it, finds what is published.
 
-    Everything that a queue can do works here. What a peer receives, by whatever method, also
+    Everything that a queue can do works here. What a peer receives, by any method, also
     keeps it alive: one that was taken for dead comes back with its next receive, with an empty
     queue.
     """
@@ -65,7 +65,7 @@ class Subscription(Queue):
 
     @property
     def consumer(self) -> str:
-        """Who subscribed."""
+        """Name of the consumer that subscribed."""
         return self._joining.consumer
 
     @property

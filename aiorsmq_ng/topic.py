@@ -185,12 +185,12 @@ class Topic:
     ) -> Subscription:
         """Subscribe, or find the subscription that is there; return its queue.
 
-        Whatever is published after this has returned is in it. The first subscription of a topic
-        also gets what waited for one, in order. *mode* ``shared``: all that use the name *consumer*
-        share the messages, and *peer* only names a process for ``describe``. ``broadcast``: every
-        *peer* of the consumer gets a copy of its own. One that gives no sign of life for
-        *peer_timeout*, while others do, loses its queue: the first peer's passes to another of
-        them, so that the consumer misses nothing; what any other left is deleted. *vt*,
+        Every message that is published after this has returned is in it. The first subscription of
+        a topic also gets what waited for one, in order. *mode* ``shared``: all that use the
+        name *consumer* share the messages, and *peer* only names a process for ``describe``.
+        ``broadcast``: every *peer* of the consumer gets a copy of its own. One that gives no sign
+        of life for *peer_timeout*, while others do, loses its queue: the first peer's passes to
+        another of them, so that the consumer misses nothing; what any other left is deleted. *vt*,
         *delay* and *maxsize* are stored on the queue if it is new.
 
         Args:

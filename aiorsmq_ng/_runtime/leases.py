@@ -15,7 +15,7 @@ it reports a loss by the callback in the lease. The rules:
    after the lease was lost or dropped, or the holder was cancelled: a release has to follow it, or
    the message would be hidden again.
 5. When the client is closed, the messages of all leases that are still registered are released:
-   their holders cannot settle them any more. One with an operation of its holder under way is
+   their holders cannot settle them any more. One with an operation of its holder in flight is
    released after that, unless the operation settles it.
 """
 

@@ -35,6 +35,7 @@ from asyncio import _get_running_loop as running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -226,7 +227,7 @@ class Transport:
         if self._tasks is None or (self._closed and not closing):
             raise ClientClosed
         future = self._submit(operation, after)
-        future.add_done_callback(_note_failure)
+        future.add_done_callback(partial(_note_failure, operation))
         return future
 
     def see_through(
@@ -259,7 +260,7 @@ class Transport:
                 return
             self._give_backs += 1
             future = self._submit(operation)
-            future.add_done_callback(self._gave_back)
+            future.add_done_callback(partial(self._gave_back, operation))
 
     async def quiet(self, within_s: float) -> None:
         """Wait until no call is in flight, so that nothing is being taken or given back.
@@ -517,14 +518,19 @@ class Transport:
             if not self._busy and self._quiet is not None:
                 self._quiet.set()
 
-    def _gave_back(self, future: asyncio.Future[Any]) -> None:
+    def _gave_back(self, operation: Operation[Any], future: asyncio.Future[Any]) -> None:
         self._give_backs -= 1
-        _note_failure(future)
+        _note_failure(operation, future)
 
 
-def _note_failure(future: asyncio.Future[Any]) -> None:
+def _note_failure(operation: Operation[Any], future: asyncio.Future[Any]) -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
-        logger.debug("a background operation failed: %s", error)
+        logger.debug(
+            "%r on queue %r failed in the background: %s",
+            operation.kind.name,
+            operation.request.keys.queue,
+            error,
+        )
 
 
 def _never_made() -> ClientClosed:

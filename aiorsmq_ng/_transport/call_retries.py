@@ -1,8 +1,8 @@
-"""Retries: make a call until it is answered, as long as that is safe and its time is not over.
+"""Retries: repeat a call until it is answered, as long as that is safe and before its deadline.
 
-All clients of a process share one budget for second tries. After an outage every call of every
-client wants to be made again at once. Each waits for its own backoff, and then for its turn, so
-that a server that comes back is not overrun.
+All clients of a process share one retry budget. After an outage all their calls are due for a retry
+at once. Each waits for its own backoff, and then for its turn in the budget, so that a server that
+comes back is not overloaded.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
-#: The part of a call's time after which one attempt is given up for another, if it may be repeated.
+#: Part of a call's time after which an attempt is given up for the next, if the call is repeatable.
 PATIENCE = 1 / 3
 #: The part of an attempt's time in which replicas or the disk must confirm.
 CONFIRM = 0.8
-#: Second tries that need no turn, and how many per second follow.
+#: Retries that need not wait for a turn, and retries per second after these.
 BURST = 20
 PER_SECOND = 200.0
-#: An event loop that is so late has stood still: all whose turn came meanwhile go on at once.
+#: An event loop that is late by this much was blocked: all retries that fell due meanwhile would
+#: start at once.
 LATE_S = 0.05
 
 
 class RetryBudget:
-    """A burst of tries at once, then a number per second; no try is refused, only put off."""
+    """Allows a burst of retries, then a number per second. A retry is delayed, never refused."""
 
     def __init__(self, burst: int = BURST, per_second: float = PER_SECOND) -> None:
         self._burst_s = burst / per_second
@@ -52,10 +53,10 @@ class RetryBudget:
         self._lock = threading.Lock()
 
     def reserve(self, pause_s: float, within_s: float = math.inf) -> float | None:
-        """Take a turn after *pause_s* at the earliest; return in how many seconds it comes.
+        """Reserve a turn after *pause_s* at the earliest; return the seconds until it comes.
 
-        ``None``, and no turn is taken, if that is not *within_s*: a caller that gives up must not
-        keep others waiting.
+        Return ``None`` and reserve nothing if that is not *within_s*: a caller that gives up must
+        not delay others.
         """
         now = time.monotonic()
         with self._lock:
@@ -67,12 +68,12 @@ class RetryBudget:
             return pause_s
 
 
-#: The one of this process.
+#: The budget of this process.
 BUDGET = RetryBudget()
 
 
 async def rest(pause_s: float) -> None:
-    """Sleep for *pause_s*; turns that a busy event loop has heaped up are spread again."""
+    """Sleep for *pause_s*; after a blocked event loop, add jitter to spread overdue retries."""
     loop = asyncio.get_running_loop()
     due = loop.time() + pause_s
     await asyncio.sleep(pause_s)
@@ -86,7 +87,7 @@ class _Timeout(Struct, eq=False):
 
     at: float
     task: asyncio.Task[Any]
-    #: Cancellations of the task that were asked for before the attempt.
+    #: Cancellation requests of the task before the attempt.
     cancelling: int
     reached: bool = False
 
@@ -125,7 +126,7 @@ class _Timeouts:
         """Cancel the timeout."""
         self._in_flight.pop(timeout, None)
         if timeout.reached:
-            # Too late to be noticed: the answer came first.
+            # The answer came before the cancellation.
             timeout.task.uncancel()
 
     def _set_timer(self, at: float) -> None:
@@ -147,7 +148,7 @@ class _Timeouts:
 
 
 class Retries:
-    """Makes calls on a driver that is had when needed."""
+    """Makes calls on a driver, which is opened by the first call."""
 
     def __init__(
         self, driver: Callable[[], Awaitable[Driver]], *, deadline_s: float, peer: str = "redis"
@@ -164,7 +165,7 @@ class Retries:
     async def make(self, call: Call, deadline: float) -> list[Any]:
         """Return the results of *call*.
 
-        ``NotExecuted`` or a final error: it certainly did not run. ``ReplyLost``: it is not known.
+        ``NotExecuted`` or a final error: it did not run. ``ReplyLost``: its outcome is unknown.
         """
         loop = asyncio.get_running_loop()
         backoff = None
@@ -196,8 +197,8 @@ class Retries:
             raise
 
     def _run(self, call: Call, left_s: float, driver: Driver) -> Awaitable[list[Any]]:
-        """Let *driver* make an attempt that has *left_s*."""
-        # What the client demands is known when it is connected.
+        """Make one attempt on *driver*, with a timeout of *left_s*."""
+        # The durability is set when the client has connected.
         durability = self.durability
         call.min_replicas = durability.replicas
         if call.kind.with_durability is not None and (durability.replicas or durability.fsync):
@@ -207,7 +208,7 @@ class Retries:
         return driver.run(call)
 
     async def ask(self, question: Callable[[Driver], Awaitable[T]], deadline: float) -> T:
-        """Return the driver's answer to a question that may be repeated."""
+        """Return the driver's answer to an idempotent question; retry until *deadline*."""
         loop = asyncio.get_running_loop()
         backoff = _backoff()
         while True:
@@ -221,7 +222,7 @@ class Retries:
     ) -> T:
         """Make one attempt within *timeout_s*."""
         if timeout_s <= 0:
-            raise NotExecuted("the call's time was over before it could be made")
+            raise NotExecuted("the deadline of the call passed before it could be made")
         clock = asyncio.get_running_loop().time
         began_at = clock()
         timeout = self._timeouts.start(began_at + timeout_s)
@@ -253,10 +254,10 @@ class Retries:
             self._timeouts.end(timeout)
 
     async def _ask_again(self, call: Call, backoff: Backoff, deadline: float) -> bool:
-        """Wait before a call is repeated that was not confirmed; return True if there is time.
+        """Wait before an unconfirmed call is repeated; return False if there is no time for it.
 
-        The server may have broken off the waiting because it is no longer the primary, and another
-        one may confirm. Without enough time the answer that is known is better than none.
+        The server may have ended the wait because it is no longer the primary; the new primary may
+        confirm. Without time for a retry, the unconfirmed result is returned.
         """
         within_s = deadline - self._patience_s - asyncio.get_running_loop().time()
         pause_s = BUDGET.reserve(backoff.next_s(), within_s) if call.may_repeat else None
@@ -268,7 +269,7 @@ class Retries:
 
 
 def _is_confirmed(call: Call, results: list[Any]) -> bool:
-    """Return True if all that was stored is as durable as the client demands."""
+    """Return True if all stored messages have the durability that the client demands."""
     durability = call.durability
     return durability is None or all(
         isinstance(result, Exception) or durability.met_by(reached)
@@ -281,7 +282,7 @@ def _backoff() -> Backoff:
 
 
 async def _pause(backoff: Backoff, deadline: float, error: Exception) -> None:
-    """Wait until a second try may be made; raise *error* if it is too late for one."""
+    """Wait until the call may be retried; raise *error* if that is after *deadline*."""
     loop = asyncio.get_running_loop()
     pause_s = BUDGET.reserve(backoff.next_s(), deadline - loop.time())
     if pause_s is None:

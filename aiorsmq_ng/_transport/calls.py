@@ -138,6 +138,12 @@ class Call:
         #: Those that wait for the operations, in the same order; none where calls are made singly.
         self.callers = callers
 
+    @property
+    def queue(self) -> str:
+        """Name of the queue of its first operation, for the log."""
+        name: str = self.operations[0].request.keys.queue
+        return name
+
     def doubt(self) -> None:
         """Go on to another attempt: this one may have run."""
         self.in_doubt = True
@@ -223,11 +229,10 @@ class CallRunner:
             self._leave_open(call, f"the reply was lost, so the outcome is not known: {error}")
         except Exception as error:
             # A bug here or in the driver must not end the whole client.
-            queue = batch[0].operation.request.keys.queue
             logger.exception(
                 "%r on queue %r failed in an unexpected way; please report it",
                 call.kind.name,
-                queue,
+                call.queue,
             )
             self._keep_record(call)
             text = f"the call failed in an unexpected way ({type(error).__name__})"
@@ -321,12 +326,15 @@ class CallRunner:
             self._report(call, results)
         except (RSMQError, NotExecuted, ReplyLost) as error:
             logger.debug(
-                "leases of a lost call are not given back, they end by themselves: %s", error
-            )
+                "leases of a lost call on queue %r are not given back, they end by themselves: %s",
+                call.queue, error,
+            )  # fmt: skip
             return
         except Exception:
             # If it were raised, it would end all tasks of the client.
-            logger.exception("a recall failed in an unexpected way; please report it")
+            logger.exception(
+                "a recall on queue %r failed in an unexpected way; please report it", call.queue
+            )
             return
         finally:
             self._recalls -= 1
@@ -342,7 +350,10 @@ class CallRunner:
             outcome.exception()
         except Exception as error:
             # If it were raised, it would end all tasks of the client.
-            logger.exception("a resumed send failed in an unexpected way; please report it")
+            logger.exception(
+                "a resumed send to queue %r failed in an unexpected way; please report it",
+                call.queue,
+            )
             call.outcome = None
             text = f"the call failed in an unexpected way ({type(error).__name__})"
             outcome.set_exception(ReplyLost(text))

@@ -1,4 +1,4 @@
-"""A Redis Cluster behind the Driver seam: each command goes to the node that has its keys.
+"""Driver for a Redis Cluster: each command goes to the node that has its keys.
 
 redis-py's cluster client finds the node. It does not execute the commands, for three reasons: it
 may send ASKING and the command after it on different connections, it drops all connections when
@@ -45,7 +45,7 @@ class ClusterDriver(RedisDriver):
     ) -> None:
         self._client = client
         self._own = own
-        # Raises for a node that must not be used; a redirection can name any.
+        # Raises for a node that must not be used; a redirection can name any node.
         self._guard = guard
         # True after a node failed: other nodes may have its slots now.
         self._outdated = False
@@ -93,7 +93,7 @@ class ClusterDriver(RedisDriver):
             if command.key is None:
                 return self._client.get_random_node()
             return nodes.get_node_from_slot(self._client.keyslot(command.key))
-        except Exception as error:  # some of redis-py's are no RedisErrors
+        except Exception as error:  # redis-py also raises errors that are no RedisErrors
             self._outdated = True
             refused_at_connect(error)
             raise NotExecuted(describe(error)) from error
@@ -157,7 +157,7 @@ class ClusterDriver(RedisDriver):
             owner = nodes.get_node_from_slot(self._client.keyslot(command.key or ""))
         except Exception as error:
             if command.follow_up is not None:
-                return  # the sender learns in any case that it was not confirmed
+                return  # the sender learns from the confirmation that it failed
             raise ReplyLost("neither a replica nor another node confirms the primary") from error
         if owner.name != node.name:
             raise ReplyLost("another node has the keys now")

@@ -1,4 +1,4 @@
-"""From a URL, or a caller's client, to a driver."""
+"""Opens the driver for a URL, or for a client of redis-py that the caller provides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .redis_versions import tls_settings
 from .security_overrides import how_to_allow_plain_password, plain_password
 from .urls import Address, is_loopback, read
 
-#: What a caller may hand over instead of a URL.
+#: Clients that a caller may pass instead of a URL.
 CallerClient = Redis | RedisCluster
 
 # One fake server per memory:// name, shared by the clients of a process while one is open.
@@ -42,7 +42,7 @@ def make_transport(
 ) -> Transport:
     """Return a transport that opens its driver, and checks the server, with its first operation.
 
-    *address* is where that leads to, if it is known: errors name a broker as one.
+    *address* is that of the server, if it is known. It decides the name of the server in errors.
     """
     return Transport(
         open_driver,
@@ -58,13 +58,13 @@ async def connect(
 ) -> Driver:
     """Return a driver for an address or a URL; only ``embedded://`` starts anything yet.
 
-    *namespaces* are what the client works with; a broker has but one.
+    *namespaces* are those of the client; a broker serves one.
     """
     if isinstance(address, str):
         address = read(address, options)
     for settings in (address.tls, address.sentinel_tls):
         if settings:
-            # Connections read the files again and again; what is wrong with them shows here.
+            # Every connection reads the files; errors in them are raised here, once.
             tls.client_context(settings)
     if address.kind == "broker":
         return _broker(address, namespaces, options)
@@ -82,7 +82,7 @@ async def connect(
 def adopt(client: CallerClient) -> Driver:
     """Return a driver on a caller's client.
 
-    Its connections are shared, its retries are not.
+    The driver uses its connections, but not its retries.
     """
     if isinstance(client, RedisCluster):
         return ClusterDriver(client, own=False)
@@ -90,11 +90,11 @@ def adopt(client: CallerClient) -> Driver:
 
 
 def _settings(options: Options) -> dict[str, Any]:
-    """Return what every connection of ours is made with, whatever the URL says.
+    """Return the settings of all connections; a URL does not change them.
 
     RESP2, because with RESP3 redis-py no longer notices an unread reply on a pooled connection;
     no retries and no socket timeout, because each call has a deadline of its own and only the
-    operation knows whether it may be repeated.
+    operation knows if it may be repeated.
     """
     return {
         "protocol": 2,
@@ -162,7 +162,7 @@ def _memory(name: str) -> PoolDriver:
 
 
 class GuardedSentinel(Sentinel):
-    """Finds the master, says why if it cannot, and keeps a password from a foreign network."""
+    """Finds the primary, or raises the cause; sends no password to other hosts in clear text."""
 
     def __init__(self, address: Address, options: Options) -> None:
         settings = _settings(options)
@@ -174,7 +174,7 @@ class GuardedSentinel(Sentinel):
         self._guard = partial(_guard, address, options)
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Return host and port of the master that the first sentinel that knows it names."""
+        """Return host and port of the primary, from the first sentinel that knows it."""
         refusal: Exception | None = None
         for at, node in enumerate(self.sentinels):
             try:
@@ -206,8 +206,7 @@ def _sentinel(address: Address, options: Options) -> PoolDriver:
 
 def _cluster(address: Address, options: Options) -> ClusterDriver:
     settings = _settings(options) | address.login | _with_tls(address.tls)
-    # A socket timeout is needed here: when it looks for the nodes, the cluster client waits for
-    # one of them before it asks another.
+    # With a socket timeout, because the cluster client asks one node after the other for the slots.
     settings["socket_timeout"] = options.deadline / 2
     nodes = [ClusterNode(host, port) for host, port in address.hosts]
     guard = partial(_guard, address, options)
@@ -220,7 +219,7 @@ def _with_tls(settings: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _guard(address: Address, options: Options, found: tuple[str, int]) -> tuple[str, int]:
-    """Return a server that was found, unless it would be sent a password in clear text."""
+    """Return *found*, host and port; ``Unavailable`` if it would get a password in clear text."""
     if address.exposes_password_to(found[0]) and not plain_password(options):
         raise Unavailable(
             f"the password would be sent to {found[0]} in clear text; "
@@ -232,7 +231,7 @@ def _guard(address: Address, options: Options, found: tuple[str, int]) -> tuple[
 def with_token(address: Address | None, token: str | None, options: Options) -> Address | None:
     """Return *address* with the token for a broker; ``InvalidValue`` if that is not safe.
 
-    Without one, that in ``RSMQ_TOKEN`` is taken, if the address is a broker's.
+    Without *token*, a broker's address gets the one in ``RSMQ_TOKEN``.
     """
     if address is None or address.kind != "broker":
         if token is not None:

@@ -1,4 +1,4 @@
-"""What a server answers in place of a reply, and what that means for a call."""
+"""Maps error replies of a server to the errors of this package."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .redis_calls import ScriptMissing, WrongLayout
 
 logger = logging.getLogger("aiorsmq_ng.transport")
 
-# What a server says when it cannot serve now but may soon: nothing ran. redis-py has classes for
-# some of these and takes the code word off their text.
+# Transient errors: nothing ran. redis-py has classes for some of these and removes the code word
+# from their text.
 _TRY_LATER = (
     driver_errors.BusyLoadingError,
     driver_errors.ReadOnlyError,
@@ -33,9 +33,9 @@ _TRY_LATER = (
 _TRY_LATER_WORDS = (
     "LOADING", "BUSY", "READONLY", "MASTERDOWN", "NOREPLICAS", "MISCONF", "CLUSTERDOWN", "TRYAGAIN"
 )  # fmt: skip
-# Words of servers, and of the cluster client, for keys that lie on different nodes.
+# Texts of servers, and of the cluster client, for keys on different nodes.
 _ACROSS_SLOTS = ("CROSSSLOT", "same slot", "same key slot", "non local")
-# What it says when another one may have its place by now, or by and by.
+# Errors of a former primary: another server is the primary, or will be soon.
 _STEPPED_DOWN = ("READONLY", "NOREPLICAS", "MISCONF")
 #: Errors that a server answers with. redis-py counts some of them among those of the connection.
 ANSWERS = (
@@ -45,12 +45,12 @@ ANSWERS = (
     driver_errors.AuthorizationError,
 )
 _NO_ACCESS = ("NOAUTH", "WRONGPASS")
-# What a server says that is too old for a command, or that does not offer it.
+# Errors of a server that does not have a command.
 _UNKNOWN_COMMAND = ("unknown command", "unknown subcommand", "unknown redis command")
 
 
 def raise_mapped(error: Exception) -> NoReturn:
-    """Raise what an error that the server answered with means. Nothing was written."""
+    """Raise the error of this package for an error reply. Nothing was written."""
     text = str(error)
     word = text.split(" ", 1)[0]
     if isinstance(error, driver_errors.NoScriptError) or word == "NOSCRIPT":
@@ -93,7 +93,7 @@ def has_stepped_down(error: Exception) -> bool:
 
 
 def _denied(error: Exception, word: str, text: str) -> str | None:
-    """Return what to do about a refusal of the user or of a right; None if it is another error."""
+    """Return advice for a refused login or a missing right; ``None`` for another error."""
     if (
         isinstance(error, driver_errors.NoPermissionError)
         or word == "NOPERM"
@@ -112,7 +112,7 @@ def _denied(error: Exception, word: str, text: str) -> str | None:
 
 
 def refused_at_connect(error: Exception) -> None:
-    """Raise if the server answered, but with a refusal; redis-py wraps that as an outage."""
+    """Raise if the server refused the connection; redis-py reports that as an outage."""
     if isinstance(error, RSMQError):
         raise error
     if (sentence := tls.fault(error)) is not None:
@@ -123,6 +123,6 @@ def refused_at_connect(error: Exception) -> None:
 
 
 def describe(error: Exception) -> str:
-    """Return a driver's error as text for ours; its repr would not say anything."""
-    # After a colon in spaces the sentinel client lists its connections.
+    """Return the text of a driver's error, or the name of its class if it has none."""
+    # The sentinel client lists its connections after " : ".
     return str(error).split(" : ", 1)[0].rstrip(".") or type(error).__name__

@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 
 Rule 1: redis-py opens a connection and makes the handshake. At rest the connection is redis-py's:
-its stream sees what comes unasked, and the end.
+its stream sees unsolicited data and the end of the connection.
 
 Rule 2: while commands are in flight, the socket's data goes to a parser of our own, past the stream
 and the coroutines that redis-py has in between. The protocol of the transport is switched with the
@@ -38,19 +38,19 @@ from .._protocol.operation import Reply
 from . import redis_versions
 
 _MORE = object()
-#: Commands that may be under way on one wire, and bytes of one that goes along with others.
+#: Limits of commands in flight on one connection, and of the bytes of a command that joins others.
 MAX_IN_FLIGHT, MAX_SHARED_BYTES = 64, 1 << 16
-#: Bytes that a Unix socket takes at once. Its default is less than a large call has, which would
-#: be written in two parts, with the event loop in between; TCP adapts by itself.
+#: Send buffer of a Unix socket. The default is smaller than a large call, which would be written in
+#: two parts, with a turn of the event loop in between. TCP adapts its buffer.
 UNIX_SEND_BYTES = 1 << 20
 
 
 class ConnectionInUse:
-    """A connection in use, by redis-py's own stream: one command at a time."""
+    """A connection in use through redis-py's own stream: one command at a time."""
 
     def __init__(self, connection: AbstractConnection) -> None:
         self.connection = connection
-        #: How many callers use it, and whether it must not be used again after them.
+        #: Number of callers that use it; True if it must be discarded after them.
         self.users = 0
         self.broken = False
 
@@ -68,13 +68,7 @@ class ConnectionInUse:
 
 
 class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
-    """Asks on a connection; commands of the same moment go together, and are answered in turn.
-
-    While a command is under way, what arrives goes to the parser and the reply to its waiter,
-    past the stream and the coroutines that redis-py has in between. Before and after, the
-    connection is redis-py's: it makes the handshake, and what comes unasked, or the end, is seen
-    where it always is.
-    """
+    """A connection on which commands of the same tick are pipelined, by the rules above."""
 
     def __init__(self, connection: AbstractConnection) -> None:
         super().__init__(connection)
@@ -92,7 +86,7 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNIX_SEND_BYTES)
 
     def belongs_to(self, connection: AbstractConnection) -> bool:
-        """Return True if it is still that of *connection*, which may have been reopened."""
+        """Return False if *connection* was reopened since."""
         return self._transport is redis_versions.transport_of(connection)
 
     def can_join(self, packed: bytes) -> bool:
@@ -100,16 +94,14 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
         return not self.broken and self.users < MAX_IN_FLIGHT and len(packed) <= MAX_SHARED_BYTES
 
     def ask(self, packed: bytes) -> asyncio.Future[Reply]:
-        """Send a command; the future is the reply, or an error in its place.
+        """Send a command; the future resolves to the reply, or raises the error reply.
 
-        The first is written at once; what follows while it is under way is written together, when
-        every caller in this tick of the event loop has asked. A caller that cancels the future
-        must close the connection.
+        A caller that cancels the future must close the connection.
         """
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Reply] = loop.create_future()
         if self._transport.is_closing():
-            # It would take the command and never say a word.
+            # It would accept the command, and the future would never resolve.
             reply.set_exception(driver_errors.ConnectionError("Connection closed."))
             return reply
         if not self._replies:
@@ -137,7 +129,7 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
             return
         self._transport.set_protocol(self._stream)
         if parser.has_data():
-            # More than was asked for: let the connection count as out of step.
+            # Rule 6: the connection is out of step.
             self._stream.data_received(data[-1:])
 
     def eof_received(self) -> bool | None:
@@ -151,11 +143,11 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
         self._stream.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Keep the stream's count of what is not written yet."""
+        """Pass it on: redis-py's stream keeps the state of the flow control."""
         self._stream.pause_writing()
 
     def resume_writing(self) -> None:
-        """Keep the stream's count of what is not written yet."""
+        """Pass it on: redis-py's stream keeps the state of the flow control."""
         self._stream.resume_writing()
 
     def _write(self) -> None:

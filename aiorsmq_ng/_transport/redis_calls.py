@@ -1,4 +1,4 @@
-"""What all drivers for Redis share: calls become commands at the last moment, replies results."""
+"""Base of the drivers for Redis: encodes calls as script calls, and decodes the replies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ScriptMissing(Exception):
 
 
 class WrongLayout(Exception):
-    """The script met keys that do not have RSMQ's layout. ``code`` says what is wrong."""
+    """The script found keys without RSMQ's layout. ``code`` says what is wrong."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -35,22 +35,22 @@ class Command(Struct):
     """One command for the server. ``written`` is set as soon as it may have left the process."""
 
     words: Sequence[Argument]
-    #: Key by which a cluster finds the node; any node will do without one.
+    #: Key by which a cluster finds the node; without one, any node runs it.
     key: str | None = None
     written: bool = False
-    #: A second command for the same connection, made when the first has been answered, and its
-    #: reply (the text of an error in place of one).
+    #: A second command (WAIT or WAITAOF), sent on the same connection after the first reply; and
+    #: its reply, or the text of its error.
     follow_up: Sequence[Argument] | None = None
     confirmation: Reply = None
-    #: How many replicas shall know of what the command did. If they do not, and the driver can ask
-    #: which server is the primary and learns that it is another, the reply counts as lost.
+    #: Replicas that must have the effect of the command. If fewer have it, the driver asks which
+    #: server is the primary, if it can; if that is another one, the reply counts as lost.
     min_replicas: int = 0
-    #: Return True if that matters for a reply, where there is no second command.
+    #: Returns True if a reply needs that confirmation. Not used with ``follow_up``.
     needs_confirmation: Callable[[Reply], bool] | None = None
 
 
 class RedisDriver:
-    """Turns calls into script calls, and their replies into results."""
+    """Runs calls as script calls."""
 
     async def execute(self, command: Command) -> Reply:
         """Run *command* once and return the undecoded reply.
@@ -64,7 +64,7 @@ class RedisDriver:
         """Make one attempt of *call*; see ``Driver``."""
         encoded: ScriptCall | None = call.encoded
         if encoded is None:
-            # Once: a repetition must have the same random ids.
+            # Only once: a retry must have the same random ids.
             encoded = call.encoded = encode(call.operations, call.record, entropy.take)
         durability = call.durability
         question = None if durability is None else durability.question(call.confirm_ms)
@@ -73,7 +73,7 @@ class RedisDriver:
             try:
                 reply = await self.execute(command)
             except ScriptMissing:
-                # Its text is sent only to a server that lacks it.
+                # The source is sent only to a server that does not have the script.
                 command.words = ("EVAL", encoded.script.source, *command.words[2:])
                 command.written = False
                 reply = await self.execute(command)
@@ -98,15 +98,15 @@ class RedisDriver:
         try:
             return await check_server(self.command, options)
         except ReplyLost as error:
-            # What the caller is about to do has certainly not run.
+            # The call that follows the check did not run.
             raise NotExecuted(str(error)) from error
 
     async def setting(self, name: str) -> str | None:
-        """Return a setting of the server; ``None`` if the server does not tell."""
+        """Return a setting of the server; ``None`` if the server refuses."""
         return await read_setting(self.command, name)
 
     async def forget(self, records: Sequence[str]) -> None:
-        """Remove records of calls, those of one queue at a time: a cluster has them on one node."""
+        """Remove records of calls, one command per queue: its records are on one cluster node."""
         by_queue: dict[str, list[str]] = {}
         for record in records:
             by_queue.setdefault(record.rpartition(":")[0], []).append(record)
@@ -119,8 +119,8 @@ def _command(call: Call, encoded: ScriptCall, question: Sequence[Argument] | Non
     if call.number is not None:
         attempt = 0 if call.recall else call.attempt
         if question is not None and attempt > 1:
-            # A repetition finds all done and would write nothing, and an answer about the last
-            # write of its connection would say nothing. A negative number makes it write.
+            # A retry of a call that has run writes nothing, so WAIT on its connection would confirm
+            # nothing. A negative number makes the script write.
             attempt = -attempt
         numbers = (call.number.number, attempt)
     keys = encoded.keys

@@ -1,4 +1,4 @@
-"""redis-py behind the Driver seam: connections without its retries, errors mapped in one place."""
+"""Driver for Redis on connections of redis-py, without its retries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _JOINED = 8
 #: No limit: more than any pool has.
 _MANY = 1 << 30
 
-#: Called when the server cannot be reached, to bring it back if it is ours.
+#: Called when the server cannot be reached; restarts an embedded server.
 Revive = Callable[[], Awaitable[None]]
 
 
@@ -41,7 +41,7 @@ class PoolDriver(RedisDriver):
     """Runs commands on connections of a redis-py pool.
 
     redis-py repeats a command when its reply is lost, which duplicates sends and strands receives.
-    Using the connection directly avoids that, whatever the settings of the pool, and saves most of
+    Using the connection directly avoids that, with any settings of the pool, and saves most of
     the client's time per call. With ``keep`` the driver keeps connections between calls instead of
     returning them to the pool each time. With ``direct``, the number of connections for calls, it
     bypasses redis-py's stream, too, and pipelines calls of the same tick on one connection. Both
@@ -104,10 +104,10 @@ class PoolDriver(RedisDriver):
             used.broken = True
             await _cut(used.connection)
             if not isinstance(error, Exception):
-                # It timed out; idle connections lead to the same server.
+                # It timed out or was cancelled; idle connections lead to the same server.
                 await self._discard_idle()
                 raise
-            # redis-py lets AttributeError and the like escape from a connection that dies.
+            # redis-py may raise AttributeError and the like on a connection that is lost.
             raise ReplyLost(describe(error)) from error
         finally:
             await self._release(used)
@@ -318,7 +318,7 @@ class ConnectionListener:
                 await connection.disconnect(nowait=True)
 
     async def _send(self, *words: str) -> None:
-        # Without a limit, a handshake whose reply is lost would be waited for without end.
+        # Without a timeout, a lost reply of the handshake would block for ever.
         with mapped_errors(), anyio.fail_after(_SILENCE_S):
             if self._connection is None:
                 self._connection = self._make()

@@ -1,4 +1,4 @@
-"""What is asked of a Redis server before it is used, once per client."""
+"""Checks of a Redis server, made once per client before its first call."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Ask = Callable[..., Awaitable[Reply]]
 async def check_server(ask: Ask, options: Options) -> Durability:
     """Refuse a server that would break promises; return what sends wait for on this one.
 
-    A user who may not ask (ACL) is trusted to have asked before. Raises ``NotSupported`` for a
+    A check that the ACL does not allow is skipped. Raises ``NotSupported`` for a
     server that evicts queues, ``DurabilityUnmet`` for one that cannot keep the level.
     """
-    # A user that is refused at the handshake learns of it here; what follows may be refused.
+    # Raises if the login is refused. The ACL may refuse the questions below.
     await ask("PING")
     if not options.allow_eviction:
         policy = (await _info(ask, "memory")).get("maxmemory_policy", "")
@@ -35,12 +35,12 @@ async def check_server(ask: Ask, options: Options) -> Durability:
 
 
 async def read_setting(ask: Ask, name: str) -> str | None:
-    """Return a setting; ``None`` if the server refuses to tell, or does not know it."""
+    """Return a setting; ``None`` if the server refuses, or does not have the setting."""
     try:
         reply = await ask("CONFIG", "GET", name)
     except RSMQError:
         return None
-    # A cluster's client has read the pairs already.
+    # redis-py's cluster client returns a dict.
     pairs: Any = (
         reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     )
@@ -56,7 +56,7 @@ async def _fsync(ask: Ask, wanted: Durability) -> Durability:
     try:
         await ask("WAITAOF", 0, 0, 1)
     except RSMQError:
-        # Known from Redis 7.2 on. Before, only a server that syncs with every write will do.
+        # Redis has WAITAOF since 7.2. An older server must sync with every write.
         if await read_setting(ask, "appendfsync") != "always":
             raise DurabilityUnmet(
                 str(wanted),

@@ -1,4 +1,4 @@
-"""What goes wrong with certificates, as sentences. Trying again does not help against these."""
+"""TLS settings of a client, and its permanent errors in plain sentences."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from ..errors import Unavailable
 
-# OpenSSL's numbers for a certificate that is good, but for another name or address.
+# OpenSSL's codes for a valid certificate of another name or address.
 _OTHER_HOST = (62, 64)
-# Reasons in OpenSSL's words. A connection that merely breaks off has others.
+# OpenSSL's reasons of alerts by which a server refuses a client. A lost connection has others.
 _REFUSED_US = (
     "CERTIFICATE",
     "UNKNOWN_CA",
@@ -47,11 +47,11 @@ def client_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def fault(error: BaseException) -> str | None:
-    """Return what is wrong if *error* came from a certificate or from the lack of TLS."""
+    """Return what is wrong with a certificate, or that TLS is missing; ``None`` for others."""
     for cause in chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             if cause.verify_code in _OTHER_HOST:
-                what, remedy = "is for another host", "use the name that stands in it"
+                what, remedy = "is for another host", "use a name that is in it"
             else:
                 what, remedy = "is not trusted", "name its CA in the url by ssl_ca_certs"
             said = cause.verify_message.rstrip(".")
@@ -70,7 +70,7 @@ def fault(error: BaseException) -> str | None:
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield *error* and what caused it."""
+    """Yield *error* and its causes, the nearest first."""
     for _ in range(8):
         if error is None:
             return

@@ -1,4 +1,4 @@
-"""What a URL says, read and checked without I/O. Its parts may be secret: no error repeats them."""
+"""Parses and checks URLs, without I/O. Parts of a URL may be secret: no error repeats them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNREADABLE = (
     "url cannot be read; check host, port and options, and write special characters of a "
     "password as %xx"
 )
-#: Options that redis-py takes and that are decided here, whatever a URL says.
+#: Options of redis-py that a URL cannot change; they are ignored.
 _FIXED = frozenset({
     "client_name", "decode_responses", "encoding", "encoding_errors", "health_check_interval",
     "legacy_responses", "lib_name", "lib_version", "max_connections", "protocol", "retry_on_error",
@@ -74,7 +74,7 @@ def url_or_default(url: str | None) -> str:
 
 
 def read(url: str, options: Options, *, password: str | None = None) -> Address:
-    """Return what *url* says; ``InvalidValue`` if it cannot be meant or is not safe.
+    """Parse *url*; ``InvalidValue`` if it is malformed or not safe.
 
     *password*, if given, takes the place of the one in the URL, under the same rules.
     """
@@ -105,9 +105,9 @@ def read(url: str, options: Options, *, password: str | None = None) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if *host* is this machine by its very name.
+    """Return True if *host* is ``localhost`` or a loopback address.
 
-    Of ``localhost.`` and ``x.localhost`` a name server may decide, so these are names as any other.
+    ``localhost.`` and ``x.localhost`` may be resolved by a name server, so they do not count.
     """
     if host.lower() == "localhost":
         return True
@@ -164,7 +164,7 @@ def _network(scheme: str, parts: SplitResult) -> Address:
     elif kind == "server":
         allowed |= {"db", "username", "password"}
     else:
-        # What the driver's cluster client does not take.
+        # redis-py's cluster client does not take these.
         allowed -= {"ssl_ca_path", "ssl_password"}
     _only_known(query, allowed, f"{scheme}://")
     hosts = _hosts(parts.netloc.rpartition("@")[2], _DEFAULT_PORT.get(kind, 6379))
@@ -202,7 +202,7 @@ def _only_known(query: Mapping[str, str], known: set[str], form: str) -> None:
     secure = "grpcs" if form.startswith("grpc") else "rediss"
     if any(name.startswith(("ssl_", "sentinel_ssl_")) for name in query) and not known & set(_TLS):
         raise InvalidValue(f"a {form} url has no TLS and takes no ssl_ options; use {secure}")
-    # What is not known may be part of a password, so it is not shown.
+    # An unknown option may be part of a password, so it is not shown.
     listed = ", ".join(sorted(known)) or "none"
     raise InvalidValue(f"url has an option that a {form} url does not take; it takes: {listed}")
 
@@ -284,9 +284,9 @@ _TLS: dict[str, Callable[[str], Any]] = {
     "ssl_min_version": lambda text: ssl.TLSVersion(int(text)),
     "ssl_password": str,
 }
-#: Those that a broker's url takes.
+#: TLS options of a broker's URL.
 _BROKER_TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-#: What switches off part of the check of a certificate. Ciphers can: some need no certificate.
+#: Options that weaken the check of a certificate. Ciphers do: some need no certificate.
 _WEAK: dict[str, Callable[[Any], bool]] = {
     "ssl_cert_reqs": lambda value: value != "required",
     "ssl_check_hostname": lambda value: not value,
@@ -304,7 +304,7 @@ def _tls(query: Mapping[str, str], prefix: str) -> Settings:
                 settings[name] = convert(text)
             except (KeyError, ValueError):
                 raise InvalidValue(
-                    f"the option {prefix}{name} of the url has no value it can have"
+                    f"the option {prefix}{name} of the url has an invalid value"
                 ) from None
     return settings
 

@@ -71,14 +71,14 @@ class Admission:
         if not places.take(caller, 1):
             what = "streams and waiting calls" if rule.waits else "calls"
             raise _full(
-                f"{places.taken} {what} are under way, and {caller!r} has reached its share"
+                f"{places.taken} {what} are in flight, and {caller!r} has reached its share"
             )
         return CallBudget(caller, places, self.requests, self.replies, self.sources)
 
     def probe(self, address: str) -> CallBudget:
         """Admit a call of the health service from *address*, or raise ``BrokerError``."""
         if not self._probes.take(address, 1):
-            raise _full(f"{self._probes.taken} probes are under way")
+            raise _full(f"{self._probes.taken} probes are in flight")
         return CallBudget(address, self._probes, self._probing, self.replies, self.sources)
 
     async def expect(self, visit: CallBudget) -> None:
@@ -86,7 +86,7 @@ class Admission:
         try:
             await visit.expect(self._limits.message_bytes, self._limits.arrival)
         except TimeoutError:
-            raise _full("too many bytes of requests are under way") from None
+            raise _full("too many bytes of requests are in flight") from None
 
     async def request(self, visit: CallBudget, context: Any) -> Any:
         """Wait until there is room for a request, then receive it and return it."""

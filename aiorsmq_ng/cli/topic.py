@@ -60,7 +60,7 @@ def _age(value: str | float) -> float | str:
 topic_option = click.option(
     "-n", "--name", required=True, help="The topic.", shell_complete=complete_topic
 )
-consumer_option = click.option("-c", "--consumer", required=True, help="Who subscribes.")
+consumer_option = click.option("-c", "--consumer", required=True, help="Name of the consumer.")
 peer_option = click.option(
     "-p", "--peer", help="Name of this peer of the consumer; required with --mode broadcast."
 )

@@ -31,7 +31,7 @@ async def call_dead_letter_hooks(letter: DeadLetter, hooks: Sequence[DeadLetterH
         try:
             await hook(letter.message, letter.reason)
         except Exception:
-            logger.exception("a dead-letter hook failed")
+            logger.exception("a dead-letter hook failed on a message of queue %r", letter.queue)
 
 
 class Execution:

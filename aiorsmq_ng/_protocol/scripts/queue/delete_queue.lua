@@ -1,4 +1,4 @@
--- Delete a queue with its messages and side keys, whatever is left of it, whatever the types.
+-- Delete a queue with its messages and side keys, also an incomplete one, and keys of any type.
 -- KEYS: index, zset, hash, then side keys, last the memory of the caller's series.
 -- ARGV: call number, attempt (see _idempotency.lua), name.
 -- Returns: 1 something was there, 0 nothing was; to a repeated call what the first attempt returned.
