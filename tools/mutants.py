@@ -71,14 +71,14 @@ MUTANTS = (
     Mutant(
         "ids: what the sorted set holds is a message only if it can be an id",
         f"{SCRIPTS}/shared/_message_id.lua",
-        "if #text < 20 or #text > 64 then return false end",
+        "if size < 20 or size > 64 then return false end",
         "",
         ("tests/redis/test_planted_members.py",),
     ),
     Mutant(
         "ids: the field of a message is no id",
         f"{SCRIPTS}/shared/_message_id.lua",
-        " and not FIELD_TAILS[string.match(text, ':(%a*)$')]",
+        " and tail ~= 'rc' and tail ~= 'fr' and tail ~= 'meta'",
         "",
         ("tests/redis/test_planted_members.py",),
     ),
@@ -593,6 +593,13 @@ MUTANTS = (
         'if policy.startswith("allkeys-"):',
         "if False:",
         ("tests/faults/test_durability.py",),
+    ),
+    Mutant(
+        "receive: a reply of more than 1000 messages is whole",
+        f"{SCRIPTS}/queue/_lease.lua",
+        "for at = 4001, 4 * count do",
+        "for at = 4001, 0 do",
+        ("tests/contract/test_messages.py",),
     ),
     Mutant(
         "poison: the limit of deliveries is inside receive",

@@ -10,6 +10,7 @@
 -- @include clock
 -- @include symptoms
 -- @include message_id
+-- @include remove_messages
 -- @include wake_waiters
 -- @include allow_writes_when_full
 local zset, hash, deliveries, channel = KEYS[1], KEYS[2], KEYS[3], ARGV[1]

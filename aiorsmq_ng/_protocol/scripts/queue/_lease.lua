@@ -12,7 +12,7 @@
 -- @include queue
 -- @include take_ready
 -- @include dead_letter
--- @include message_id
+-- @include remove_messages
 -- @include allow_writes_when_full
 local function write_leases(queue, scores, fields, count, received, notes)
   allow_writes_when_full(queue[2])
@@ -68,31 +68,8 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
 
   local scores, fields, again, n, served = {}, {}, {}, 0, 0
   local now_text = string.format('%.0f', now)
-  local function hold(score)
-    local id, rc, fr = taken[served + 1], taken[served + 3], taken[served + 4]
-    local rc_text, fr_text = '1', now_text
-    if fr ~= now then fr_text = string.format('%.0f', fr) end
-    if rc ~= 1 then
-      rc_text = string.format('%.0f', rc)
-      -- The first delivery's time is fr; RSMQ stores none for later ones, so a note does.
-      local history = histories[id]
-      history.time, history.holder = now, holder
-      again[#again + 1] = id
-      again[#again + 1] = format_note(rc, history, 'h', now)
-    end
-    scores[n + 1], scores[n + 2] = score, id
-    fields[2 * n + 1], fields[2 * n + 2] = id .. ':rc', rc_text
-    fields[2 * n + 3], fields[2 * n + 4] = id .. ':fr', fr_text
-    n = n + 2
-    local noted = #notes
-    notes[noted + 1], notes[noted + 2], notes[noted + 3] = id, rc_text, fr_text
-    served = served + 4
-    return id, taken[served - 2], rc, fr
-  end
-  -- How many of the next messages a part may get together.
+  -- How many of the next count messages a part may get together.
   local function grantable(count)
-    count = math.min(count, (size - served) / 4)
-    if not known then return count end
     for i = 0, count - 1 do
       local history = histories[taken[served + 4 * i + 1]]
       if history and history.strikes > 0 then return (i == 0 and not has_others) and 1 or i end
@@ -100,25 +77,47 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
     return count
   end
 
-  local replies, vt, vt_ms = {}, nil, nil
+  local replies, vt, vt_ms, ends = {}, nil, nil, nil
   for part = 1, #parts / 2 do
     if parts[2 * part] ~= vt then
       vt = parts[2 * part]
       vt_ms = tonumber(vt)
       if vt_ms < 0 then vt_ms = queue_vt_ms end
+      ends = math.floor(now + vt_ms + 0.5)
     end
-    local count = grantable(tonumber(parts[2 * part - 1]))
+    local count, left = tonumber(parts[2 * part - 1]), (size - served) / 4
+    if count > left then count = left end
+    if known then count = grantable(count) end
     if count > 0 then
       local noted, from = #notes, served
       notes[noted + 1], notes[noted + 2], notes[noted + 3] = label + part - 1, vt_ms, count
       -- Leases end one after the other, so that abandoned messages do not all come back at once.
-      local ends, step = now + vt_ms, math.min(10, vt_ms / (10 * count))
-      -- A table that is made with its first message in it need not grow for it.
-      -- Scores are whole numbers: the server writes those in full, and faster than string.format does.
-      local reply = {vt_ms, 0, hold(math.floor(ends + 0.5))}
-      for at = 7, 4 * count - 1, 4 do
-        local score = math.floor(ends + (at - 3) / 4 * step)
-        reply[at], reply[at + 1], reply[at + 2], reply[at + 3] = hold(score)
+      local step = math.min(10, vt_ms / (10 * count))
+      -- unpack() has room for about 7900 values. A table that is made with its values in it need not grow.
+      local reply = {vt_ms, 0, unpack(taken, from + 1, from + 4 * math.min(count, 1000))}
+      for at = 4001, 4 * count do reply[at + 2] = taken[from + at] end
+      for i = 0, count - 1 do
+        local id, rc, fr = taken[served + 1], taken[served + 3], taken[served + 4]
+        local rc_text, fr_text = '1', now_text
+        if fr ~= now then fr_text = string.format('%.0f', fr) end
+        if rc ~= 1 then
+          rc_text = string.format('%.0f', rc)
+          -- The first delivery's time is fr; RSMQ stores none for later ones, so a note does.
+          local history = histories[id]
+          history.time, history.holder = now, holder
+          again[#again + 1] = id
+          again[#again + 1] = format_note(rc, history, 'h', now)
+        end
+        -- Scores are whole numbers: the server writes those in full, and faster than string.format does.
+        -- The remainder is subtracted because a call of math.floor costs more.
+        local score = ends + i * step
+        scores[n + 1], scores[n + 2] = score - score % 1, id
+        fields[2 * n + 1], fields[2 * n + 2] = id .. ':rc', rc_text
+        fields[2 * n + 3], fields[2 * n + 4] = id .. ':fr', fr_text
+        noted = noted + 3
+        notes[noted + 1], notes[noted + 2], notes[noted + 3] = id, rc_text, fr_text
+        n = n + 2
+        served = served + 4
       end
       if known then
         local marks = marks_of(taken, from, served, histories)

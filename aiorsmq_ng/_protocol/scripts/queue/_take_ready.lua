@@ -9,6 +9,7 @@
 -- hint of 0 ms then asks the caller to come back at once.
 -- @include number
 -- @include message_id
+-- @include remove_messages
 local function take_ready(zset, hash, now, wanted, on_redelivered, divert)
   local taken, size, dropped, more = {}, 0, 0, false
   repeat
@@ -25,11 +26,11 @@ local function take_ready(zset, hash, now, wanted, on_redelivered, divert)
       end
       local values = redis.call('HMGET', hash, unpack(fields, 1, n))
       local again, rcs, frs = {}, {}, {}
-      for i = from, upto do
-        local at = 3 * (i - from)
-        if values[at + 2] or values[at + 3] then
-          rcs[i] = whole(values[at + 2], 0) + 1
-          frs[i] = whole(values[at + 3], now)
+      for at = 2, n, 3 do
+        if values[at] or values[at + 1] then
+          local i = from + (at - 2) / 3
+          rcs[i] = whole(values[at], 0) + 1
+          frs[i] = whole(values[at + 1], now)
           again[#again + 1] = i
         end
       end

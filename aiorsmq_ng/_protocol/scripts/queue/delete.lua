@@ -7,24 +7,24 @@
 -- Cost: O(messages * log n).
 -- @include check_receipt
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
-local receipts, counts, n, at = {}, {}, 0, 1
-while at <= #ARGV do
+local places, counts, n, at, last = {}, {}, 0, 1, #ARGV
+while at <= last do
   local count = tonumber(ARGV[at])
   counts[#counts + 1] = count
-  for i = at + 1, at + 3 * count do
+  for place = at + 1, at + 3 * count, 3 do
     n = n + 1
-    receipts[n] = ARGV[i]
+    places[n] = place
   end
   at = at + 1 + 3 * count
 end
-local held, names = check_receipts(zset, hash, receipts)
+local held, names = check_receipts(zset, hash, ARGV, places)
 local replies, ids, fields, again, deleted, size = {}, {}, {}, {}, {}, 0
 n = 0
 for part = 1, #counts do
   local reply = {}
   for i = 1, counts[part] do
     n = n + 1
-    local id = receipts[3 * n - 2]
+    local id = ARGV[places[n]]
     if held[n] == 'stale' then
       reply[i] = -1
     else
@@ -35,11 +35,11 @@ for part = 1, #counts do
         deleted[id] = true
         size = size + 1
         ids[size] = id
-        local last = 4 * size
-        fields[last - 3], fields[last - 2], fields[last - 1] = id, names[2 * n - 1], names[2 * n]
-        fields[last] = id .. ':meta'
+        local first = 4 * size - 3
+        fields[first], fields[first + 1], fields[first + 2] = id, names[2 * n - 1], names[2 * n]
+        fields[first + 3] = id .. ':meta'
         -- A first delivery has a note only if it was returned, and few are settled after that.
-        if receipts[3 * n - 1] ~= '1' then again[#again + 1] = id end
+        if ARGV[places[n] + 1] ~= '1' then again[#again + 1] = id end
       end
     end
   end

@@ -8,6 +8,7 @@
 -- @include clock
 -- @include number
 -- @include message_id
+-- @include remove_messages
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local now = server_time()
 local fields, reply = {}, {}

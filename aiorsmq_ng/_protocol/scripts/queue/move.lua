@@ -11,14 +11,14 @@
 -- @include delivery_notes
 -- @include wake_waiters
 -- @include fill_attributes
--- @include message_id
+-- @include remove_messages
 -- @include allow_writes_when_full
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local target_zset, target_hash, index, reason = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local id, rc, fr, target, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local delay_ms, keep = tonumber(ARGV[6]), ARGV[7] == '1'
 local now, seconds, micros = server_time()
-local held = check_receipts(zset, hash, {id, rc, fr})[1]
+local held = check_receipts(zset, hash, ARGV, {1})[1]
 local body = redis.call('HGET', hash, id)
 if held == 'stale' then return -1 end
 if held == 'gone' or not body then return 0 end

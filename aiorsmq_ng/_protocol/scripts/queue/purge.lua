@@ -9,6 +9,7 @@
 -- @include queue
 -- @include idempotency
 -- @include message_id
+-- @include remove_messages
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local refused = read_queue(zset, hash)
 if refused then return refused end

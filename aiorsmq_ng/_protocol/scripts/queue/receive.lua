@@ -49,8 +49,8 @@ if ARGV[4] ~= '0' then
     zset = KEYS[4], hash = KEYS[5], deliveries = KEYS[6], index = KEYS[7], now = now, seconds = seconds, micros = micros}
 end
 for i = 9, #ARGV, 3 do
-  parts[#parts + 1], parts[#parts + 2] = ARGV[i], ARGV[i + 1]
-  pauses[#pauses + 1] = tonumber(ARGV[i + 2])
+  local part = (i - 6) / 3
+  parts[2 * part - 1], parts[2 * part], pauses[part] = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
 end
 local replies = lease({zset, KEYS[2], KEYS[3], ARGV[3]}, parts, now, dead, notes, 1)
 if type(replies) == 'string' then

@@ -17,6 +17,7 @@
 -- @include dead_letter
 -- @include replay_receive
 -- @include message_id
+-- @include remove_messages
 -- @include byte_order
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[#KEYS]
 local count, idle_ms, vt_ms = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])

@@ -10,6 +10,8 @@
 -- @include number
 -- @include idempotency
 -- @include message_id
+-- @include ready_ids
+-- @include remove_messages
 -- @include wake_waiters
 local zset, hash, deliveries, target_zset, target_hash, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, wanted = ARGV[3], tonumber(ARGV[4])

@@ -33,13 +33,11 @@ if known then
     return {}
   end
 end
-local receipts = {}
-for at = 4, #ARGV, 5 do
-  for i = at, at + 2 do receipts[#receipts + 1] = ARGV[i] end
-end
-local held, replies, changes, sooner, over = check_receipts(zset, hash, receipts), {}, {}, false, {}
+local places = {}
+for at = 4, #ARGV, 5 do places[#places + 1] = at end
+local held, replies, changes, sooner, over = check_receipts(zset, hash, ARGV, places), {}, {}, false, {}
 for n = 1, #held do
-  local id, vt_ms, how = receipts[3 * n - 2], tonumber(ARGV[5 * n + 2]), ARGV[5 * n + 3]
+  local id, vt_ms, how = ARGV[places[n]], tonumber(ARGV[5 * n + 2]), ARGV[5 * n + 3]
   if held[n] == 'gone' then
     replies[n] = 0
   elseif held[n] == 'stale' then
@@ -60,8 +58,8 @@ end
 local notes = {}
 for i = 1, #over do
   local n = over[i]
-  local id = receipts[3 * n - 2]
-  local rc, fr = tonumber(receipts[3 * n - 1]), tonumber(receipts[3 * n])
+  local at = places[n]
+  local id, rc, fr = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   if not rc then
     local stored = redis.call('HMGET', hash, id .. ':rc', id .. ':fr')
     rc, fr = number(stored[1], 0), number(stored[2], 0)

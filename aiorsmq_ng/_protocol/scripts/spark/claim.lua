@@ -12,7 +12,7 @@
 -- @include queue
 -- @include delivery_notes
 -- @include prune_notes
--- @include message_id
+-- @include ready_ids
 -- @include runs
 local zset, hash, deliveries, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local fence, claim_number, limit, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -8,6 +8,7 @@
 -- @include queue_fields
 -- @include delivery_notes
 -- @include message_id
+-- @include remove_messages
 local function delete_messages(from, ids)
   for first = 1, #ids, 1000 do
     remove_messages(from[1], from[2], from[3], {unpack(ids, first, math.min(#ids, first + 999))})

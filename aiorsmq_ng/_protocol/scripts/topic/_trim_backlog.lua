@@ -1,6 +1,6 @@
 -- trim_backlog(topic, zset, hash, now) -> true if nothing was to be removed. Keeps the messages that wait in a topic's own
 --   queue within its limits; the oldest go first. At most 1000 per call, so that other clients can go on.
--- @include message_id
+-- @include remove_messages
 local function trim_backlog(topic, zset, hash, now)
   local limits = redis.call('HMGET', topic, 'max_length', 'max_age_ms')
   local removed = {}
