@@ -132,8 +132,8 @@ class Queue:
             return []
         limits.check_count(len(batch))
         codec = self._context.codec
-        operation = self._sending([to_body(body, codec) for body in batch], delay)
-        return await self._context.transport.run(operation)
+        ready = [body if type(body) is bytes else to_body(body, codec) for body in batch]
+        return await self._context.transport.run(self._sending(ready, delay))
 
     async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:
         """Lease the next ready message, or return ``None``.

@@ -1272,8 +1272,8 @@ MUTANTS = (
     Mutant(
         "broker: a caller forgets its own requests only",
         "aiorsmq_ng/broker/idempotency.py",
-        "calls = self._callers.setdefault(\n            identity,",
-        "calls = self._callers.setdefault(\n            identity[:0],",
+        "identity, method, request = key",
+        'identity, method, request = "", *key[1:]',
         ("tests/broker/test_idempotency.py",),
     ),
     Mutant(
@@ -1282,6 +1282,13 @@ MUTANTS = (
         "if made.content != content:",
         "if False:",
         ("tests/broker/test_idempotency.py",),
+    ),
+    Mutant(
+        "broker client: receipts that are settled alike need no task",
+        "aiorsmq_ng/_broker_client/messages.py",
+        "if len(work) == 1:",
+        "if not work:",
+        ("tests/broker_client/test_driver.py",),
     ),
     Mutant(
         "broker client: another broker finishes the sends that have a dedup key",

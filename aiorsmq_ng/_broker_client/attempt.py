@@ -30,8 +30,7 @@ class Attempt:
     @property
     def elsewhere(self) -> bool:
         """True if another broker process than the one asked first has answered this attempt."""
-        _, first = self.call.encoded
-        return self.call.in_doubt and self._channel.broker != first
+        return self.call.in_doubt and self._channel.broker != self.call.encoded[1]
 
     def request_id(self, part: str = "", *, anywhere: bool = False) -> pb.RequestId:
         """Return the id of this call, or of one part of it; the same one for every attempt.

@@ -94,7 +94,7 @@ class BrokerChannel:
         call = self._methods[method](request, timeout=timeout_s, metadata=self._metadata)
         try:
             response = await call
-            self.broker = dict(await call.trailing_metadata()).get(BROKER, self.broker)
+            self.broker = (await call.trailing_metadata()).get(BROKER, self.broker)
         except grpc.aio.AioRpcError as error:
             self.broker = dict(error.trailing_metadata() or ()).get(BROKER, self.broker)
             raise call_error(method, error) from None

@@ -47,11 +47,10 @@ async def _store_parts(attempt: Attempt, requests: list[Any], name: pb.RequestId
     if attempt.call.kind is PUBLISH:
         # The broker knows the subscriptions, so the plan is only asked for the topic.
         method, target = "Publish", {"topic": requests[0].plan.keys.name}
-    keys = [request.dedup and f"digest:{request.dedup.digest}" for request in requests]
-    parts = [
-        pb.SendPart(bodies=request.bodies, delay_ms=given(request.delay_ms), dedup_key=key)
-        for request, key in zip(requests, keys, strict=True)
-    ]
+    parts: list[dict[str, Any]] = []  # protobuf would copy messages
+    for one in requests:
+        key = one.dedup and f"digest:{one.dedup.digest}"
+        parts.append({"bodies": one.bodies, "delay_ms": given(one.delay_ms), "dedup_key": key})
     outcomes = (await attempt.ask(method, parts=parts, request=name, **target)).outcomes
     # The call compares what each part reached with what this client wants.
     attempt.call.reached = [outcome.durability or MEMORY for outcome in outcomes]
@@ -60,12 +59,13 @@ async def _store_parts(attempt: Attempt, requests: list[Any], name: pb.RequestId
 
 def _outcome(attempt: Attempt, request: Any, outcome: Any, method: str) -> list[str] | RSMQError:
     # With ids it is stored, though perhaps not as safely as the broker wants it.
-    if not outcome.ids:
+    ids: list[str] = outcome.ids[:]
+    if not ids:
         # What this broker did not store, the one asked first may have.
         return part_error(method, outcome.error, again=attempt.elsewhere)
     if request.dedup is None:
-        return list(outcome.ids)
-    sent = Sent(outcome.ids[0])
+        return ids
+    sent = Sent(ids[0])
     # After a repetition at another broker the message that is there may be this request's own.
     sent.duplicate = outcome.duplicate and not attempt.elsewhere
     return [sent]
@@ -217,8 +217,9 @@ async def _settle(attempt: Attempt, requests: list[Any]) -> list[Any]:
             results[place] = settled if outcome is None else outcome
 
     work = [settle(places, *verb) for verb, places in alike.items()]
-    faults = [fault for fault in await asyncio.gather(*work, return_exceptions=True) if fault]
-    if faults:
+    if len(work) == 1:  # a task of its own would cost more than the rest
+        await work[0]
+    elif faults := [f for f in await asyncio.gather(*work, return_exceptions=True) if f]:
         # The one that leaves the most open.
         raise next((fault for fault in faults if isinstance(fault, ReplyLost)), faults[0])
     return results

@@ -95,7 +95,7 @@ class AdminCalls:
         target, source = broker.queue(request.target), broker.queue(request.source)
         count = optional(request, "count")
         if request.ids:
-            broker.batch("ids", request.ids)
+            broker.batch("ids", len(request.ids))
         ids = set(request.ids)
 
         async def work() -> pb.RedriveResponse:
@@ -112,7 +112,7 @@ class AdminCalls:
         self, request: pb.DeleteMessagesRequest, _: Any
     ) -> pb.DeleteMessagesResponse:
         """Delete messages by id."""
-        self._broker.batch("ids", request.ids)
+        self._broker.batch("ids", len(request.ids))
         queue = self._broker.queue(request.queue)
 
         async def work() -> pb.DeleteMessagesResponse:

@@ -114,7 +114,7 @@ class BrokerContext:
 
     def sources(self, request: pb.ReceiveRequest | pb.ConsumeRequest) -> list[Queue]:
         """Return the queues, or the subscription, that a request receives from."""
-        self.batch("sources", request.sources)
+        self.batch("sources", len(request.sources))
         count_sources(len(request.sources))
         if len(request.sources) > 1 and any(s.HasField("subscriber") for s in request.sources):
             raise InvalidValue("a subscription must be the only source of a request")
@@ -148,10 +148,10 @@ class BrokerContext:
         self.subscriber(subscriber.topic, subscriber.consumer)
         return found
 
-    def batch(self, what: str, items: Any) -> None:
+    def batch(self, what: str, count: int) -> None:
         """Raise ``InvalidValue`` for an empty batch, or one above the limit."""
-        if not 1 <= len(items) <= self.limits.batch:
-            raise InvalidValue(f"a request has 1 to {self.limits.batch} {what}, not {len(items)}")
+        if not 1 <= count <= self.limits.batch:
+            raise InvalidValue(f"a request has 1 to {self.limits.batch} {what}, not {count}")
 
     def count(self, given: int) -> int:
         """Return how many messages a request asks for."""
@@ -170,10 +170,8 @@ class BrokerContext:
     ) -> R:
         """Run *work* once, however often the request is repeated."""
         key = (CALLER.get().identity, method, request.request)
-        content = content_of(request) if request.request.id else b""
-        return await self.idempotency.once(
-            key, work, content=content, holds=request.ByteSize(), **how
-        )
+        content, holds = _fingerprint(request) if key[2].id else (0, 0)
+        return await self.idempotency.once(key, work, content=content, holds=holds, **how)
 
     def delivery(
         self,
@@ -264,20 +262,35 @@ def peer_timeout(subscriber: pb.Subscriber) -> float:
 
 
 def content_of(request: Any) -> bytes:
-    """Return a digest of a request that is the same for all its attempts.
+    """Return a digest of a request that is the same for all its attempts, in all processes."""
+    return blake2b(_content(request), digest_size=16).digest()
 
-    A later attempt names the broker of the first, and may have a shorter wait: the digest excludes
-    both.
+
+def _fingerprint(request: Any) -> tuple[int, int]:
+    """Return a hash that is the same for all attempts of a request in this process, and its size.
+
+    The hash costs a fraction of a digest. The bytes, which may be many, are not kept.
+    """
+    text = _content(request)
+    return hash(text), len(text)
+
+
+def _content(request: Any) -> bytes:
+    """Return a request as bytes that are the same for all its attempts.
+
+    A later attempt names the broker of the first, and may have a shorter wait: both are left out.
     """
     broker, wait_ms = request.request.broker, getattr(request, "wait_ms", 0)
-    request.request.broker = ""
+    if broker:
+        request.request.broker = ""
     if wait_ms:
         request.wait_ms = 0
-    text = request.SerializeToString(deterministic=True)
-    request.request.broker = broker
+    text: bytes = request.SerializeToString(deterministic=True)
+    if broker:
+        request.request.broker = broker
     if wait_ms:
         request.wait_ms = wait_ms
-    return blake2b(text, digest_size=16).digest()
+    return text
 
 
 def seconds(message: Any, field: str) -> float | None:

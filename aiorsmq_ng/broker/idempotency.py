@@ -47,8 +47,8 @@ class _Call:
     """A call: the task that makes it, or its answer or error."""
 
     at: float
-    #: Digest of the request.
-    content: bytes
+    #: Hash of the request.
+    content: int
     task: asyncio.Task[Any] | None = None
     #: Callers that wait for its end.
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
@@ -94,7 +94,7 @@ class IdempotentCalls:
         key: tuple[str, str, Any],
         work: Callable[[], Awaitable[R]],
         *,
-        content: bytes = b"",
+        content: int = 0,
         again: Callable[[SendUnknown], Awaitable[R]] | None = None,
         abandon: bool = False,
         holds: int = 0,
@@ -110,9 +110,10 @@ class IdempotentCalls:
         if not request.id:
             return await work()
         _check(request)
-        calls = self._callers.setdefault(
-            identity, _CallerCalls(identity, self._clock, self._calls, self._bytes)
-        )
+        calls = self._callers.get(identity)
+        if calls is None:
+            calls = _CallerCalls(identity, self._clock, self._calls, self._bytes)
+            self._callers[identity] = calls
         name = (method, request.id)
         if request.broker not in ("", self.broker_id) and not calls.knows(name):
             raise _forgotten("another process made the first attempt")
@@ -156,7 +157,7 @@ class _CallerCalls:
     def made_before(
         self,
         name: Name,
-        content: bytes,
+        content: int,
         again: Callable[[SendUnknown], Awaitable[Any]] | None,
         *,
         said: bool,
@@ -179,7 +180,7 @@ class _CallerCalls:
         return made
 
     def begin(
-        self, name: Name, content: bytes, work: Callable[[], Awaitable[Any]], holds: int
+        self, name: Name, content: int, work: Callable[[], Awaitable[Any]], holds: int
     ) -> _Call:
         """Run a call for the first time."""
         made = self._made[name] = _Call(self._clock(), content, holds=holds)
@@ -229,7 +230,11 @@ class _CallerCalls:
             finally:
                 made.end()
 
+        budget = CALL_BUDGET.get()
+        budget.hold()  # the task may outlive the call, and holds the request
+
         def ended(task: asyncio.Task[Any]) -> None:
+            budget.leave()
             if task.cancelled() and not made.abandoned:
                 # It was cancelled before its first step.
                 made.abandoned = True
@@ -238,7 +243,6 @@ class _CallerCalls:
 
         task = asyncio.create_task(run(), name="aiorsmq-ng broker call")
         task.add_done_callback(ended)
-        CALL_BUDGET.get().hold(task)  # it may outlive the call, and holds the request
         return task
 
     def _keep(self, name: Name) -> None:

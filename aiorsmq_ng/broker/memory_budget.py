@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections import Counter, deque
+from collections import deque
 from contextvars import ContextVar
 from typing import Any
 
@@ -19,19 +19,19 @@ class Pool:
     def __init__(self, most: int, *, divided: bool) -> None:
         self.most = most
         self._divided = divided
-        self._parties: Counter[str] = Counter()
+        self._parties: dict[str, int] = {}
         self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
         #: The amount that all callers together have taken.
         self.taken = 0
 
     def share(self, caller: str) -> int:
         """Return the amount that *caller* may have at present."""
-        left = self.most - (self.taken - self._parties[caller])
+        left = self.most - (self.taken - self._parties.get(caller, 0))
         return -(-left // 2) if self._divided else left
 
     def room(self, caller: str) -> int:
         """Return how much more *caller* may take; negative after an ``add`` beyond its share."""
-        return self.share(caller) - self._parties[caller]
+        return self.share(caller) - self._parties.get(caller, 0)
 
     def take(self, caller: str, amount: int) -> bool:
         """Take *amount* if there is room for it. Return True if it was taken."""
@@ -43,9 +43,10 @@ class Pool:
     def add(self, caller: str, amount: int) -> None:
         """Count *amount* even if there is no room for it. A negative amount is given back."""
         self.taken += amount
-        self._parties[caller] += amount
-        if not self._parties[caller]:
-            del self._parties[caller]
+        if has := self._parties.get(caller, 0) + amount:
+            self._parties[caller] = has
+        else:
+            self._parties.pop(caller, None)
         if amount < 0 and self._waiting:
             self._serve()
 
@@ -164,10 +165,9 @@ class CallBudget:
         await self._replies.acquire(self.caller, size)
         self._replies.add(self.caller, -size)
 
-    def hold(self, task: asyncio.Task[Any]) -> None:
-        """Keep what the call has taken until *task* is done, which may be after the call."""
+    def hold(self) -> None:
+        """Keep what the call has taken until one more ``leave``, which may be after the call."""
         self._users += 1
-        task.add_done_callback(self.leave)
 
     def leave(self, _: Any = None) -> None:
         """Give back what was taken, unless a task still needs it."""

@@ -47,7 +47,7 @@ class ReceiveCalls:
 
         shares = [(broker.count(one.count), seconds(one, "vt_ms")) for one in request.more]
         shares.insert(0, (count, vt))
-        broker.batch("receives", shares)
+        broker.batch("receives", len(shares))
         if wait and request.more:
             raise InvalidValue("a request with several receives does not wait")
 

@@ -128,19 +128,21 @@ async def _gather(work: Sequence[Awaitable[list[str]]]) -> list[list[str] | RSMQ
 
 def _parts(broker: BrokerContext, request: Any) -> list[_Part]:
     if not request.parts:
-        broker.batch("bodies", request.bodies)
+        broker.batch("bodies", len(request.bodies))
         dedup_key, durable = dedup_key_of(request)
         return [_Part(request.bodies, seconds(request, "delay_ms"), dedup_key, durable)]
     if request.bodies or request.dedup_key or request.HasField("delay_ms"):
         raise InvalidValue("a request has either parts, or bodies, delay_ms and dedup_key")
-    broker.batch("bodies", [body for part in request.parts for body in part.bodies])
-    for part in request.parts:
-        if not part.bodies or (part.dedup_key and len(part.bodies) > 1):
-            raise InvalidValue("a part has at least one body, and with a dedup key only one")
-    return [
+    parts = [
         _Part(part.bodies, seconds(part, "delay_ms"), part.dedup_key or None)
         for part in request.parts
     ]
+    counts = [len(part.bodies) for part in parts]
+    broker.batch("bodies", sum(counts))
+    for part, count in zip(parts, counts, strict=True):
+        if not count or (part.dedup_key and count > 1):
+            raise InvalidValue("a part has at least one body, and with a dedup key only one")
+    return parts
 
 
 def dedup_key_of(request: pb.SendRequest | pb.PublishRequest) -> tuple[str | None, bool]:
@@ -165,10 +167,11 @@ def _stored(ids: Sequence[str], durable: bool = False) -> dict[str, Any]:
     return {"durability": getattr(id, "durability", "memory"), "duplicate": duplicate}
 
 
-def _outcome(found: list[str] | RSMQError) -> pb.SendOutcome:
+def _outcome(found: list[str] | RSMQError) -> dict[str, Any]:
+    """Return the fields of an outcome; protobuf would copy a message into its response."""
     if not isinstance(found, RSMQError):
-        return pb.SendOutcome(ids=found, **_stored(found))
+        return {"ids": found, **_stored(found)}
     stored: dict[str, Any] = {}
     if isinstance(found, DurabilityUnmet):
         stored = {"ids": found.ids, "durability": found.reached}
-    return pb.SendOutcome(error=error_status(found).as_message(), **stored)
+    return {"error": error_status(found).as_message(), **stored}

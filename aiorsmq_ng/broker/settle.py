@@ -79,7 +79,7 @@ class SettleCalls:
         dead_letter: str | None = None,
     ) -> pb.SettleResponse:
         """Apply *verb*; *dead_letter* is where it moves them, empty for what the receipts say."""
-        self._broker.batch("receipts", receipts)
+        self._broker.batch("receipts", len(receipts))
         # Run concurrently, so that they share script calls.
         done = await asyncio.gather(
             *(self._settle_one(receipt, verb, lease_s, dead_letter) for receipt in receipts)

@@ -98,7 +98,8 @@ async def test_whatever_callers_do_nothing_is_lost_or_taken_twice(seed):
                 await asyncio.sleep(chance.random() / 100)
                 visit.arrived(chance.randrange(100))
                 if chance.random() < 0.3:
-                    visit.hold(asyncio.ensure_future(asyncio.sleep(chance.random() / 50)))
+                    visit.hold()
+                    asyncio.get_running_loop().call_later(chance.random() / 50, visit.leave)
                 await visit.prepare(chance.choice([10, 300, 5000]), within_s)
                 if visit.more(50):
                     visit.more(-50)

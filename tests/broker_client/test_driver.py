@@ -1,5 +1,6 @@
 """The driver by itself, with a scripted channel."""
 
+import asyncio
 import json
 
 import pytest
@@ -160,6 +161,20 @@ async def test_receipt_without_the_broker_s_proof_is_refused():
 
     assert isinstance((await run(Link(refused), hold(1, proof="")))[0], InvalidValue)
     assert isinstance((await run(Link(refused), hold(1)))[0], LeaseLost)
+
+
+async def test_receipts_that_are_settled_alike_need_no_task():
+    makers = []
+
+    class Recorder(Link):
+        async def call(self, method, request):
+            makers.append(asyncio.current_task())
+            return await super().call(method, request)
+
+    link = Recorder(pb.SettleResponse(outcomes=[pb.OUTCOME_DONE] * 2))
+
+    assert await run(link, hold(1), hold(1)) == [True, True]
+    assert makers == [asyncio.current_task()]
 
 
 async def test_error_of_a_change_by_id_is_not_that_of_a_lease_beside_it():
