@@ -48,6 +48,13 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "testing: the times of deliveries pass with those of visibility",
+        f"{SCRIPTS}/testing/test_shift_time.lua",
+        "  store_notes(deliveries, shifted)\n",
+        "",
+        ("tests/testing/test_time.py",),
+    ),
+    Mutant(
         "connections: those of the pool are closed with the client",
         "aiorsmq_ng/_transport/redis_driver.py",
         "            await self._pool.disconnect()\n",

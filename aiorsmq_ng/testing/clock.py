@@ -11,7 +11,7 @@ from ..queue import Queue
 
 
 class TimeMachine:
-    """Shifts the stored visibility times of the messages of a namespace.
+    """Shifts the stored times of the messages of a namespace: visibility and last delivery.
 
     It changes what is stored, so it has the same effect on any server and for every client of the
     namespace. Nothing else is shifted: ``wait=``, timeouts and sleeps take their full time, and
@@ -31,6 +31,7 @@ class TimeMachine:
         """Let *seconds* pass for *queues*, by default all; return how many messages became ready.
 
         Delays, leases and retries that end within that time end now, and waiting receives wake up.
+        A message whose lease ends so is a suspect, and the idle time of leased messages grows.
         A lease that is being renewed (``async with message``, prefetched messages) does not end,
         just as it would not if the time had really passed. With *stalled* it does, as if the
         process had been suspended for that time.

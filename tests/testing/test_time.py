@@ -63,6 +63,64 @@ async def test_lease_runs_out_and_its_holder_is_refused(jobs, clock):
         await stale.ack()
 
 
+@pytest.mark.parametrize("seconds", [30, 45])
+async def test_message_whose_lease_ran_out_is_a_suspect(jobs, clock, seconds):
+    """Also if the time that passes is exactly the lease: then it had a length all the same."""
+    await jobs.send("x")
+    message = await jobs.receive()
+
+    for strikes in (1, 2):
+        await clock.pass_time(seconds)
+        first, message = message.fr, await jobs.receive()
+        assert (message.suspect, message.strikes, message.fr) == (True, strikes, first)
+
+
+async def test_time_makes_no_suspect_of_a_message_that_was_not_held(jobs, clock):
+    await jobs.send_many(["returned", "no length"])
+    await (await jobs.receive()).release(delay=30)
+    await jobs.receive(vt=0)
+    await clock.pass_time(30)
+
+    messages = await jobs.receive_many(2)
+
+    assert [(m.suspect, m.strikes) for m in messages] == [(False, 0)] * 2
+
+
+async def test_reason_of_a_dead_letter_stays(client, jobs, clock):
+    await jobs.send("x")
+    jobs = client.queue("jobs", retry=Retry(max_receives=1))
+    await jobs.receive()
+    await clock.pass_time(30)
+    assert await jobs.receive() is None
+    dead = client.queue("jobs-dead")
+    (message,) = await dead.peek()
+    before = await dead.reason(message.id)
+    await clock.pass_time(30)
+
+    assert before
+    assert await dead.reason(message.id) == before
+
+
+async def test_idle_time_of_leased_messages_passes(jobs, clock):
+    await jobs.send("x")
+    for rc in (1, 2):
+        await jobs.receive(vt=3600)
+        await clock.pass_time(600)
+        (held,) = await jobs.pending()
+        assert held.rc == rc
+        assert 600 <= held.idle < 660
+        await clock.pass_time(3000)
+
+
+async def test_idle_message_is_recovered_when_its_time_has_passed(jobs, clock):
+    await jobs.send("x")
+    await jobs.receive(vt=3600)
+    assert await jobs.recover(1, 600) == []
+    await clock.pass_time(600)
+
+    assert len(await jobs.recover(1, 600)) == 1
+
+
 async def test_retries_come_when_their_delays_have_passed(client, clock):
     await client.create_queue("jobs")
     retry = Retry(max_receives=3, backoff="exponential", base=10, jitter=False)

@@ -68,7 +68,7 @@ SCAN: Codec[ScanRequest, ScanPage] = Codec(
 SHIFT: Codec[ShiftRequest, int] = Codec(
     kind=testing.SHIFT,
     script="test_shift_time",
-    keys=lambda r: (r.keys.zset, r.keys.hash),
+    keys=lambda r: r.keys.with_deliveries,
     args=lambda r: (r.keys.wake, r.by_ms, *r.stay),
     decode=lambda _, reply: int(reply),
 )

@@ -3,11 +3,5 @@
 -- only for its own rc. A later delivery by another client is estimated: the queue's vt before the end of its lease.
 -- @include delivery_notes
 local function last_delivery(rc, fr, score, note, vt_ms, now)
-  local last = math.max(fr, score - vt_ms)
-  if rc == 1 and fr > 0 then
-    last = fr
-  else
-    last = parse_note(note, rc, fr).time or last
-  end
-  return math.min(now, last)
+  return math.min(now, parse_note(note, rc, fr).time or math.max(fr, score - vt_ms))
 end

@@ -7,7 +7,8 @@
 local function prune_notes(zset, deliveries, added)
   -- pcall: pruning is not needed to deliver, so a failure here must not fail the script.
   local ids = redis.pcall('HRANDFIELD', deliveries, math.min(1000, 2 * added + 8))
-  if ids.err or #ids == 0 then return end
+  -- memory:// answers false for a key that does not exist.
+  if not ids or ids.err or #ids == 0 then return end
   local scores, gone = redis.call('ZMSCORE', zset, unpack(ids)), {}
   for i = 1, #ids do
     if not scores[i] then gone[#gone + 1] = ids[i] end
