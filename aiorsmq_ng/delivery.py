@@ -19,8 +19,9 @@ from ._protocol.values import Leased, Receipt, Received
 from ._runtime.context import QueueContext
 from ._runtime.leases import Lease
 from ._runtime.prefetch import give_back
+from ._transport.batching import Transport
 from .codec import Codec
-from .errors import InvalidValue, RSMQError
+from .errors import ClientClosed, InvalidValue, RSMQError
 from .models import DeadLetter, Message
 
 logger = logging.getLogger("aiorsmq_ng.delivery")
@@ -121,10 +122,10 @@ class Delivery(Message):
             vt: seconds from now until the lease ends.
         """
         vt_ms = limits.seconds_to_ms("vt", vt)
+        transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
+        await _check(transport)
         # Counted from before the request: never later than the end on the server.
         started = asyncio.get_running_loop().time()
-        transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
-        transport.check()
         operation = self._visibility(vt_ms, "" if vt_ms else "r")
         # It stays in the lease until it is answered, also if the caller is cancelled: a release
         # has to follow it, or it would hide the message again.
@@ -267,6 +268,7 @@ class Delivery(Message):
             await self.release(retry.delay(self.attempt))
 
     async def __aenter__(self) -> Self:
+        await _check(self._context.transport)
         self.hold()
         return self
 
@@ -309,6 +311,8 @@ class Delivery(Message):
         with anyio.CancelScope(shield=True):
             try:
                 await self.settle(error)
+            except ClientClosed:
+                pass  # closing the client has given the message back
             except RSMQError as failure:
                 logger.warning(
                     "message %s of queue %r was not given back: %s", self.id, self.queue, failure
@@ -337,7 +341,7 @@ class Delivery(Message):
         message again. An operation that removes the message need not wait.
         """
         transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
-        transport.check()
+        await _check(transport)
         keeper.pause(lease)
         after = lease.renewing if operation.kind.changes_visibility else None
         try:
@@ -351,6 +355,13 @@ class Delivery(Message):
             raise
         finally:
             keeper.resume(lease)
+
+
+async def _check(transport: Transport) -> None:
+    """Raise for a caller in another event loop; start a client that was never opened."""
+    transport.check()
+    if not transport.is_started:
+        await transport.start()
 
 
 def from_reply(received: Received, contexts: Mapping[str, QueueContext]) -> list[Delivery]:
@@ -372,7 +383,7 @@ def from_receipt(receipt: Receipt, context: QueueContext, vt_ms: int) -> Deliver
 async def ack_many(context: QueueContext, batch: Sequence[Delivery]) -> list[Delivery]:
     """Ack deliveries of one queue by one call; return those whose leases were not lost."""
     keeper, transport = context.keeper, context.transport
-    transport.check()
+    await _check(transport)
     leases = [delivery.lease for delivery in batch]
     operation = messages.ack_many(context.keys, [lease.receipt for lease in leases])
     keeper.pause(*leases)

@@ -178,6 +178,11 @@ class Transport:
         """When the server last replied, and if it is unavailable now."""
         return self._retries.monitor.status
 
+    @property
+    def is_started(self) -> bool:
+        """True while its background tasks run."""
+        return self._tasks is not None
+
     async def start(self) -> None:
         """Start the background tasks; nothing is connected yet."""
         self.check()

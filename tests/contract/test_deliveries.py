@@ -443,3 +443,36 @@ async def test_only_the_beginning_of_a_long_reason_is_kept(rsmq):
 
     assert kept.startswith("why: x")
     assert len(kept) == 1000
+
+
+@pytest.mark.parametrize("verb", ["ack", "extend", "release", "reject", "ack_many", "block"])
+async def test_client_that_was_never_opened_settles_by_a_receipt(queue, rsmq, server_url, ns, verb):
+    await rsmq.create_queue("jobs-dead", exist_ok=True)
+    message = await leased(queue)
+    other = RSMQ(server_url, ns=ns)
+    delivery = other.queue("jobs").delivery(message.receipt)
+
+    if verb == "block":
+        async with delivery:
+            pass
+    elif verb == "ack_many":
+        assert await other.queue("jobs").ack_many([delivery]) == [delivery]
+    else:
+        await getattr(delivery, verb)(*([60] if verb == "extend" else []))
+
+    left = (await queue.attributes()).msgs
+    assert left == (1 if verb in ("extend", "release") else 0)
+    await other.aclose()
+
+
+async def test_closing_inside_a_block_gives_back_without_a_warning(queue, server_url, ns, caplog):
+    await queue.send("x")
+    other = RSMQ(server_url, ns=ns)
+    message = await other.queue("jobs").receive()
+    with pytest.raises(RuntimeError, match="of the block"):
+        async with message:
+            await other.aclose()
+            raise RuntimeError("of the block")
+
+    assert (await queue.attributes()).ready == 1
+    assert caplog.messages == []
