@@ -62,7 +62,7 @@ MUTANTS = (
         CONNECTS,
     ),
     Mutant(
-        "connections: a wake-up connection that is just connecting is closed",
+        "connections: that of wake-ups is closed with its listener",
         "aiorsmq_ng/_transport/redis_driver.py",
         "connection, self._connection = self._connection, None",
         "connection, self._connection = None, None",

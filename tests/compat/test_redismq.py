@@ -421,7 +421,8 @@ async def test_recover_has_the_three_effects_of_redismq(mine, raw, ns):
     assert [row[4] for row in rows] == [1, 1, 2]
     assert rows[2][2] >= before > rows[0][2]
     assert rows[2][3] < rows[0][3]
-    assert bodies(await mine.recover(10, 30)) == [b"b", b"c"]
+    # The one that was taken over is the last of them; by now it may be idle for as long.
+    assert bodies(await mine.recover(2, 30)) == [b"b", b"c"]
 
 
 async def test_recover_of_more_than_is_pending_returns_each_once(mine):

@@ -151,3 +151,22 @@ async def test_no_connection_is_left_after_a_connect_cut_off_at_any_tick(
                 await end(rsmq, task, ending)
             await until(lambda: server.open == 0)
     assert server.accepted or proxy.attempts
+
+
+async def test_wake_up_connection_is_closed_with_its_listener_not_only_with_the_client(
+    server_url, ns
+):
+    server = FailingServer(server_url, None, 10**9, 0)
+    async with (
+        nothing_left(),
+        listening(server.serve) as port,
+        RSMQ(URLS["tcp"].format(port=port), ns=ns) as rsmq,
+    ):
+        await rsmq.list_queues()
+        before = server.open
+        listener = (await rsmq._transport.driver()).listener()
+        await listener.subscribe("channel")
+        await until(lambda: server.open == before + 1)
+
+        await listener.aclose()
+        await until(lambda: server.open == before)
