@@ -219,6 +219,9 @@ class Topic:
         case. With *peer*, in mode ``broadcast`` that peer's copy ends, and another peer gets what
         is only there; in mode ``shared`` that peer is only not counted any more.
 
+        Dead letters stay in any case, in ``subscription.dead_letter``: delete that queue by
+        ``RSMQ.delete_queue`` if they are not needed.
+
         Args:
             consumer: name under which the subscriber is known.
             peer: end the copy of this peer only; ``None`` ends the subscription of the consumer.
@@ -299,7 +302,11 @@ class Topic:
         await self._context.transport.run(operation)
 
     async def delete(self) -> bool:
-        """Delete the topic, its subscriptions and all messages; return True if it was there."""
+        """Delete the topic, its subscriptions and their messages; return True if it was there.
+
+        Dead letters stay: ``<queue of the subscription>-dead`` is a queue of its own. Delete it by
+        ``RSMQ.delete_queue``. Otherwise a later topic of that name finds them there.
+        """
         while True:
             state = await self._read()
             try:

@@ -219,6 +219,7 @@ def unsubscribe(name: str, consumer: str, peer: str | None, discard: bool, yes: 
     """End a subscription; print how many messages are kept.
 
     Messages that were not received yet stay in its queue, and can be read after subscribing again.
+    Dead letters stay in any case, also with --discard: delete their queue by queue delete.
     """
 
     async def look(rsmq: aiorsmq_ng.RSMQ) -> int:
@@ -433,7 +434,11 @@ def limit(name: str, max_length: int | str | None, max_age: float | str | None) 
 @yes_option
 @global_options()
 def delete(name: str, yes: bool) -> None:
-    """Delete a topic with all subscriptions; asks first."""
+    """Delete a topic with all subscriptions; asks first.
+
+    Dead letters stay: the dead-letter queue of a subscription, such as news__billing-dead, is a
+    queue of its own. Delete it by queue delete.
+    """
     if asks(yes=yes):
         found = run(lambda rsmq: _described(rsmq, name))
         held = sum(s.attributes.msgs for s in found.subscriptions if s.attributes)

@@ -45,8 +45,8 @@ def run(target: str, wait_for_server: float | None) -> None:
     --wait-for-server says. On SIGTERM or Ctrl-C it receives no more messages, lets handlers end
     within the worker's grace period, releases the other messages and exits with 0. A second signal
     does not wait for handlers. -r and RSMQ_URL apply to a Worker that was created without a URL;
-    the namespace is the program's. The program gets the URL, also with the password, in its
-    environment (RSMQ_URL), which its child processes inherit.
+    the namespace is the program's. The program gets the URL, also with the password, and the token
+    of a broker in its environment (RSMQ_URL, RSMQ_TOKEN), which its child processes inherit.
     """
     import anyio
 

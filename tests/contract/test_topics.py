@@ -262,6 +262,18 @@ async def test_delete_takes_everything_away(topic, rsmq, raw, ns):
     assert await texts(await topic.subscribe("b")) == ["z"]
 
 
+async def test_dead_letters_outlive_their_subscription_and_their_topic(topic, rsmq):
+    subscription = await topic.subscribe("a")
+    await topic.publish("x")
+    await (await subscription.receive()).reject("no")
+    await topic.unsubscribe("a", discard=True)
+    await topic.delete()
+
+    dead = rsmq.queue(subscription.dead_letter)
+    (letter,) = await dead.peek()
+    assert (letter.text, await dead.reason(letter.id)) == ("x", "no")
+
+
 async def test_topic_that_was_deleted_and_made_again_is_not_taken_for_the_old_one(
     topic, server_url, ns
 ):
