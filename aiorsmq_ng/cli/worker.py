@@ -109,7 +109,12 @@ def load(target: str) -> aiorsmq_ng.Worker:
         raise _broken(module, error) from error
     worker = getattr(found, name, None)
     if not isinstance(worker, aiorsmq_ng.Worker):
-        raise click.UsageError(f"module {module!r} has no Worker called {name!r}")
+        what = f"module {module!r} has no Worker called {name!r}"
+        if hasattr(found, name):
+            what += f": that is a {type(worker).__name__}"
+        if callable(worker):
+            what += f"; add worker = {name}() to the module and give {module}:worker"
+        raise click.UsageError(what)
     return worker
 
 

@@ -23,7 +23,8 @@ Next = Callable[[], Awaitable[Any]]
 Middleware = Callable[[Delivery, Next], Awaitable[Any]]
 #: Called when the worker starts or stops.
 Hook = Callable[[], Awaitable[Any]]
-#: Called with a message that was moved to its dead-letter queue, and the reason.
+#: Called with a message that was moved to its dead-letter queue, and the reason. It is a
+#: ``Message``: one that a receive has moved has no lease, so it is no ``Delivery``.
 DeadLetterHook = Callable[[Message, str], Awaitable[Any]]
 #: Called with a message and the error of its handler.
 FailureHook = Callable[[Delivery, Exception], Awaitable[Any]]
@@ -87,6 +88,16 @@ def readers(handler: Handler, codec: Codec) -> tuple[Reader | None, ...]:
     return tuple(found)
 
 
+def check_queue_name(queue: object) -> None:
+    """Raise ``InvalidValue`` if a decorator was given no name of a queue."""
+    if callable(queue):
+        raise InvalidValue(
+            f'handler {_name(queue)} has no queue; write @worker.handler("jobs") above it'
+        )
+    if not isinstance(queue, str):
+        raise InvalidValue(f"queue of a handler must be a name, not {queue!r}")
+
+
 def check_coroutine_function(what: str, function: Callable[..., Any], *, arguments: int) -> None:
     """Raise ``InvalidValue`` unless *function* is async and takes *arguments* arguments."""
     if not inspect.iscoroutinefunction(_called(function)):
@@ -123,6 +134,7 @@ def _wanted(handler: Handler) -> list[Any]:
             f"annotations of {_name(handler)} cannot be read: {error}{advice}"
         ) from error
     wanted: list[Any] = []
+    names: list[str] = []
     for parameter in inspect.signature(handler).parameters.values():
         if parameter.default is not parameter.empty or parameter.kind in (
             parameter.VAR_POSITIONAL,
@@ -133,10 +145,13 @@ def _wanted(handler: Handler) -> list[Any]:
         if typing.get_origin(hint) is list and _is_message(typing.get_args(hint)[0]):
             hint = Delivery
         wanted.append(Delivery if _is_message(hint) else hint)
+        names.append(parameter.name)
     if len(wanted) not in (1, 2) or (len(wanted) == 2 and Delivery not in wanted):
+        what = "bodies" if len(wanted) == 2 else "arguments"
         raise InvalidValue(
-            f"handler {_name(handler)} must take the body, the delivery, or both, "
-            f"not {len(wanted)} arguments"
+            f"handler {_name(handler)} must take the body, the delivery, or both, not "
+            f"{len(wanted)} {what} ({', '.join(names)}); write "
+            "async def handler(body: dict, message: Delivery)"
         )
     return wanted
 

@@ -26,6 +26,7 @@ from .handlers import (
     Middleware,
     QueueHandler,
     check_coroutine_function,
+    check_queue_name,
     readers,
 )
 from .health import Counters, State, WorkerHealth, one_line
@@ -187,7 +188,8 @@ class Worker:
     def middleware(self, function: M) -> M:
         """Register a coroutine function that wraps every handler: ``await call_next()`` inside.
 
-        The first one registered is the outermost.
+        ``async def wrap(message: Delivery, call_next: Next) -> Any``. The first one registered is
+        the outermost.
         """
         check_coroutine_function("middleware", function, arguments=2)
         self._middleware.append(function)
@@ -211,7 +213,9 @@ class Worker:
     def on_failure(self, function: F) -> F:
         """Register a coroutine function that is called with each failed message and its error.
 
-        Also for a body that does not decode, which never reaches a handler or a middleware.
+        ``async def hook(message: Delivery, error: Exception) -> None``. The message is settled
+        already. Also for a body that does not decode, which never reaches a handler or a
+        middleware.
         """
         check_coroutine_function("failure hook", function, arguments=2)
         self._on_failure.append(function)
@@ -219,6 +223,9 @@ class Worker:
 
     def on_dead_letter(self, function: D) -> D:
         """Register a coroutine function that is called with each dead letter and its reason.
+
+        ``async def hook(message: Message, reason: str) -> None``. Annotate a ``Message``, not a
+        ``Delivery``: a message that a receive has moved has no lease.
 
         For every cause: a handler that fails for the last time or rejects its message, a body that
         does not decode, or a receive that finds a message which was delivered too often and never
@@ -363,6 +370,7 @@ class Worker:
         vt: Seconds | None,
         **rules: Any,
     ) -> Callable[[H], H]:
+        check_queue_name(queue)
         # A queue, or a dead-letter queue, that cannot exist is refused here and not by run().
         handle = self.rsmq.queue(queue, retry=retry or Retry(), dead_letter=dead_letter, vt=vt)
         self.rsmq.queue(handle.dead_letter)

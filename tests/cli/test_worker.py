@@ -19,6 +19,9 @@ from aiorsmq_ng import RSMQ, Worker
 
 worker = Worker(RSMQ(ns={ns!r}), concurrency=100, grace={grace})
 
+def make_worker():
+    return worker
+
 @worker.handler("jobs", vt=60)
 async def handle(body: str) -> None:
     while body == "stubborn":
@@ -126,7 +129,11 @@ async def test_handler_that_ignores_cancellation_does_not_keep_the_process(
         ("jobs_module", "not of the form MODULE:NAME"),
         ("no_such_module:worker", "no module 'no_such_module'"),
         ("jobs_module:nothing", "no Worker called 'nothing'"),
-        ("jobs_module:asyncio", "no Worker called 'asyncio'"),
+        ("jobs_module:asyncio", "no Worker called 'asyncio': that is a module"),
+        (
+            "jobs_module:make_worker",
+            "that is a function; add worker = make_worker() to the module and give jobs_module:w",
+        ),
         (".jobs_module:worker", "not of the form MODULE:NAME"),
     ],
 )

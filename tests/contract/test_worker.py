@@ -779,6 +779,13 @@ def test_worker_that_makes_no_sense_is_refused(rsmq):
         @worker.handler("jobs")
         async def three(a: str, b: str, c: str) -> None: ...
 
+    with pytest.raises(InvalidValue, match=r'ship has no queue; write @worker.handler\("jobs"\)'):
+
+        @worker.handler
+        async def ship(body: str) -> None: ...
+
+    with pytest.raises(InvalidValue, match="queue of a handler must be a name, not None"):
+        worker.handler(None)
     with pytest.raises(InvalidValue, match="concurrency"):
         Worker(rsmq, concurrency=0)
     with pytest.raises(InvalidValue, match="order"):

@@ -150,6 +150,9 @@ async def text_or_number(body: str | int) -> None: ...
 async def missing(body: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
 
+async def two_bodies(order: dict[str, int], lines: list[int]) -> None: ...
+
+
 async def three(a: int, b: int, c: Delivery) -> None: ...
 
 
@@ -161,12 +164,21 @@ def not_async(body: int) -> None: ...
     [
         (text_or_number, "stored as they are"),
         (missing, "Missing"),
+        (two_bodies, r"not 2 bodies \(order, lines\); write .*body: dict, message: Delivery"),
         (three, "not 3 arguments"),
         (not_async, "must be an async function"),
         (functools.partial(more, 1, 2, factor=1), "not 0 arguments"),
         (Service, "must be an async function"),
     ],
-    ids=["text or number", "missing", "three", "not async", "partial of all", "class"],
+    ids=[
+        "text or number",
+        "missing",
+        "two bodies",
+        "three",
+        "not async",
+        "partial of all",
+        "class",
+    ],
 )
 def test_handler_that_could_never_be_called_is_refused(
     handler: Callable[..., Any], told: str

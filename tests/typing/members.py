@@ -204,6 +204,11 @@ async def worker_members(worker: Worker) -> None:
     worker.on_stop(start)
     worker.on_failure(failed)
     worker.on_dead_letter(dead)
+
+    # A message that a receive has moved has no lease: it is no Delivery.
+    async def wants_lease(message: Delivery, reason: str) -> None: ...
+
+    worker.on_dead_letter(wants_lease)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     delivery = worker.rsmq.queue("jobs").delivery(("id", 1, 2))
     assert_type(await handle(1, delivery), str)
     assert_type(await handle_many([delivery]), int)
