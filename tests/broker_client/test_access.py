@@ -260,7 +260,8 @@ class TestTls:
         options = BrokerOptions(listen=("localhost:0",), grace=0.5, tls=tls)
         async with Broker(inner, options) as broker:
             url = f"grpcs://{broker.addresses[0]}?ssl_ca_certs={authority.file}"
-            rsmq = RSMQ(url, ns=ns)
+            # It is asked again until the time is over: several times, also on a slow machine.
+            rsmq = RSMQ(url, ns=ns, options=Options(connect_timeout=6))
             with pytest.raises(Unavailable, match="may want a certificate by ssl_certfile"):
                 await rsmq.open()
             await rsmq.aclose()
