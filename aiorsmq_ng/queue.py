@@ -435,6 +435,7 @@ class Queue:
         atomic: interrupted at any point, every message is in exactly one of the two queues.
         Returns how many were moved. *progress* is called with the size of each batch; a
         cancellation then waits for the batch in flight, so that the sizes add up to what was moved.
+        ``QueueNotFound`` if this queue does not exist, or a *source* that was given.
 
         Args:
             source: queue to take from; by default this queue's own dead-letter queue.
@@ -452,12 +453,14 @@ class Queue:
             raise InvalidValue(f"rate must be more than 0 messages per second, not {rate!r}")
         most = None if count is None else limits.check_count(count)
         try:
-            return await redrive(self._context, keys, most, where, rate, progress)
+            moved = await redrive(self._context, keys, most, where, rate, progress)
         except QueueNotFound as error:
-            # No message was ever rejected.
-            if source is None and error.queue == keys.queue:
-                return 0
-            raise
+            if source is not None or error.queue != keys.queue:
+                raise
+            moved = 0  # no message was ever rejected
+        if not moved:
+            await self.attributes()  # raises if this queue does not exist
+        return moved
 
     async def purge(
         self, *, leased: bool = False, progress: Callable[[int], None] | None = None

@@ -8,7 +8,7 @@ import click
 
 import aiorsmq_ng
 
-from .._common.queue_defaults import dead_letter_queue
+from .._common.queue_defaults import DEAD_SUFFIX, dead_letter_queue
 from .context import examples, global_options, run
 from .filters import Filter, compile_filter
 from .lazy_group import LazyGroup
@@ -25,7 +25,7 @@ from .options import (
     start_option,
     yes_option,
 )
-from .output import Record, message_record, show_record, show_rows
+from .output import Record, complain, message_record, show_record, show_rows
 
 name_option = click.option(
     "-n",
@@ -76,24 +76,24 @@ def dlq() -> None:
 def list_dead(fail_empty: bool) -> None:
     """Print the queues that have dead letters, and how many.
 
-    oldest_age is the age in seconds of the oldest dead letter. Only queues called <queue>-dead
-    are found.
+    oldest_age is the age in seconds of the oldest dead letter; null, with a note on stderr, if the
+    dead-letter queue may not be read. Only queues called <queue>-dead are found.
     """
 
     async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
         from .stats import all_stats
 
         found = await all_stats(rsmq)
-        return [
-            {
-                "queue": name,
-                "dead_letter": dead_letter_queue(name),
-                "dead": stats.dead,
-                "oldest_age": found[dead_letter_queue(name)].oldest_age,
-            }
-            for name, stats in found.items()
-            if stats.dead and dead_letter_queue(name) in found
-        ]
+        rows: list[Record] = []
+        for name, stats in found.items():
+            if stats.dead:
+                dead = dead_letter_queue(name)
+                age = found[dead].oldest_age if dead in found else None
+                row = {"queue": name, "dead_letter": dead, "dead": stats.dead, "oldest_age": age}
+                rows.append(row)
+                if dead not in found:
+                    complain(f"queue {dead!r} could not be read: its oldest_age is unknown")
+        return rows
 
     rows = run(collect)
     show_rows(rows, ["queue", "dead_letter", "dead", "oldest_age"])
@@ -133,7 +133,14 @@ def show(name: str, start: int, count: int, dead_letter: str | None, fail_empty:
     rows = run(collect)
     show_rows(rows, ["id", "message", "rc", "ts", "reason"])
     if not rows:
-        nothing(f"queue {name!r} has no dead letters there", fail=fail_empty)
+        looked_at = dead_letter or dead_letter_queue(name)
+        note = f"queue {looked_at!r} has no dead letters of queue {name!r}"
+        if start:
+            note += f" from -s {start} on"
+        source = name.removesuffix(DEAD_SUFFIX)
+        if source not in ("", name):
+            note += f"; {name!r} is a dead-letter queue itself: give -n {source}"
+        nothing(note, fail=fail_empty)
 
 
 @click.command(

@@ -82,3 +82,21 @@ async def test_demo_in_another_namespace_says_which_to_give(ctl, ns):
     assert refused.status == 2
     assert f"serves namespace {ns!r}, not 'demo'; give --ns {ns!r}" in refused.err
     assert (await ctl("--ns", ns, "demo", NO_COLOR="1")).status == 0
+
+
+async def test_dead_letters_that_a_token_may_not_read_are_counted(inner, ns, tmp_path):
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    tokens = Tokens.read(f'[web]\ntoken = "{TOKEN}"\nroles = ["consumer"]\nqueues = ["jobs"]')
+    queue = await inner.create_queue("jobs")
+    await queue.send("x")
+    await (await queue.receive()).reject("no")
+    async with Broker(inner, BrokerOptions(listen=("127.0.0.1:0",), grace=0.5), tokens) as broker:
+        where = ("-r", f"grpc://{broker.addresses[0]}", "--ns", ns, "--token-file", str(file))
+        listed = await asyncio.to_thread(shell, *where, "dlq", "list")
+
+    assert json.loads(listed.out) == [
+        {"queue": "jobs", "dead_letter": "jobs-dead", "dead": 1, "oldest_age": None}
+    ]
+    assert listed.status == 0
+    assert listed.err == "rsmqctl: queue 'jobs-dead' could not be read: its oldest_age is unknown\n"

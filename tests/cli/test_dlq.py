@@ -65,10 +65,26 @@ def test_show_prints_messages_with_their_reasons(dead: Ctl) -> None:
 
 def test_show_without_dead_letters_is_empty(jobs: Ctl) -> None:
     """A queue that never failed has no dead-letter queue, and that is fine."""
-    note = "rsmqctl: queue 'jobs' has no dead letters there\n"
+    note = "rsmqctl: queue 'jobs-dead' has no dead letters of queue 'jobs'\n"
 
     assert jobs("dlq", "show", "-n", "jobs") == Outcome(0, "[]\n", note)
     assert jobs("dlq", "show", "-n", "jobs", "--fail-empty").status == 3
+
+
+def test_show_of_a_dead_letter_queue_says_which_queue_to_give(dead: Ctl) -> None:
+    """-n is the queue that they come from, and I gave the one that they are in."""
+    note = (
+        "rsmqctl: queue 'jobs-dead-dead' has no dead letters of queue 'jobs-dead'; 'jobs-dead' is "
+        "a dead-letter queue itself: give -n jobs\n"
+    )
+
+    assert dead("dlq", "show", "-n", "jobs-dead") == Outcome(0, "[]\n", note)
+
+
+def test_show_behind_the_last_one_says_where_it_looked(dead: Ctl) -> None:
+    note = "rsmqctl: queue 'jobs-dead' has no dead letters of queue 'jobs' from -s 9 on\n"
+
+    assert dead("dlq", "show", "-n", "jobs", "-s", "9") == Outcome(0, "[]\n", note)
 
 
 def test_redrive_of_everything_moves_all_back(dead: Ctl) -> None:

@@ -673,6 +673,11 @@ async def test_redrive_without_any_dead_letters_moves_nothing(rsmq, queue):
         await queue.redrive("nope")
 
 
+async def test_redrive_into_a_queue_that_does_not_exist_is_refused(rsmq):
+    with pytest.raises(QueueNotFound, match="nope"):
+        await rsmq.queue("nope").redrive()
+
+
 async def test_reason_of_an_earlier_life_does_not_stick(rsmq):
     await rsmq.create_queue("jobs")
     queue = rsmq.queue("jobs", retry=Retry(1))
