@@ -84,7 +84,7 @@ class BrokerContext:
 
         ``InvalidValue`` if no queue can have that name.
         """
-        CALLER.get().need(PRODUCER)
+        CALLER.get().need(PRODUCER, what="a move to another queue")
         self.queue(name)
 
     def topic(self, name: str) -> Topic:

@@ -99,7 +99,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
                 rule = self._rules.get(method, Rule(_ANY, waits=True))
                 if method not in self._rules and method.startswith(self._ruled):
                     raise Refused(f"method {method} is not offered", known=True)
-                caller.need(*rule.roles)
+                caller.need(*rule.roles, what=method.rpartition("/")[2])
         except Refused as refusal:
             identity = caller.identity if refusal.known else ""
             self._refusals.log(identity, logging.INFO, "refused a call of %s: %s", method, refusal)

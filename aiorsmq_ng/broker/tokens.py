@@ -69,11 +69,13 @@ class Caller:
         """Return True if it has one of *roles*; an admin has all."""
         return ADMIN in self.roles or any(role in self.roles for role in roles)
 
-    def need(self, *roles: str) -> None:
-        """Raise ``Refused`` unless it has one of *roles*."""
+    def need(self, *roles: str, what: str) -> None:
+        """Raise ``Refused`` unless it has one of *roles*, which *what* needs."""
         if not self.has(*roles):
             needed = " or ".join(roles)
-            raise Refused(f"token {self.identity!r} lacks the role {needed}", known=True)
+            raise Refused(
+                f"token {self.identity!r} lacks the role {needed}, which {what} needs", known=True
+            )
 
     def sees_queue(self, queue: str, owner: Owner | None = None) -> bool:
         """Return True if it may use *queue*. *owner*, if known, is that of a subscription's queue.

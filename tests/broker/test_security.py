@@ -175,7 +175,7 @@ async def test_every_refusal_is_logged_with_the_name_of_the_token(open_channel, 
 
     refused = [r.getMessage() for r in caplog.records if "refused" in r.getMessage()]
     assert [text.partition(": ")[2] for text in refused] == [
-        "token 'worker' lacks the role producer",
+        "token 'worker' lacks the role producer, which Send needs",
         "token 'shop' is not for queue 'other'",
     ]
 
