@@ -43,7 +43,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
 from .._common.durability import Durability
-from .._common.tasks import retrieve_exception
+from .._common.tasks import retrieve_exception, start_soon
 from .._protocol.operation import Kind, Operation
 from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
 from ..models import ServerStatus
@@ -87,6 +87,11 @@ class PendingOperation(Struct, eq=False):
     #: True if it is made even if the caller is cancelled before it is written.
     firm: bool = False
 
+    @property
+    def is_wanted(self) -> bool:
+        """Return True if it is to be made: the caller is not cancelled, or it is firm."""
+        return self.firm or not self.future.cancelled()
+
     def fail(self, error: Exception) -> None:
         """Fail the caller with *error*, unless it is cancelled."""
         if not self.future.done():
@@ -116,7 +121,7 @@ class Lane(Struct, eq=False):
         weight = size = 0
         while waiting and len(batch) < most:
             head = waiting[0]
-            if head.firm or not head.future.cancelled():
+            if head.is_wanted:
                 request = head.operation.request
                 weight += request.weight
                 size += request.size
@@ -285,7 +290,7 @@ class Transport:
         """Run a background task that ends with the transport."""
         if self._tasks is None or self._closed:
             raise ClientClosed
-        self._tasks.start_soon(function, *args)
+        start_soon(self._tasks, function, *args)
 
     def check(self) -> None:
         """Raise ``WrongContext`` for a caller in another event loop, thread or process."""
@@ -407,6 +412,7 @@ class Transport:
             self._closed = True
             self._tasks = None
             self._resting.clear()
+            self._calls.abandon_interrupted()
             for lane in (*self._lanes.values(), *self._due):
                 for waiting in lane.waiting:
                     waiting.fail(_never_made())
@@ -428,9 +434,9 @@ class Transport:
             self._spare = self._runners
             for _ in range(min(len(self._due), self._spare)):
                 self._spare -= 1
-                tasks.start_soon(self._serve_lanes)
+                start_soon(tasks, self._serve_lanes)
             with anyio.move_on_after(CLOSE_S):
-                await self._calls.recall_interrupted()
+                await self._calls.finish_interrupted()
                 await self._last_calls()
                 if not self._closed:
                     self._run_closers()
@@ -492,7 +498,7 @@ class Transport:
         # is due fails when it has ended.
         if self._spare and self._host is not None and not self._host.cancelling():
             self._spare -= 1
-            self._tasks.start_soon(self._serve_lanes)
+            start_soon(self._tasks, self._serve_lanes)
 
     async def _serve_lanes(self) -> None:
         """Run calls, one at a time, for whichever lane is due."""

@@ -20,6 +20,7 @@ import anyio
 from msgspec import Struct
 
 from .._common.durability import Durability
+from .._common.tasks import start_soon
 from .._protocol.operation import Kind, Operation
 from ..errors import (
     ClientClosed,
@@ -205,14 +206,17 @@ class CallRunner:
         # still arrive must find.
         self._records: set[str] = set()
         self._doubtful: set[str] = set()
-        #: Calls that may have taken messages when the tasks that made them were cancelled.
-        self._interrupted: list[Call] = []
+        #: Calls whose tasks were cancelled: those that may have taken messages, and those whose
+        #: operations are still wanted.
+        self._interrupted: set[Call] = set()
 
     async def run(self, batch: list[PendingOperation]) -> None:
         """Make the call that *batch* shares, and hand every caller its result or error."""
         number = self._numbers.take() if batch[0].operation.kind.numbered else None
-        call = Call([waiting.operation for waiting in batch], number, batch)
-        unknown = call.kind.unknown
+        await self._complete(Call([waiting.operation for waiting in batch], number, batch))
+
+    async def _complete(self, call: Call) -> None:
+        batch, unknown = call.callers, call.kind.unknown
         try:
             results = await self._retries.make(call, min([w.deadline for w in batch]))
             self._release_number(call)
@@ -238,11 +242,7 @@ class CallRunner:
             text = f"the call failed in an unexpected way ({type(error).__name__})"
             _fail_all(batch, lambda: unknown(text, executed=None))
         except BaseException:
-            self._keep_record(call)
-            if call.number and call.kind.undo:
-                self._interrupted.append(call)
-            text = "the client was closed while the call ran"
-            _fail_all(batch, lambda: unknown(text, executed=None))
+            self._interrupt(call)
             raise
 
     async def forget(self) -> None:
@@ -310,12 +310,39 @@ class CallRunner:
             error.token = token or CallToken(self, call, place, expires_at)
         return error
 
-    async def recall_interrupted(self) -> None:
-        """Have given back what calls took whose tasks were cancelled in the middle."""
+    async def finish_interrupted(self) -> None:
+        """Finish calls whose tasks were cancelled: give back what they took, or repeat them."""
         async with anyio.create_task_group() as tasks:
-            for call in self._interrupted[:MAX_RECALLS]:
-                self._recalls += 1
-                tasks.start_soon(self._recall, call)
+            for call in tuple(self._interrupted):
+                start_soon(tasks, self._finish, call)
+
+    def abandon_interrupted(self) -> None:
+        """Fail the callers of interrupted calls: the client has ended."""
+        for call in self._interrupted:
+            _fail_interrupted(call)
+        self._interrupted.clear()
+
+    def _interrupt(self, call: Call) -> None:
+        """Keep a call whose task is cancelled, if it has to be finished by another one."""
+        self._keep_record(call)
+        if call.kind.undo:
+            _fail_interrupted(call)
+            self._interrupted.add(call)
+        elif call.written and not call.may_repeat:
+            _fail_interrupted(call)
+        elif any(waiting.is_wanted for waiting in call.callers):
+            # The command may be lost with its connection.
+            if call.written:
+                call.doubt()
+            self._interrupted.add(call)
+
+    async def _finish(self, call: Call) -> None:
+        if call.kind.undo:
+            self._recalls += 1
+            await self._recall(call)
+        else:
+            await self._complete(call)
+        self._interrupted.discard(call)
 
     async def _recall(self, call: Call) -> None:
         """Give back what a call took whose callers got an error: its outcome is unknown."""
@@ -397,7 +424,12 @@ class CallRunner:
                     self._tasks.report(call.kind.events(result))
 
 
-def _fail_all(batch: list[PendingOperation], error: Callable[[], Exception]) -> None:
+def _fail_interrupted(call: Call) -> None:
+    text = "the client was closed while the call ran"
+    _fail_all(call.callers, lambda: call.kind.unknown(text, executed=None))
+
+
+def _fail_all(batch: Sequence[PendingOperation], error: Callable[[], Exception]) -> None:
     for waiting in batch:
         waiting.fail(error())
 

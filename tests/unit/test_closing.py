@@ -1,15 +1,18 @@
 """Closing a transport: what is given back in its last moments still reaches the server."""
 
 import asyncio
+import gc
+import warnings
 
 import pytest
 
-from aiorsmq_ng import ClientClosed
+from aiorsmq_ng import ClientClosed, Unavailable
 from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 
 from ..support.driver import ScriptedDriver, transport_on
 
+ID = "g73zkl38qz" + "x" * 22
 OPERATION = queues.announce(Namespace("rsmq").queue("jobs"), "me", 0, [])
 
 
@@ -87,3 +90,111 @@ async def test_call_that_is_interrupted_by_a_cancellation_of_all_tasks_is_recall
 
     assert receiving.done()
     assert [seen.numbered[2] for seen in driver.commands] == [1, 0]
+
+
+def cancel_all_others():
+    """Do what asyncio.run does at its end; return the tasks that it would wait for."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    return others
+
+
+def release():
+    keys = Namespace("rsmq").queue("jobs")
+    return messages.visibility(keys, ID, vt_ms=0, receipt=None, channel=keys.wake)
+
+
+def settle(transport):
+    """Settle a message in a task, as the end of a block does."""
+
+    async def leave():
+        await transport.see_through(release())
+
+    return asyncio.ensure_future(leave())
+
+
+def give_back(transport):
+    """Give a message back for a caller that is gone."""
+    transport.begin([release()])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("begin", [settle, give_back])
+async def test_what_is_begun_is_made_if_its_runner_is_cancelled_before_its_first_step(begin):
+    driver = ScriptedDriver(lambda _: [1])
+    transport = transport_on(driver, connections=1)
+    await transport.start()
+    kept = begin(transport)
+    if not transport._due:
+        await asyncio.sleep(0)
+    assert transport._due
+    with warnings.catch_warnings(record=True) as warned:
+        await asyncio.wait(cancel_all_others())
+        gc.collect()
+
+    assert [seen.kind.name for seen in driver.commands] == ["visibility"]
+    assert warned == []
+    del kept
+
+
+@pytest.mark.parametrize("begin", [settle, give_back])
+async def test_what_is_begun_is_made_if_its_call_is_interrupted(begin):
+    """Its command may be lost with the connection, and its message would stay leased."""
+    never = asyncio.get_running_loop().create_future()
+    driver = ScriptedDriver(lambda seen: never if seen.numbered[2] == 1 else [1])
+    transport = transport_on(driver, connections=1)
+    await transport.start()
+    kept = begin(transport)
+    while not driver.commands:
+        await asyncio.sleep(0)
+    await asyncio.wait(cancel_all_others())
+
+    assert len({seen.numbered[:2] for seen in driver.commands}) == 1
+    assert [seen.numbered[2] for seen in driver.commands] == [1, 2]
+    del kept
+
+
+async def test_what_is_interrupted_twice_is_made():
+    """A program may cancel all tasks before asyncio.run does."""
+    never = asyncio.get_running_loop().create_future()
+    another = asyncio.get_running_loop().create_future()
+    replies = [never, another, [1]]
+    driver = ScriptedDriver(lambda _: replies.pop(0))
+    transport = transport_on(driver, connections=1)
+    await transport.start()
+    made = transport.submit(release())
+    for calls in (1, 2):
+        for _ in range(100):
+            if len(driver.commands) < calls:
+                await asyncio.sleep(0)
+        others = cancel_all_others()
+    await asyncio.wait(others)
+
+    assert [seen.numbered[2] for seen in driver.commands] == [1, 2, 3]
+    assert (made.done(), made.exception()) == (True, None)
+
+
+async def test_call_of_a_cancelled_caller_is_not_repeated():
+    never = asyncio.get_running_loop().create_future()
+    driver = ScriptedDriver(lambda _: never)
+    transport = transport_on(driver, connections=1)
+    await transport.start()
+    extending = asyncio.ensure_future(transport.run(release()))
+    while not driver.commands:
+        await asyncio.sleep(0)
+    await asyncio.wait(cancel_all_others())
+
+    assert extending.cancelled()
+    assert len(driver.commands) == 1
+
+
+async def test_callers_of_a_call_that_closing_interrupts_fail_as_unknown(monkeypatch):
+    monkeypatch.setattr("aiorsmq_ng._transport.batching.CLOSE_S", 0.01)
+    never = asyncio.get_running_loop().create_future()
+    transport = transport_on(ScriptedDriver(lambda _: never), connections=1)
+    await transport.start()
+    made = transport.submit(release())
+    await transport.aclose()
+
+    assert isinstance(made.exception(), Unavailable)
