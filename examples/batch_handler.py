@@ -8,6 +8,7 @@ an embedded one. Its last line is: done
 """
 
 import asyncio
+import logging
 import os
 import sqlite3
 import time
@@ -18,6 +19,10 @@ from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Worker
 URL = os.environ.get("RSMQ_URL", "embedded://")
 MESSAGES = 23
 SIZE, WAIT = 10, 0.3
+
+
+# The example rejects a message on purpose; a service wants to see the warning about it.
+logging.getLogger("aiorsmq_ng.dead_letters").setLevel(logging.ERROR)
 
 
 async def main() -> None:

@@ -160,13 +160,6 @@ MUTANTS = (
         ("tests/unit/test_closing.py",),
     ),
     Mutant(
-        "closing: a task that is cancelled before its first step causes no warning",
-        "aiorsmq_ng/_common/tasks.py",
-        "        coroutine.close()",
-        "        pass",
-        ("tests/unit/test_closing.py",),
-    ),
-    Mutant(
         "closing: a call that such a cancellation interrupts is recalled",
         "aiorsmq_ng/_transport/batching.py",
         "                await self._calls.finish_interrupted()\n",

@@ -43,7 +43,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
 from .._common.durability import Durability
-from .._common.tasks import retrieve_exception, start_soon
+from .._common.tasks import retrieve_exception
 from .._protocol.operation import Kind, Operation
 from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
 from ..models import ServerStatus
@@ -290,7 +290,7 @@ class Transport:
         """Run a background task that ends with the transport."""
         if self._tasks is None or self._closed:
             raise ClientClosed
-        start_soon(self._tasks, function, *args)
+        self._tasks.start_soon(function, *args)
 
     def check(self) -> None:
         """Raise ``WrongContext`` for a caller in another event loop, thread or process."""
@@ -434,7 +434,7 @@ class Transport:
             self._spare = self._runners
             for _ in range(min(len(self._due), self._spare)):
                 self._spare -= 1
-                start_soon(tasks, self._serve_lanes)
+                tasks.start_soon(self._serve_lanes)
             with anyio.move_on_after(CLOSE_S):
                 await self._calls.finish_interrupted()
                 await self._last_calls()
@@ -498,7 +498,7 @@ class Transport:
         # is due fails when it has ended.
         if self._spare and self._host is not None and not self._host.cancelling():
             self._spare -= 1
-            start_soon(self._tasks, self._serve_lanes)
+            self._tasks.start_soon(self._serve_lanes)
 
     async def _serve_lanes(self) -> None:
         """Run calls, one at a time, for whichever lane is due."""

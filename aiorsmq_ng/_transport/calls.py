@@ -20,7 +20,6 @@ import anyio
 from msgspec import Struct
 
 from .._common.durability import Durability
-from .._common.tasks import start_soon
 from .._protocol.operation import Kind, Operation
 from ..errors import (
     ClientClosed,
@@ -314,7 +313,7 @@ class CallRunner:
         """Finish calls whose tasks were cancelled: give back what they took, or repeat them."""
         async with anyio.create_task_group() as tasks:
             for call in tuple(self._interrupted):
-                start_soon(tasks, self._finish, call)
+                tasks.start_soon(self._finish, call)
 
     def abandon_interrupted(self) -> None:
         """Fail the callers of interrupted calls: the client has ended."""
