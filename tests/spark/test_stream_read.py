@@ -215,9 +215,6 @@ def test_batch_that_was_not_acknowledged_is_by_finalize(drain, bench):
     assert sorted(drain.rows()) == list(range(15))
 
 
-# With --long only until its cause is found: once in three runs of the suite nothing was given back
-# before the lease ended. It is not known yet if Spark ended the source's process before that.
-@pytest.mark.long
 def test_stopped_query_gives_back_what_it_claimed_ahead(drain, bench):
     bench.fill_numbers(100)
     query = drain.start(trigger={"processingTime": "1 hour"}, maxMessagesPerTrigger="30")
