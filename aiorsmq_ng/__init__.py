@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ._common.durations import Seconds
-    from ._protocol.values import Receipt
-    from ._runtime.dead_letters import DeadLetters
-    from ._runtime.leases import Lease
+    from ._protocol.operations.message_values import Receipt
+    from ._runtime.dead_letter_listeners import DeadLetters
+    from ._runtime.lease_renewal import Lease
     from ._transport.connect import CallerClient
     from .client import RSMQ
     from .codec import Codec, Compressed
@@ -158,9 +158,9 @@ __all__ = [
 #: Module -> the public names that it defines.
 _HOMES = {
     "_common.durations": ("Seconds",),
-    "_protocol.values": ("Receipt",),
-    "_runtime.dead_letters": ("DeadLetters",),
-    "_runtime.leases": ("Lease",),
+    "_protocol.operations.message_values": ("Receipt",),
+    "_runtime.dead_letter_listeners": ("DeadLetters",),
+    "_runtime.lease_renewal": ("Lease",),
     "_transport.connect": ("CallerClient",),
     "client": ("RSMQ",),
     "codec": ("Codec", "Compressed"),

@@ -15,21 +15,22 @@ import anyio
 
 from ._common.durations import Seconds, at_least_0
 from ._common.queue_defaults import DEFAULT_MAXSIZE, dead_letter_queue
-from ._protocol import limits, messages, queues, topics
+from ._protocol import argument_checks
 from ._protocol.keys import Namespace, QueueKeys
-from ._protocol.messages import ReceiveSpec
 from ._protocol.operation import Operation
+from ._protocol.operations import messages, queues, topics
+from ._protocol.operations.messages import ReceiveSpec
+from ._protocol.operations.topics import TopicKeys
 from ._protocol.shards import Shards, check_together
 from ._protocol.topic_names import check_part, queue_name
-from ._protocol.topics import TopicKeys
-from ._runtime.context import QueueContext, context_of
-from ._runtime.dead_letters import DeadLetterReports, DeadLetters
-from ._runtime.leases import LeaseKeeper
-from ._runtime.listing import list_names
+from ._runtime.dead_letter_listeners import DeadLetterReports, DeadLetters
+from ._runtime.lease_renewal import LeaseKeeper
 from ._runtime.long_poll import LongPoll
-from ._runtime.outages import retry_through_outages
+from ._runtime.name_listing import list_names
+from ._runtime.outage_retries import retry_through_outages
 from ._runtime.presence import Presence
 from ._runtime.publish_plan import Plans
+from ._runtime.queue_context import QueueContext, context_of
 from ._transport.connect import CallerClient, adopt, connect, make_transport, with_token
 from ._transport.driver import Driver
 from ._transport.notifier import Notifier
@@ -305,7 +306,7 @@ class RSMQ(RSMQVerbs):
             keep_backlog: seconds for which what waited for the first subscription is kept for other
                 consumers that subscribe with it.
         """
-        kept_ms = limits.seconds_to_ms("keep_backlog", keep_backlog)
+        kept_ms = argument_checks.seconds_to_ms("keep_backlog", keep_backlog)
         own = self._keys(queue_name(check_part("topic", name)))
         return Topic(TopicKeys(name, own, self._channel), self._parts, self._plans, kept_ms)
 
@@ -353,7 +354,7 @@ class RSMQ(RSMQVerbs):
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
             wait: seconds to wait for the first message; 0 returns at once.
         """
-        wait_s = limits.seconds_to_ms("wait", wait) / 1000
+        wait_s = argument_checks.seconds_to_ms("wait", wait) / 1000
         return (await self._receive(names, count, vt, wait_s))[0]
 
     async def watch(self, *names: str | Queue) -> AsyncGenerator[set[str], None]:
@@ -396,7 +397,7 @@ class RSMQ(RSMQVerbs):
                 unknown).
         """
         keys = [self._keys(n) if isinstance(n, str) else context_of(n).keys for n in names]
-        orders = Orders(fix, limits.optional_ms("max_hidden", max_hidden), progress)
+        orders = Orders(fix, argument_checks.optional_ms("max_hidden", max_hidden), progress)
         reports = []
         for namespace in self._shards.namespaces:
             own = [key.queue for key in keys if key.namespace == namespace]
@@ -434,7 +435,7 @@ class RSMQ(RSMQVerbs):
         contexts = [context_of(n if isinstance(n, Queue) else self.queue(n)) for n in names]
         check_together(*(context.keys for context in contexts))
         received = await self._long_poll(*(context.receive_spec for context in contexts)).receive(
-            limits.check_count(count), limits.optional_ms("vt", vt), wait_s
+            argument_checks.check_count(count), argument_checks.optional_ms("vt", vt), wait_s
         )
         found = from_reply(received, {context.keys.queue: context for context in contexts})
         return found, received.next_visible_ms
@@ -471,15 +472,17 @@ class RSMQ(RSMQVerbs):
             channel=self._channel,
             dead_letter=dead_letter or dead_letter_queue(name),
             retry=retry,
-            vt_ms=limits.optional_ms("vt", vt),
+            vt_ms=argument_checks.optional_ms("vt", vt),
             dedup_window_ms=max(
-                1, limits.seconds_to_ms("dedup_window", self._options.dedup_window)
+                1, argument_checks.seconds_to_ms("dedup_window", self._options.dedup_window)
             ),
         )
         return context, self._long_poll(context.receive_spec)
 
     def _keys(self, name: str) -> QueueKeys:
-        return self._shards.queue(limits.check_name(name, foreign=self._options.foreign_names))
+        return self._shards.queue(
+            argument_checks.check_name(name, foreign=self._options.foreign_names)
+        )
 
     def _beside(self, keys: QueueKeys, name: str) -> QueueKeys:
         """Return the keys of another queue, if one call can reach both."""

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import anyio
 
-from ._runtime.context import QueueContext
-from ._runtime.outages import retry_through_outages
+from ._runtime.outage_retries import retry_through_outages
 from ._runtime.prefetch import Prefetch, still_leased
+from ._runtime.queue_context import QueueContext
 from .delivery import Delivery
 
 #: Leases up to a number of messages; waits for the first.

@@ -11,14 +11,16 @@ from typing import Any, Literal, Protocol, Self
 
 import anyio
 
-from ._protocol import limits, messages
+from ._common.durations import Seconds
+from ._protocol import argument_checks
 from ._protocol.keys import QueueKeys
-from ._protocol.messages import How
 from ._protocol.operation import Operation
-from ._protocol.values import Leased, Receipt, Received
-from ._runtime.context import QueueContext
-from ._runtime.leases import Lease
+from ._protocol.operations import messages
+from ._protocol.operations.message_values import Leased, Receipt, Received
+from ._protocol.operations.messages import How
+from ._runtime.lease_renewal import Lease
 from ._runtime.prefetch import give_back
+from ._runtime.queue_context import QueueContext
 from ._transport.batching import Transport
 from .codec import Codec
 from .errors import ClientClosed, InvalidValue, RSMQError
@@ -115,13 +117,13 @@ class Delivery(Message):
         """Delete the message: it is done."""
         await self._settle(messages.ack(self.lease.keys, self.lease.receipt), "acked")
 
-    async def extend(self, vt: limits.Seconds) -> None:
+    async def extend(self, vt: Seconds) -> None:
         """Hold the message for *vt* from now on.
 
         Args:
             vt: seconds from now until the lease ends.
         """
-        vt_ms = limits.seconds_to_ms("vt", vt)
+        vt_ms = argument_checks.seconds_to_ms("vt", vt)
         transport, keeper, lease = self._context.transport, self._context.keeper, self.lease
         await _check(transport)
         # Counted from before the request: never later than the end on the server.
@@ -144,7 +146,7 @@ class Delivery(Message):
         await asyncio.wait([extending])
         extending.result()
 
-    async def release(self, delay: limits.Seconds = 0, *, unseen: bool = False) -> None:
+    async def release(self, delay: Seconds = 0, *, unseen: bool = False) -> None:
         """Give the message back; it is visible again after *delay*.
 
         With *unseen* no work on it has begun, and the delivery does not count for
@@ -156,7 +158,9 @@ class Delivery(Message):
                 ``max_receives``.
         """
         how: How = "u" if unseen else "r"
-        await self._settle(self._visibility(limits.seconds_to_ms("delay", delay), how), "released")
+        await self._settle(
+            self._visibility(argument_checks.seconds_to_ms("delay", delay), how), "released"
+        )
 
     async def reject(self, reason: str | None = None) -> None:
         """Move the message to the dead-letter queue, with body, ``rc`` and ``fr``.
@@ -181,7 +185,7 @@ class Delivery(Message):
         )
         context.letters.report(DeadLetter(self, self.queue, target.queue, reason or ""))
 
-    async def forward(self, queue: str | Named, *, delay: limits.Seconds | None = None) -> None:
+    async def forward(self, queue: str | Named, *, delay: Seconds | None = None) -> None:
         """Move the message to another queue, where it starts again with no receives.
 
         Args:
@@ -195,14 +199,14 @@ class Delivery(Message):
                 context.keys,
                 self.receipt,
                 target,
-                delay_ms=limits.optional_ms("delay", delay),
+                delay_ms=argument_checks.optional_ms("delay", delay),
                 channel=context.channel(target),
             ),
             "forwarded",
         )
 
     def release_nowait(
-        self, delay: limits.Seconds = 0, *, unseen: bool = False, vanished: bool = False
+        self, delay: Seconds = 0, *, unseen: bool = False, vanished: bool = False
     ) -> asyncio.Future[Any]:
         """Start to release the message; the call goes on if the caller is cancelled.
 
@@ -219,7 +223,7 @@ class Delivery(Message):
         transport = self._context.transport
         transport.check()
         how: How = "u" if unseen else "" if vanished else "r"
-        operation = self._visibility(limits.seconds_to_ms("delay", delay), how)
+        operation = self._visibility(argument_checks.seconds_to_ms("delay", delay), how)
         self._context.keeper.drop(self.lease)
         return transport.submit(operation, after=self.lease.renewing, closing=True)
 

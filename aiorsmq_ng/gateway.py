@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ._protocol import queues
-from ._protocol.limits import Seconds
-from ._runtime.context import context_of
+from ._protocol.argument_checks import Seconds
+from ._protocol.operations import queues
+from ._runtime.queue_context import context_of
 from .delivery import Delivery
 from .models import RecoverPlace
 from .queue import Queue, recover_page

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 from . import codec
-from ._common import ids
+from ._common import message_ids as ids
 from .errors import InvalidValue
 
 T = TypeVar("T")

@@ -8,14 +8,16 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import contextmanager
 from typing import TypeVar, overload
 
-from ._protocol import inspection, limits, messages, queues, recovery
+from ._protocol import argument_checks
+from ._protocol.argument_checks import Seconds
 from ._protocol.keys import QueueKeys
-from ._protocol.limits import Seconds
 from ._protocol.operation import Operation
-from ._protocol.recovery import Recovered
-from ._protocol.values import Dedup, Receipt, Received
-from ._runtime.context import QueueContext
+from ._protocol.operations import inspection, messages, queues
+from ._protocol.operations import recover as recovery
+from ._protocol.operations.message_values import Dedup, Receipt, Received
+from ._protocol.operations.recover import Recovered
 from ._runtime.long_poll import LongPoll
+from ._runtime.queue_context import QueueContext
 from ._runtime.redrive import counted, redrive
 from .codec import to_body
 from .consumer import Consumer
@@ -130,7 +132,7 @@ class Queue:
         batch = list(bodies)
         if not batch:
             return []
-        limits.check_count(len(batch))
+        argument_checks.check_count(len(batch))
         codec = self._context.codec
         ready = [body if type(body) is bytes else to_body(body, codec) for body in batch]
         return await self._context.transport.run(self._sending(ready, delay))
@@ -145,8 +147,8 @@ class Queue:
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
             wait: seconds to wait for a message; 0 returns at once.
         """
-        vt_ms = limits.optional_ms("vt", vt)
-        wait_s = limits.seconds_to_ms("wait", wait) / 1000
+        vt_ms = argument_checks.optional_ms("vt", vt)
+        wait_s = argument_checks.seconds_to_ms("wait", wait) / 1000
         received = await self._long_poll.receive(1, vt_ms, wait_s)
         for leased in received.messages:
             return Delivery(leased, self._context, received.asked_at + leased.vt_ms / 1000)
@@ -162,9 +164,9 @@ class Queue:
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
             wait: seconds to wait for the first message; 0 returns at once.
         """
-        limits.check_count(count)
-        vt_ms = limits.optional_ms("vt", vt)
-        wait_s = limits.seconds_to_ms("wait", wait) / 1000
+        argument_checks.check_count(count)
+        vt_ms = argument_checks.optional_ms("vt", vt)
+        wait_s = argument_checks.seconds_to_ms("wait", wait) / 1000
         return await self._receive(count, vt_ms, wait_s)
 
     def delivery(
@@ -181,8 +183,8 @@ class Queue:
             vt: lease in seconds that the receipt was granted, for renewal.
         """
         id, rc, fr, *proof = receipt
-        vt_ms = limits.seconds_to_ms("vt", vt)
-        whole = Receipt(limits.check_id(id), rc, fr, *proof)
+        vt_ms = argument_checks.seconds_to_ms("vt", vt)
+        whole = Receipt(argument_checks.check_id(id), rc, fr, *proof)
         return from_receipt(whole, self._context, vt_ms)
 
     @contextmanager
@@ -212,7 +214,7 @@ class Queue:
         Args:
             count: how many messages at most.
         """
-        operation = messages.pop(self._keys, limits.check_count(count))
+        operation = messages.pop(self._keys, argument_checks.check_count(count))
         while True:
             popped = await self._context.transport.run(operation)
             if popped.messages or not popped.again:
@@ -255,7 +257,7 @@ class Queue:
         """
         if isinstance(ids, str):
             raise InvalidValue("delete_many takes a list of ids; use delete() for a single one")
-        unique = list(dict.fromkeys(map(limits.check_id, ids)))
+        unique = list(dict.fromkeys(map(argument_checks.check_id, ids)))
         deleted: list[str] = []
         for at in range(0, len(unique), _DELETE_PAGE):
             page = unique[at : at + _DELETE_PAGE]
@@ -273,8 +275,8 @@ class Queue:
         """
         operation = messages.visibility(
             self._keys,
-            limits.check_id(id),
-            vt_ms=(vt_ms := limits.seconds_to_ms("vt", vt)),
+            argument_checks.check_id(id),
+            vt_ms=(vt_ms := argument_checks.seconds_to_ms("vt", vt)),
             channel=self._keys.wake,
             how="" if vt_ms else "r",
         )
@@ -323,7 +325,7 @@ class Queue:
             count: how many messages at most.
         """
         operation = inspection.peek(
-            self._keys, limits.check_start(start), limits.check_count(count)
+            self._keys, argument_checks.check_start(start), argument_checks.check_count(count)
         )
         return self._readable(await self._context.transport.run(operation))
 
@@ -337,8 +339,8 @@ class Queue:
             start: how many to skip; a negative one counts from the end.
             count: how many messages at most.
         """
-        limits.check_start(start)
-        limits.check_count(count)
+        argument_checks.check_start(start)
+        argument_checks.check_count(count)
         if start < 0:
             # The last -start leased ones, of which the first count are wanted.
             tail = await self._pending_pages(0, start)
@@ -364,8 +366,8 @@ class Queue:
             count: how many messages at most; ``None`` for all.
             after: go on behind this message, which need not be there any more.
         """
-        left = math.inf if count is None else limits.check_count(count)
-        place: inspection.Place | None = (limits.check_start(start),)
+        left = math.inf if count is None else argument_checks.check_count(count)
+        place: inspection.Place | None = (argument_checks.check_start(start),)
         if after is not None:
             place = (repr(after.score), after.id)
         while place is not None and left > 0:
@@ -392,7 +394,7 @@ class Queue:
             idle: seconds since the last delivery, at least.
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
         """
-        limits.check_count(count)
+        argument_checks.check_count(count)
         found: list[Delivery] = []
         place: RecoverPlace | None = None
         try:
@@ -416,7 +418,7 @@ class Queue:
         Args:
             id: id of the message.
         """
-        operation = inspection.reason(self._keys, limits.check_id(id))
+        operation = inspection.reason(self._keys, argument_checks.check_id(id))
         return await self._context.transport.run(operation)
 
     async def redrive(
@@ -451,7 +453,7 @@ class Queue:
             raise InvalidValue(f"messages of queue {name!r} cannot be moved into itself")
         if rate is not None and not rate > 0:
             raise InvalidValue(f"rate must be more than 0 messages per second, not {rate!r}")
-        most = None if count is None else limits.check_count(count)
+        most = None if count is None else argument_checks.check_count(count)
         try:
             moved = await redrive(self._context, keys, most, where, rate, progress)
         except QueueNotFound as error:
@@ -499,8 +501,8 @@ class Queue:
             prefetch: how many messages are leased ahead of time.
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
         """
-        limits.check_count(prefetch)
-        vt_ms = limits.optional_ms("vt", vt)
+        argument_checks.check_count(prefetch)
+        vt_ms = argument_checks.optional_ms("vt", vt)
         return Consumer(self._context, lambda n: self._receive(n, vt_ms, math.inf), prefetch)
 
     def __aiter__(self) -> Consumer:
@@ -519,7 +521,7 @@ class Queue:
         return messages.send(
             self._context.keys,
             bodies,
-            delay_ms=limits.optional_ms("delay", delay),
+            delay_ms=argument_checks.optional_ms("delay", delay),
             channel=self._channel,
             dedup=dedup,
         )
@@ -560,9 +562,9 @@ async def recover_page(
     """Take over messages by one atomic call; return them, and where the next page begins."""
     operation = recovery.recover(
         context.receive_spec,
-        limits.check_count(count),
-        idle_ms=limits.seconds_to_ms("idle", idle),
-        vt_ms=limits.optional_ms("vt", vt),
+        argument_checks.check_count(count),
+        idle_ms=argument_checks.seconds_to_ms("idle", idle),
+        vt_ms=argument_checks.optional_ms("vt", vt),
         after=None if after is None else Recovered(_NOTHING, after.at, after.started_ms),
     )
     page = await context.transport.run(operation)

@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
 
 from ._common import entropy
-from ._common.ids import suffixes
-from ._protocol import limits, topics
-from ._protocol.limits import Seconds
+from ._common.message_ids import suffixes
+from ._protocol import argument_checks
+from ._protocol.argument_checks import Seconds
 from ._protocol.operation import Operation
+from ._protocol.operations import topics
+from ._protocol.operations.topics import Joining, TopicChanged, TopicKeys
 from ._protocol.topic_state import BROADCAST, Member, TopicState
-from ._protocol.topics import Joining, TopicChanged, TopicKeys
-from ._runtime.context import QueueContext
 from ._runtime.long_poll import LongPoll
+from ._runtime.queue_context import QueueContext
 from .delivery import Delivery
 from .errors import InvalidValue, QueueNotFound
 from .models import Message, SubscriptionMode
@@ -88,9 +89,9 @@ class Subscription(Queue):
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
             wait: seconds to wait for a message; 0 returns at once.
         """
-        limits.check_count(count)
-        vt_ms = limits.optional_ms("vt", vt)
-        wait_s = limits.seconds_to_ms("wait", wait) / 1000
+        argument_checks.check_count(count)
+        vt_ms = argument_checks.optional_ms("vt", vt)
+        wait_s = argument_checks.seconds_to_ms("wait", wait) / 1000
         return await self._receive(count, vt_ms, wait_s)
 
     async def keep_alive(self) -> bool:
@@ -122,7 +123,7 @@ class Subscription(Queue):
         Args:
             count: how many messages at most.
         """
-        limits.check_count(count)
+        argument_checks.check_count(count)
         return await self._alive(super().pop_many, count)
 
     async def recover(
@@ -135,7 +136,7 @@ class Subscription(Queue):
             idle: seconds since the last delivery, at least.
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
         """
-        limits.check_count(count)
+        argument_checks.check_count(count)
         return await self._alive(super().recover, count, idle, vt=vt)
 
     async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:

@@ -9,16 +9,17 @@ from functools import partial
 from typing import Protocol, TypeVar, overload
 
 from ._common.queue_defaults import DEFAULT_MAXSIZE
-from ._protocol import limits, queues, topics
-from ._protocol.limits import Seconds
+from ._protocol import argument_checks
+from ._protocol.argument_checks import Seconds
 from ._protocol.operation import Operation
+from ._protocol.operations import queues, topics
+from ._protocol.operations.message_values import Dedup
+from ._protocol.operations.topics import Joining, TopicChanged, TopicKeys
 from ._protocol.topic_names import check_part
 from ._protocol.topic_state import BROADCAST, SHARED, Member, TopicState
-from ._protocol.topics import Joining, TopicChanged, TopicKeys
-from ._protocol.values import Dedup
-from ._runtime.context import QueueContext
 from ._runtime.long_poll import LongPoll
 from ._runtime.publish_plan import Plans, Publication, PublishToken
+from ._runtime.queue_context import QueueContext
 from .codec import to_body
 from .errors import InvalidValue, QueueNotFound, SendToken, SendUnknown
 from .models import (
@@ -124,7 +125,7 @@ class Topic:
         batch = list(bodies)
         if not batch:
             return []
-        limits.check_count(len(batch))
+        argument_checks.check_count(len(batch))
         return await self._publish(batch, delay, None)
 
     async def resend(self, token: SendToken) -> list[str]:
@@ -296,8 +297,8 @@ class Topic:
         operation = topics.set_limits(
             self._keys,
             max_length=_limit(max_length, _check_length),
-            max_age_ms=_limit(max_age, partial(limits.seconds_to_ms, "max_age")),
-            maxsize=None if maxsize is None else limits.check_maxsize(maxsize),
+            max_age_ms=_limit(max_age, partial(argument_checks.seconds_to_ms, "max_age")),
+            maxsize=None if maxsize is None else argument_checks.check_maxsize(maxsize),
         )
         await self._context.transport.run(operation)
 
@@ -338,7 +339,7 @@ class Topic:
             )
         if peer is not None:
             check_part("peer", peer)
-        peer_timeout_ms = limits.seconds_to_ms("peer_timeout", peer_timeout)
+        peer_timeout_ms = argument_checks.seconds_to_ms("peer_timeout", peer_timeout)
         if not peer_timeout_ms:
             raise InvalidValue("peer_timeout must be more than 0 seconds")
         return Joining(
@@ -346,9 +347,9 @@ class Topic:
             mode=mode,
             peer=peer,
             peer_timeout_ms=peer_timeout_ms,
-            vt=limits.whole_seconds("vt", vt),
-            delay=limits.whole_seconds("delay", delay),
-            maxsize=limits.check_maxsize(maxsize),
+            vt=argument_checks.whole_seconds("vt", vt),
+            delay=argument_checks.whole_seconds("delay", delay),
+            maxsize=argument_checks.check_maxsize(maxsize),
             kept_ms=self._kept_ms,
         )
 
@@ -366,7 +367,7 @@ class Topic:
         self, bodies: list[object], delay: Seconds | None, dedup: Dedup | None
     ) -> list[str]:
         raw = [to_body(body, self._context.codec) for body in bodies]
-        return await self._run(Publication(raw, limits.optional_ms("delay", delay), dedup))
+        return await self._run(Publication(raw, argument_checks.optional_ms("delay", delay), dedup))
 
     async def _run(self, publication: Publication) -> list[str]:
         plan = self._plans.get(self._keys)

@@ -30,9 +30,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from redis import Redis
 
-from aiorsmq_ng._common.ids import suffixes
-from aiorsmq_ng._protocol import queues
+from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.operations import queues
 from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.options import Options

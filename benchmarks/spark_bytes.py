@@ -24,8 +24,8 @@ from typing import Any
 import pyarrow as pa
 from redis import Redis
 
-from aiorsmq_ng._protocol import queues
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.operations import queues
 from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.options import Options

@@ -171,11 +171,11 @@ def test_protocol_page_tells_of_every_side_key():
 
 #: What knows how a script call is written: the codecs, the scripts, and the drivers for Redis.
 SPEAKS_REDIS = (
-    "_protocol/redis/",
+    "_protocol/redis_codecs/",
     "_protocol/scripts/",
-    "_transport/redis_calls.py",
+    "_transport/script_calls.py",
     "_transport/redis_driver.py",
-    "_transport/cluster.py",
+    "_transport/cluster_driver.py",
 )
 
 
@@ -216,12 +216,12 @@ INTERNALS = {
         "_transport.urls": "a URL that is not given is the same as elsewhere",
     },
     "worker": {
-        "_protocol.limits": "the longest delay",
+        "_protocol.argument_checks": "the longest delay",
         "_runtime": "prefetch and outages are those of a Consumer",
     },
     "testing": {
         "_protocol": "time passes by a script of its own",
-        "_runtime.context": "time passes for leases, too",
+        "_runtime.queue_context": "time passes for leases, too",
         "_transport": "servers and faults are below the client",
     },
 }

@@ -32,7 +32,7 @@ from aiorsmq_ng import RSMQ
 from aiorsmq_ng.broker import Broker, BrokerOptions
 from aiorsmq_ng.broker.tokens import Tokens
 from aiorsmq_ng.cli.app import cli
-from aiorsmq_ng.cli.context import Settings
+from aiorsmq_ng.cli.global_options import Settings
 from aiorsmq_ng.compat.redismq import ReliableQueue
 from aiorsmq_ng.testing import PrivateServer
 

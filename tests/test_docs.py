@@ -17,9 +17,11 @@ import aiorsmq_ng
 import aiorsmq_ng.errors
 from aiorsmq_ng import Options, Retry, consumer
 from aiorsmq_ng._broker_client import attempt
-from aiorsmq_ng._broker_client.messages import MAX_BYTES
-from aiorsmq_ng._protocol import limits, messages, queues, recovery, topics
+from aiorsmq_ng._broker_client.message_calls import MAX_BYTES
+from aiorsmq_ng._protocol import argument_checks
 from aiorsmq_ng._protocol.operation import Kind
+from aiorsmq_ng._protocol.operations import messages, queues, topics
+from aiorsmq_ng._protocol.operations import recover as recovery
 from aiorsmq_ng._protocol.scripts import names
 from aiorsmq_ng._transport import batching, calls, redis_driver
 from aiorsmq_ng.broker import Limits
@@ -316,7 +318,7 @@ def test_every_module_that_a_page_names_exists(page):
 
 
 def test_page_of_the_broker_lists_every_code_with_its_status():
-    from aiorsmq_ng.broker.errors import STATUS
+    from aiorsmq_ng.broker.error_to_status import STATUS
 
     listed = {
         code: status
@@ -372,7 +374,7 @@ def test_page_of_options_lists_every_option_with_its_default():
         ("explanation/guarantees.md", f"within `Options.poll_cap` ({DEFAULTS.poll_cap:.0f} s)"),
         ("explanation/architecture.md", f"`poll_base` ({DEFAULTS.poll_base} s)"),
         ("explanation/architecture.md", f"runners (up to {redis_driver._JOINED} for each"),
-        ("reference/protocol.md", f"| count | 1 to {limits.MAX_COUNT} |"),
+        ("reference/protocol.md", f"| count | 1 to {argument_checks.MAX_COUNT} |"),
         (
             "guides/consumers-and-workers.md",
             f"`worker.alone` seconds ({aiorsmq_ng.Worker().alone:.0f})",

@@ -122,18 +122,18 @@ MUTANTS = (
         "aiorsmq_ng/_transport/batching.py",
         "(*self.closers, self.close_last)",
         "(self.close_last, *self.closers)",
-        ("tests/unit/test_leases.py",),
+        ("tests/unit/test_lease_renewal.py",),
     ),
     Mutant(
         "closing: a message whose holder settles it is not given back",
-        "aiorsmq_ng/_runtime/leases.py",
+        "aiorsmq_ng/_runtime/lease_renewal.py",
         "            if not lease.pauses:\n                self._give_back(lease)",
         "            self._give_back(lease)",
         ("tests/faults/test_close.py",),
     ),
     Mutant(
         "closing: a message whose lease was being extended is given back after that",
-        "aiorsmq_ng/_runtime/leases.py",
+        "aiorsmq_ng/_runtime/lease_renewal.py",
         "            if self._closing:\n                self._give_back(lease)\n            elif",
         "            if",
         ("tests/faults/test_close.py",),
@@ -196,7 +196,7 @@ MUTANTS = (
     ),
     Mutant(
         "worker: a handler that has ended is not called stuck",
-        "aiorsmq_ng/worker/execution.py",
+        "aiorsmq_ng/worker/handler_execution.py",
         "            for timer in self._timers:\n                timer.cancel()",
         "            pass",
         ("tests/contract/test_worker_leases.py",),
@@ -350,7 +350,7 @@ MUTANTS = (
     ),
     Mutant(
         "start: a refusal is not waited for",
-        "aiorsmq_ng/_runtime/outages.py",
+        "aiorsmq_ng/_runtime/outage_retries.py",
         "if not error.transient:",
         "if False:",
         ("tests/unit/test_call_retries.py",),
@@ -582,7 +582,7 @@ MUTANTS = (
     ),
     Mutant(
         "durability: a repetition writes, so that WAIT speaks of it",
-        "aiorsmq_ng/_transport/redis_calls.py",
+        "aiorsmq_ng/_transport/script_calls.py",
         "if question is not None and attempt > 1:",
         "if False:",
         ("tests/faults/test_durability.py",),
@@ -596,7 +596,7 @@ MUTANTS = (
     ),
     Mutant(
         "failover: a node that was replaced delivers nothing",
-        "aiorsmq_ng/_transport/cluster.py",
+        "aiorsmq_ng/_transport/cluster_driver.py",
         "if command.min_replicas and not asking:",
         "if False:",
         ("tests/unit/test_cluster_driver.py",),
@@ -1037,7 +1037,7 @@ MUTANTS = (
     ),
     Mutant(
         "rsmqctl: completion offers nothing that a shell would run",
-        "aiorsmq_ng/cli/options.py",
+        "aiorsmq_ng/cli/shared_options.py",
         "if _is_plain(rsmq, name)",
         "if name",
         ("tests/cli/test_hostile.py",),
@@ -1079,7 +1079,7 @@ MUTANTS = (
     ),
     Mutant(
         "worker: the clock is looked at before a handler is called",
-        "aiorsmq_ng/worker/execution.py",
+        "aiorsmq_ng/worker/handler_execution.py",
         "        self._batch[:] = still_leased(self._batch)\n",
         "",
         ("tests/contract/test_worker_edges.py",),
@@ -1093,14 +1093,14 @@ MUTANTS = (
     ),
     Mutant(
         "worker: a handler that ended in a stall is left to the fence",
-        "aiorsmq_ng/worker/execution.py",
+        "aiorsmq_ng/worker/handler_execution.py",
         "asyncio.get_running_loop().call_soon(self._cancel_handler, reason)",
         "self._interrupted = True",
         ("tests/contract/test_worker_edges.py",),
     ),
     Mutant(
         "worker: a handler that is cancelled before its first step gives its messages back",
-        "aiorsmq_ng/worker/execution.py",
+        "aiorsmq_ng/worker/handler_execution.py",
         "            give_back(self._batch)",
         "            self._stop_renewal()",
         ("tests/contract/test_worker_leases.py",),
@@ -1112,7 +1112,7 @@ MUTANTS = (
             # AnyIO""",
         """        if False:
             # AnyIO""",
-        ("tests/unit/test_leases.py", "tests/storms/test_leaving.py"),
+        ("tests/unit/test_lease_renewal.py", "tests/storms/test_leaving.py"),
     ),
     Mutant(
         "worker: a second cancellation does not cut its end short",
@@ -1151,24 +1151,24 @@ MUTANTS = (
     ),
     Mutant(
         "leases: a message that was handed over and not taken up is not renewed",
-        "aiorsmq_ng/_runtime/leases.py",
+        "aiorsmq_ng/_runtime/lease_renewal.py",
         "if not lease.owned:",
         "if False:",
-        ("tests/unit/test_leases.py",),
+        ("tests/unit/test_lease_renewal.py",),
     ),
     Mutant(
         "leases: no renewal is sent beside an operation of the holder",
-        "aiorsmq_ng/_runtime/leases.py",
+        "aiorsmq_ng/_runtime/lease_renewal.py",
         "            if lease.pauses:\n                continue\n",
         "",
-        ("tests/unit/test_leases.py",),
+        ("tests/unit/test_lease_renewal.py",),
     ),
     Mutant(
         "leases: what its holder has let go of is not renewed again",
-        "aiorsmq_ng/_runtime/leases.py",
+        "aiorsmq_ng/_runtime/lease_renewal.py",
         "self._kept.pop(lease, None)\n            lease.on_lost",
         "lease.on_lost",
-        ("tests/unit/test_leases.py",),
+        ("tests/unit/test_lease_renewal.py",),
     ),
     Mutant(
         "consumer: collected in any thread, ended by the event loop",
@@ -1193,7 +1193,7 @@ MUTANTS = (
     ),
     Mutant(
         "broker: a request is counted before it is read",
-        "aiorsmq_ng/broker/admission.py",
+        "aiorsmq_ng/broker/caller_limits.py",
         "        limits = self._limits\n        await self.expect(visit)",
         "        limits = self._limits",
         HOSTILE,
@@ -1214,7 +1214,7 @@ MUTANTS = (
     ),
     Mutant(
         "broker: a stream takes nothing more where replies are not read",
-        "aiorsmq_ng/broker/consume.py",
+        "aiorsmq_ng/broker/streams.py",
         "fits = self._budget.more(size)",
         "fits = self._budget.more(size) or True",
         HOSTILE,
@@ -1249,14 +1249,14 @@ MUTANTS = (
     ),
     Mutant(
         "broker: a receipt says whose a cut name is",
-        "aiorsmq_ng/broker/context.py",
+        "aiorsmq_ng/broker/broker_context.py",
         "            owner,\n        )",
         "            None,\n        )",
         ("tests/broker/test_rights.py",),
     ),
     Mutant(
         "broker: queues that calls wait for are counted",
-        "aiorsmq_ng/broker/context.py",
+        "aiorsmq_ng/broker/broker_context.py",
         "        count_sources(len(request.sources))\n",
         "",
         ("tests/broker/test_hostile.py",),
@@ -1270,14 +1270,14 @@ MUTANTS = (
     ),
     Mutant(
         "broker: names of consumers are checked before anything is kept",
-        "aiorsmq_ng/broker/context.py",
+        "aiorsmq_ng/broker/broker_context.py",
         '        check_part("consumer", consumer)\n',
         "",
         ("tests/broker/test_gomq.py",),
     ),
     Mutant(
         "broker: of a subscription of GOMQ that fails no peer is kept",
-        "aiorsmq_ng/compat/gomq/peers.py",
+        "aiorsmq_ng/compat/gomq/peer_registry.py",
         "            subscription = await self._join(consumer, name, key)\n",
         "            self._peer(consumer, name)\n"
         "            subscription = await self._join(consumer, name, key)\n",
@@ -1299,14 +1299,14 @@ MUTANTS = (
     ),
     Mutant(
         "broker client: receipts that are settled alike need no task",
-        "aiorsmq_ng/_broker_client/messages.py",
+        "aiorsmq_ng/_broker_client/message_calls.py",
         "if len(work) == 1:",
         "if not work:",
         ("tests/broker_client/test_driver.py",),
     ),
     Mutant(
         "broker client: another broker finishes the sends that have a dedup key",
-        "aiorsmq_ng/_broker_client/messages.py",
+        "aiorsmq_ng/_broker_client/message_calls.py",
         "if not (keyed := [request for request in requests if request.dedup]):",
         "if not (keyed := []):",
         ("tests/broker_client/test_faults.py",),

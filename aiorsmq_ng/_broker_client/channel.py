@@ -18,9 +18,9 @@ from ..errors import InvalidValue, Unavailable
 from ..options import Options
 from ..rpc import v1_pb2 as pb
 from ..rpc import v1_pb2_grpc as stubs
-from ..rpc.errors import BROKER
+from ..rpc.error_details import BROKER
 from ..rpc.forks import use_grpc
-from .errors import call_error
+from .status_to_error import call_error
 
 #: How long the search for the cause of an outage may take.
 _HANDSHAKE_S = 1.0

@@ -15,13 +15,13 @@ from .._transport.calls import Call
 from .._transport.driver import Heard, NotExecuted, ReplyLost
 from ..errors import NotSupported, RSMQError
 from ..options import Options
-from . import messages, unary
+from . import call_table, message_calls
 from .attempt import Attempt, Handler
 from .channel import BrokerChannel
-from .errors import Answered, call_error
+from .status_to_error import Answered, call_error
 
 #: What a broker offers.
-HANDLERS: dict[Kind[Any], Handler] = messages.HANDLERS | unary.HANDLERS
+HANDLERS: dict[Kind[Any], Handler] = message_calls.HANDLERS | call_table.HANDLERS
 #: Streams of wake-ups at most; with more, all are replaced by as few as possible.
 _MOST_STREAMS = 4
 

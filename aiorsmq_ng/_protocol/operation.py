@@ -3,7 +3,7 @@
 The kind holds, once, what every layer needs to know about operations of that kind. The request
 holds what the caller wants, in terms of queues and messages: names, bodies, milliseconds,
 receipts. Neither depends on the wire format. That is the drivers' business: those for Redis encode
-a call as a script call and decode its reply (``_protocol/redis``); the one for a broker maps
+a call as a script call and decode its reply (``_protocol/redis_codecs``); the one for a broker maps
 requests to protobuf messages and responses to results.
 """
 

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from .._common.queue_defaults import DEAD_SUFFIX
 from ..errors import InvalidValue
-from . import limits
+from . import argument_checks
 from .keys import Namespace, QueueKeys
 
 #: Separator after the name of a topic in the names of its queues.
@@ -30,7 +30,7 @@ class Shards:
     def of(cls, ns: str | Sequence[str], *, nested: bool) -> Shards:
         """Return the shards for the user's ``ns``; raise ``InvalidValue`` if it is not valid."""
         given = list(ns) if isinstance(ns, Sequence) and not isinstance(ns, str) else [ns]
-        names = [limits.check_namespace(name, nested=nested) for name in given]
+        names = [argument_checks.check_namespace(name, nested=nested) for name in given]
         if not names or len(set(names)) < len(names):
             raise InvalidValue("ns must name at least one namespace, and each of them once")
         return cls(tuple(map(Namespace, names)))

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import anyio
 
 from .._common.backoff import Backoff
-from .._protocol.messages import ReceiveSource, give_back
-from .._protocol.values import Received
+from .._protocol.operations.message_values import Received
+from .._protocol.operations.messages import ReceiveSource, give_back
 from .._transport.batching import Transport
 from .._transport.driver import Heard
 from .._transport.notifier import Notifier

@@ -19,9 +19,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import anyio
 
 from ..errors import ClientClosed, WrongContext
-from .context import QueueContext
-from .leases import Lease, has_ended
-from .outages import retry_through_outages
+from .lease_renewal import Lease, has_ended
+from .outage_retries import retry_through_outages
+from .queue_context import QueueContext
 
 logger = logging.getLogger("aiorsmq_ng.prefetch")
 

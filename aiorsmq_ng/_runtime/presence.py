@@ -15,11 +15,11 @@ from contextlib import suppress
 
 import anyio
 
-from .._protocol import queues
 from .._protocol.keys import QueueKeys
+from .._protocol.operations import queues
 from .._transport.batching import Transport
 from ..errors import ClientClosed, WrongContext
-from .leases import LeaseKeeper
+from .lease_renewal import LeaseKeeper
 
 
 class Presence:

@@ -6,11 +6,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
-from .._protocol import topics
 from .._protocol.operation import Operation
+from .._protocol.operations import topics
+from .._protocol.operations.message_values import Dedup
+from .._protocol.operations.topics import Plan, TopicKeys
 from .._protocol.topic_state import TopicState
-from .._protocol.topics import Plan, TopicKeys
-from .._protocol.values import Dedup
 from ..errors import InvalidValue, SendToken
 
 #: Copies that one call may make, in about a second of the server's time.

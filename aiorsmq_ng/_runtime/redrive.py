@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import anyio
 
-from .._protocol import inspection, messages, queues
 from .._protocol.keys import QueueKeys
+from .._protocol.operations import inspection, messages, queues
 from ..models import Message
-from .context import QueueContext
+from .queue_context import QueueContext
 
 R = TypeVar("R")
 

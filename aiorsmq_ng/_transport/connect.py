@@ -23,7 +23,7 @@ from ..errors import InvalidValue, Unavailable
 from ..options import Options
 from . import tls
 from .batching import Transport
-from .cluster import ClusterDriver
+from .cluster_driver import ClusterDriver
 from .driver import Driver
 from .redis_driver import HEALTH_S, PoolDriver
 from .redis_versions import tls_settings

@@ -17,7 +17,7 @@ from ..errors import (
 )
 from . import tls
 from .driver import NotExecuted
-from .redis_calls import ScriptMissing, WrongLayout
+from .script_calls import ScriptMissing, WrongLayout
 
 logger = logging.getLogger("aiorsmq_ng.transport")
 

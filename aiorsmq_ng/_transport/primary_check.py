@@ -8,7 +8,7 @@ from typing import Any
 
 from .._common.tasks import retrieve_exception
 from .._protocol.operation import Reply
-from .redis_calls import Command
+from .script_calls import Command
 
 #: How long to wait for replicas to acknowledge a receive, in milliseconds; then others are asked.
 CONFIRM_MS = 100

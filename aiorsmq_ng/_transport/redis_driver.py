@@ -17,9 +17,9 @@ from ..errors import RSMQError
 from . import redis_versions
 from .driver import Heard, NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
-from .pipelined import ConnectionInUse, PipelinedConnection
+from .pipelined_connection import ConnectionInUse, PipelinedConnection
 from .primary_check import is_confirmed, primaries_named
-from .redis_calls import Command, RedisDriver
+from .script_calls import Command, RedisDriver
 
 #: A connection that was idle for this many seconds is checked (PING) before it is used.
 HEALTH_S = 15

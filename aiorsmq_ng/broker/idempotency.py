@@ -23,7 +23,7 @@ from aiorsmq_ng import (
     Unavailable,
 )
 
-from .errors import BrokerError
+from .error_to_status import BrokerError
 from .memory_budget import CALL_BUDGET, Pool
 
 R = TypeVar("R")

@@ -9,9 +9,9 @@ import aiorsmq_ng
 
 from .._common.durations import epoch_ms
 from ..rpc import v1_pb2 as pb
-from ..rpc.values import write_attributes, write_message
-from .admission import MAX_BYTES
-from .context import BrokerContext
+from ..rpc.wire_values import write_attributes, write_message
+from .broker_context import BrokerContext
+from .caller_limits import MAX_BYTES
 from .tokens import CALLER
 
 M = TypeVar("M", bound=aiorsmq_ng.Message)

@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError
 
 from aiorsmq_ng import RSMQError
 
-from ..rpc.errors import BROKER
-from .admission import MAX_BYTES, Admission, RefusalLog, Rule
-from .errors import BrokerError, ErrorStatus, error_status
+from ..rpc.error_details import BROKER
+from .caller_limits import MAX_BYTES, Admission, RefusalLog, Rule
+from .error_to_status import BrokerError, ErrorStatus, error_status
 from .memory_budget import CALL_BUDGET, CallBudget
 from .tokens import ADMIN, ANONYMOUS, CALLER, CONSUMER, PRODUCER, Caller, Refused, Tokens
 

@@ -10,13 +10,13 @@ from typing import Any
 from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, Subscription
 from aiorsmq_ng.gateway import RecoverPlace
 
-from .._common.bounded import BoundedDict
+from .._common.bounded_dict import BoundedDict
 from .._common.queue_defaults import DEFAULT_MAXSIZE
 from .._common.tasks import retrieve_exception
 from ..rpc import v1_pb2 as pb
-from ..rpc.values import write_message
-from .admission import MAX_BYTES, Admission, unread
-from .context import BrokerContext, seconds
+from ..rpc.wire_values import write_message
+from .broker_context import BrokerContext, seconds
+from .caller_limits import MAX_BYTES, Admission, unread
 from .memory_budget import CALL_BUDGET, RetainedBytes
 
 #: Seconds before the call's deadline at which the broker replies, to allow for the way back.

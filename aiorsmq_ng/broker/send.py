@@ -17,8 +17,8 @@ from aiorsmq_ng import (
 )
 
 from ..rpc import v1_pb2 as pb
-from .context import BrokerContext, content_of, seconds
-from .errors import error_status
+from .broker_context import BrokerContext, content_of, seconds
+from .error_to_status import error_status
 from .idempotency import check_id
 from .tokens import CALLER
 

@@ -20,9 +20,9 @@ from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound, RSMQError
 from ..rpc import v1_pb2, v1_pb2_grpc
 from ..rpc.forks import use_grpc
 from .admin import AdminCalls
-from .admission import Admission
-from .consume import ConsumeCalls
-from .context import BrokerContext
+from .broker_context import BrokerContext
+from .caller_limits import Admission
+from .extra_service import Service
 from .idempotency import IdempotentCalls
 from .inspection import InspectionCalls
 from .interceptor import BrokerInterceptor
@@ -30,8 +30,8 @@ from .options import BrokerOptions, is_local
 from .receipts import ReceiptSigner
 from .receive import BoundedReceiver, ReceiveCalls
 from .send import SendCalls
-from .service import Service
 from .settle import SettleCalls
+from .streams import ConsumeCalls
 from .tokens import Tokens
 from .topics import TopicsService
 

@@ -17,11 +17,11 @@ from aiorsmq_ng import (
 )
 
 from ..rpc import v1_pb2 as pb
-from .context import BrokerContext, seconds
-from .errors import error_status
-from .outstanding import DeliveryKey
+from .broker_context import BrokerContext, seconds
+from .error_to_status import error_status
 from .receipts import BadReceipt, ReceiptContent
 from .tokens import CALLER, Refused
+from .unsettled_deliveries import DeliveryKey
 
 Verb = Callable[[Delivery], Awaitable[None]]
 #: Errors that concern the whole call, not one receipt.

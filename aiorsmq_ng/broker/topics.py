@@ -8,8 +8,8 @@ from aiorsmq_ng import SubscriptionInfo
 
 from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from ..rpc import v1_pb2 as pb
-from ..rpc.values import optional, write_attributes
-from .context import BrokerContext, peer_timeout, seconds
+from ..rpc.wire_values import optional, write_attributes
+from .broker_context import BrokerContext, peer_timeout, seconds
 from .send import Target, store
 from .tokens import CALLER
 

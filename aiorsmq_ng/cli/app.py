@@ -11,7 +11,7 @@ import click
 import aiorsmq_ng
 
 from . import EXTRA, INTERRUPTED
-from .context import Settings, examples, global_options, program
+from .global_options import Settings, examples, global_options, program
 from .lazy_group import LazyGroup
 from .output import complain, harmless
 

@@ -8,7 +8,7 @@ import click
 
 import aiorsmq_ng
 
-from .context import examples, global_options, run
+from .global_options import examples, global_options, run
 from .output import Record, show_rows
 
 COLUMNS = ("test", "messages", "seconds", "per_second", "p50_ms", "p99_ms")

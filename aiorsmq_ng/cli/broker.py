@@ -13,7 +13,7 @@ import click
 
 import aiorsmq_ng
 
-from .context import (
+from .global_options import (
     DAEMON_LOG,
     DEFAULT_NAMESPACE,
     Settings,

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import aiorsmq_ng
 
-from .options import messages
 from .output import complain
 from .progress import SHORT, progress
+from .shared_options import messages
 
 
 async def move(

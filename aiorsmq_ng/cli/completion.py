@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .context import examples, global_options
+from .global_options import examples, global_options
 
 
 @click.command(

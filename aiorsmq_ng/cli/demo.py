@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .context import current_settings, examples, finish, global_options
+from .global_options import current_settings, examples, finish, global_options
 
 
 @click.command(

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from aiorsmq_ng import RSMQ, Delivery, Queue, QueueAttributes, QueueExists
 
-from .context import Settings
+from .global_options import Settings
 from .output import printable, without_secrets
 
 EMBEDDED = "embedded://"

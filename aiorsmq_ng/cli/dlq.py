@@ -9,10 +9,11 @@ import click
 import aiorsmq_ng
 
 from .._common.queue_defaults import DEAD_SUFFIX, dead_letter_queue
-from .context import examples, global_options, run
 from .filters import Filter, compile_filter
+from .global_options import examples, global_options, run
 from .lazy_group import LazyGroup
-from .options import (
+from .output import Record, complain, message_record, show_record, show_rows
+from .shared_options import (
     asks,
     complete_queue,
     confirm,
@@ -25,7 +26,6 @@ from .options import (
     start_option,
     yes_option,
 )
-from .output import Record, complain, message_record, show_record, show_rows
 
 name_option = click.option(
     "-n",

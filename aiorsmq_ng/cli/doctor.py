@@ -13,9 +13,9 @@ import click
 
 import aiorsmq_ng
 
-from .context import current_settings, examples, global_options, program, run, seconds
-from .options import yes_option
+from .global_options import current_settings, examples, global_options, program, run, seconds
 from .output import emit, printable, show_rows
+from .shared_options import yes_option
 
 #: Exit status if findings above info are left.
 LEFT = 1

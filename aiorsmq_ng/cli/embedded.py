@@ -8,10 +8,10 @@ from urllib.parse import quote, unquote
 import click
 from click.core import ParameterSource
 
-from .context import current_settings, examples, global_options
+from .global_options import current_settings, examples, global_options
 from .lazy_group import LazyGroup
-from .options import NOTHING_THERE
 from .output import Record, complain, show_record, without_secrets
+from .shared_options import NOTHING_THERE
 
 folder_option = click.option(
     "--folder",

@@ -6,9 +6,11 @@ import click
 
 import aiorsmq_ng
 
-from .context import current_settings, examples, global_options, program, run, seconds
+from .global_options import current_settings, examples, global_options, program, run, seconds
 from .lazy_group import LazyGroup
-from .options import (
+from .output import MESSAGE_COLUMNS, message_record, printable, show_record, show_rows, show_sent
+from .peek import given_back
+from .shared_options import (
     NOTHING_THERE,
     compat_option,
     dedup_key_option,
@@ -21,8 +23,6 @@ from .options import (
     skip_option,
     to_option,
 )
-from .output import MESSAGE_COLUMNS, message_record, printable, show_record, show_rows, show_sent
-from .peek import given_back
 
 
 @click.group(

@@ -17,8 +17,8 @@ import click
 
 import aiorsmq_ng
 
-from .context import current_settings
 from .flag_names import in_flags
+from .global_options import current_settings
 
 Record = dict[str, Any]
 #: Columns of a message.

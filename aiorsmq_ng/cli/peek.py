@@ -11,16 +11,7 @@ import click
 import aiorsmq_ng
 
 from .._common.durations import epoch_ms
-from .context import current_settings, examples, global_options, run
-from .options import (
-    count_option,
-    fail_empty_option,
-    messages,
-    name_option,
-    nothing,
-    positive,
-    start_option,
-)
+from .global_options import current_settings, examples, global_options, run
 from .output import (
     MESSAGE_COLUMNS,
     Record,
@@ -31,6 +22,15 @@ from .output import (
     message_record,
     show_rows,
     write,
+)
+from .shared_options import (
+    count_option,
+    fail_empty_option,
+    messages,
+    name_option,
+    nothing,
+    positive,
+    start_option,
 )
 
 PEEK_COLUMNS = (*MESSAGE_COLUMNS, "sent")

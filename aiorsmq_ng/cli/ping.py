@@ -6,7 +6,7 @@ import time
 
 import click
 
-from .context import DEFAULT_URL, current_settings, examples, finish, global_options
+from .global_options import DEFAULT_URL, current_settings, examples, finish, global_options
 from .output import show_record, without_secrets
 
 

@@ -12,7 +12,7 @@ import click
 
 import aiorsmq_ng
 
-from .context import Settings, current_settings, examples, global_options
+from .global_options import Settings, current_settings, examples, global_options
 from .output import complain, emit
 
 if TYPE_CHECKING:

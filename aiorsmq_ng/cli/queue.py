@@ -7,9 +7,10 @@ import click
 import aiorsmq_ng
 
 from .._common.queue_defaults import DEFAULT_MAXSIZE
-from .context import current_settings, examples, global_options, program, run, seconds
+from .global_options import current_settings, examples, global_options, program, run, seconds
 from .lazy_group import LazyGroup
-from .options import (
+from .output import Record, attributes_record, complain, show_names, show_record, show_rows
+from .shared_options import (
     asks,
     complete_queue,
     confirm,
@@ -21,7 +22,6 @@ from .options import (
     to_option,
     yes_option,
 )
-from .output import Record, attributes_record, complain, show_names, show_record, show_rows
 
 STATS_COLUMNS = (
     "queue", "ready", "leased", "delayed", "dead", "oldest_age", "totalsent", "totalrecv",

@@ -10,9 +10,11 @@ import click
 
 import aiorsmq_ng
 
-from .context import current_settings, examples, global_options, program, run, seconds
+from .global_options import current_settings, examples, global_options, program, run, seconds
 from .lazy_group import LazyGroup
-from .options import (
+from .output import Record, attributes_record, show_names, show_record, show_rows, show_sent
+from .peek import PEEK_COLUMNS, Printer, given_back, peek_record, take
+from .shared_options import (
     asks,
     complete,
     confirm,
@@ -24,8 +26,6 @@ from .options import (
     skip_option,
     yes_option,
 )
-from .output import Record, attributes_record, show_names, show_record, show_rows, show_sent
-from .peek import PEEK_COLUMNS, Printer, given_back, peek_record, take
 
 MODES = ("shared", "broadcast")
 _NO_LIMIT = "none"

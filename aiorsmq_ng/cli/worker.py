@@ -11,7 +11,7 @@ import click
 
 import aiorsmq_ng
 
-from .context import (
+from .global_options import (
     DAEMON_LOG,
     current_settings,
     examples,

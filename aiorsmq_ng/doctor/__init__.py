@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from .._protocol import doctor, limits, queues
+from .._protocol import argument_checks
 from .._protocol.keys import Namespace, QueueKeys
-from .._runtime.listing import list_names
+from .._protocol.operations import doctor, queues
+from .._runtime.name_listing import list_names
 from .._transport.batching import Transport
 from ..errors import InvalidValue, QueueCorrupt
 from ..models import DoctorReport, Finding
-from . import server
-from .examination import Examination, Orders, Progress
-from .words import finding, kinds
+from . import server_settings
+from .finding_texts import finding, kinds
+from .queue_examination import Examination, Orders, Progress
 
 __all__ = ["Doctor", "Orders", "Progress", "kinds", "together"]
 
@@ -34,7 +35,7 @@ class Doctor:
 
     async def examine(self, names: list[str], orders: Orders) -> DoctorReport:
         """Examine the queues *names*, or all queues of the namespace if none is named."""
-        facts, findings = await server.examine(self._transport, self._namespace)
+        facts, findings = await server_settings.examine(self._transport, self._namespace)
         found = list(dict.fromkeys(names))
         if not names:
             found, remarks = await self._find_queues(orders)
@@ -93,7 +94,7 @@ def together(reports: list[DoctorReport]) -> DoctorReport:
 def _usable(name: str) -> bool:
     """Return True if a queue can have this name, by the rules of PyRSMQ, which allow more."""
     try:
-        limits.check_name(name, foreign=True)
+        argument_checks.check_name(name, foreign=True)
     except InvalidValue:
         return False
     return "\ufffd" not in name and "\\x" not in name

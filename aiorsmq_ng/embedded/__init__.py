@@ -1,7 +1,7 @@
 """Embedded server: starts a Redis or Valkey server on demand and shares it between processes."""
 
 from .binary import ServerBinary, find_binary
-from .folder import default_folder
+from .data_folder import default_folder
 from .server import EmbeddedServer, EmbeddedStatus, status, stop
 
 __all__ = [

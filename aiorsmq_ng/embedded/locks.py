@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from ..errors import Unavailable
-from .folder import explained
+from .data_folder import explained
 
 # A start or stop takes 0.1 s on an idle machine; 60 s are enough for hundreds of waiting processes.
 _GATE_S = 60.0

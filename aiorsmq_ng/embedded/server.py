@@ -34,7 +34,7 @@ from urllib.parse import quote
 from .._common.durations import Seconds, at_least_0
 from ..errors import InvalidValue, Unavailable
 from .binary import LAYOUT, ServerBinary, find_binary, read_record
-from .folder import check_owner, explained, prepare, private_folder, resolve, socket_path
+from .data_folder import check_owner, explained, prepare, private_folder, resolve, socket_path
 from .locks import POLL_S, LockFile, at_fork, gate
 
 _log = logging.getLogger(__name__)

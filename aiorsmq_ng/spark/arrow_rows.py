@@ -24,7 +24,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from .._common.ids import ID_LENGTH, PLAUSIBLE_US
+from .._common.message_ids import ID_LENGTH, PLAUSIBLE_US
 from ..errors import InvalidValue
 
 _TYPES: dict[str, tuple[Any, ...]] = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from .._protocol.spark import bulk
+from .._protocol.operations.spark import bulk
 from .arrow_rows import BatchBuilder, Ids, between, check_schema, numbers, times
 from .options import ReadOptions
 from .paging import read_pages

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from .._protocol.spark import claims
+from .._protocol.operations.spark import claims
 from ..errors import InvalidValue
 from . import options as choices
 from .stream_claims import Offset, acknowledge, give_back, retire

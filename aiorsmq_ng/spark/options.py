@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from .._protocol import limits
+from .._protocol import argument_checks
 from .._protocol.keys import QueueKeys
+from .._protocol.operations.spark import READ_BYTES, WRITE_BYTES
+from .._protocol.operations.spark.bulk import MAX_ROWS
+from .._protocol.operations.spark.claims import MAX_CHUNK, MAX_FETCH
 from .._protocol.shards import Shards
-from .._protocol.spark import READ_BYTES, WRITE_BYTES
-from .._protocol.spark.bulk import MAX_ROWS
-from .._protocol.spark.claims import MAX_CHUNK, MAX_FETCH
 from .._transport.urls import url_or_default
 from ..errors import InvalidValue
 from ..options import Options
@@ -100,7 +100,7 @@ class CommonOptions:
 
     def keys_of(self, queue: str) -> QueueKeys:
         """Return the keys of another queue, in the namespace chosen by its name."""
-        return self.shards.queue(limits.check_name(queue))
+        return self.shards.queue(argument_checks.check_name(queue))
 
     @property
     def shards(self) -> Shards:
@@ -170,7 +170,7 @@ class StreamReadOptions(_Reading):
 
     ledger: str = ""
     claim_mode: str = _one_of("lease", "move")
-    lease_ms: int = _number(600_000, 1000, 1000 * limits.MAX_SECONDS)
+    lease_ms: int = _number(600_000, 1000, 1000 * argument_checks.MAX_SECONDS)
     max_messages_per_trigger: int = _number(100_000, 1)
     #: 0: any number.
     max_bytes_per_trigger: int = _number(0, 0)
@@ -240,7 +240,7 @@ def parse(kind: type[O], given: Mapping[str, str]) -> O:
         raise InvalidValue(
             "option 'queue' is missing: the name of a queue", code="missingParameter"
         )
-    limits.check_name(values["queue"])
+    argument_checks.check_name(values["queue"])
     _shards(values.get("namespace", "rsmq"))
     return kind(**values)
 

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .._protocol.spark import claims
-from .._protocol.spark.claims import Ledger
+from .._protocol.operations.spark import claims
+from .._protocol.operations.spark.claims import Ledger
 from ..errors import AccessDenied, ClaimLost, InvalidValue, RSMQError, Unavailable
 from .options import StreamReadOptions
 

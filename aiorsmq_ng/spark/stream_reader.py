@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .._common.ids import ID_LENGTH
-from .._protocol.spark import claims as operations
+from .._common.message_ids import ID_LENGTH
+from .._protocol.operations.spark import claims as operations
 from ..errors import RSMQError
 from .arrow_rows import BatchBuilder, Ids, check_schema, numbers, repeated, times
 from .options import StreamReadOptions

@@ -33,10 +33,11 @@ from pyspark.sql.types import (
 )
 
 from .._common import entropy
-from .._common.ids import SUFFIX_LENGTH, suffix, suffixes
-from .._protocol import limits, queues
+from .._common.message_ids import SUFFIX_LENGTH, suffix, suffixes
+from .._protocol import argument_checks
 from .._protocol.keys import Namespace, QueueKeys
-from .._protocol.spark import bulk
+from .._protocol.operations import queues
+from .._protocol.operations.spark import bulk
 from ..errors import InvalidValue
 from .arrow_rows import ENCODERS
 from .options import WriteOptions
@@ -313,12 +314,14 @@ def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk.Rows:
         fresh = suffixes(entropy.take(SUFFIX_LENGTH * size))
         given = batch.column("id").to_pylist()
         ids = [
-            new if id is None else bulk.kept(limits.check_id(id))
+            new if id is None else bulk.kept(argument_checks.check_id(id))
             for new, id in zip(fresh, given, strict=True)
         ]
     delays: list[int] | int = -1
     if "delay" in names:
-        delays = [limits.optional_ms("delay", d) for d in batch.column("delay").to_pylist()]
+        delays = [
+            argument_checks.optional_ms("delay", d) for d in batch.column("delay").to_pylist()
+        ]
     return bulk.Rows(ids, delays, bodies)
 
 

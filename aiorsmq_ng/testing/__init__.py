@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .clients import temporary_client, unique_namespace
     from .clock import TimeMachine
+    from .fault_proxy import FaultProxy, ProxiedConnection
     from .intercepts import Intercept, operation
-    from .proxy import FaultProxy, ProxiedConnection
     from .servers import PrivateServer
 
 _HOME = {
-    "FaultProxy": "proxy",
+    "FaultProxy": "fault_proxy",
     "Intercept": "intercepts",
     "PrivateServer": "servers",
-    "ProxiedConnection": "proxy",
+    "ProxiedConnection": "fault_proxy",
     "TimeMachine": "clock",
     "operation": "intercepts",
     "temporary_client": "clients",

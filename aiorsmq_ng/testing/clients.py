@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
-from .._protocol import queues
 from .._protocol.keys import QueueKeys
-from .._runtime.context import context_of
+from .._protocol.operations import queues
+from .._runtime.queue_context import context_of
 from .._transport.driver import NotExecuted, ReplyLost
-from .._transport.redis_calls import RedisDriver, WrongLayout
+from .._transport.script_calls import RedisDriver, WrongLayout
 from ..client import RSMQ
 from ..codec import Codec
 from ..options import Options

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .._protocol import limits, testing
-from .._protocol.limits import Seconds
-from .._runtime.context import context_of
+from .._protocol import argument_checks
+from .._protocol.argument_checks import Seconds
+from .._protocol.operations import shift_time as testing
+from .._runtime.queue_context import context_of
 from ..client import RSMQ
 from ..errors import InvalidValue, QueueNotFound
 from ..queue import Queue
@@ -44,7 +45,7 @@ class TimeMachine:
             queues: queues or their names; all of the namespace if none is given.
             stalled: let leases end that the client would have renewed.
         """
-        by_ms = limits.seconds_to_ms("time to pass", seconds)
+        by_ms = argument_checks.seconds_to_ms("time to pass", seconds)
         # A handle costs nothing and needs no queue.
         context = context_of(self._rsmq.queue("any"))
         given = dict.fromkeys(q if isinstance(q, str) else q.name for q in queues)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .clock import TimeMachine
 
 _DEFAULT_URL = "memory://"
-_LOOPS = "aiorsmq_ng.testing.loops"
+_LOOPS = "aiorsmq_ng.testing.pytest_asyncio_fixtures"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

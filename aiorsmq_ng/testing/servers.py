@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from .._transport.connect import connect
 from .._transport.driver import NotExecuted, ReplyLost
-from .._transport.redis_calls import RedisDriver, WrongLayout
+from .._transport.script_calls import RedisDriver, WrongLayout
 from ..embedded import find_binary
 from ..errors import RSMQError, Unavailable
 from ..options import Options

@@ -24,13 +24,13 @@ from typing import Literal
 
 import anyio
 
-from .._protocol.limits import MAX_SECONDS
-from .._runtime.context import context_of
+from .._protocol.argument_checks import MAX_SECONDS
 from .._runtime.prefetch import Prefetch, give_back
+from .._runtime.queue_context import context_of
 from ..client import RSMQ
 from ..delivery import Delivery
 from ..errors import RSMQError
-from .execution import Executions
+from .handler_execution import Executions
 from .handlers import QueueHandler
 
 logger = logging.getLogger("aiorsmq_ng.worker")

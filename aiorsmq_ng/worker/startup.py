@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from .._runtime.outages import retry_through_outages
+from .._runtime.outage_retries import retry_through_outages
 from ..client import RSMQ
 from ..errors import AccessDenied, QueueNotFound, Unavailable
 from ..queue import Queue

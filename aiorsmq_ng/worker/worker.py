@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from .._common.durations import Duration, Seconds, at_least_0, in_seconds
-from .._runtime.dead_letters import log_move
+from .._runtime.dead_letter_listeners import log_move
 from ..client import RSMQ
 from ..errors import ClientClosed, InvalidValue
 from ..models import DeadLetter
 from ..retry import Retry
-from .execution import Executions, call_dead_letter_hooks
+from .handler_execution import Executions, call_dead_letter_hooks
 from .handlers import (
     D,
     DeadLetterHook,

@@ -13,10 +13,10 @@ from typing import Any
 from redis.asyncio import Redis
 from talk import Job, Peer, serve
 
-from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operation import Argument, Operation
-from aiorsmq_ng._protocol.redis import encode
+from aiorsmq_ng._protocol.operations import messages, queues
+from aiorsmq_ng._protocol.redis_codecs import encode
 from aiorsmq_ng._protocol.scripts import load
 
 KEYS = Namespace("bench").queue("jobs")

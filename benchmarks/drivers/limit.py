@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import hiredis
 from talk import Job, Peer, serve
 
-from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import ReceiveSpec
 from aiorsmq_ng._protocol.operation import Operation
-from aiorsmq_ng._protocol.redis import encode
+from aiorsmq_ng._protocol.operations import messages, queues
+from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
+from aiorsmq_ng._protocol.redis_codecs import encode
 from aiorsmq_ng._protocol.scripts import load
 
 KEYS = Namespace("bench").queue("jobs")

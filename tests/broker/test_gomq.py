@@ -13,12 +13,12 @@ import pytest
 
 from aiorsmq_ng import Delivery, QueueNotFound, Subscription
 from aiorsmq_ng.broker import Limits
-from aiorsmq_ng.broker.admission import Admission
-from aiorsmq_ng.broker.context import BrokerContext
+from aiorsmq_ng.broker.broker_context import BrokerContext
+from aiorsmq_ng.broker.caller_limits import Admission
 from aiorsmq_ng.broker.idempotency import IdempotentCalls
 from aiorsmq_ng.broker.receipts import ReceiptSigner
 from aiorsmq_ng.broker.receive import BoundedReceiver
-from aiorsmq_ng.compat.gomq import connections, peers
+from aiorsmq_ng.compat.gomq import connections, peer_registry
 from aiorsmq_ng.compat.gomq import peer as peer_module
 from aiorsmq_ng.compat.gomq.connections import endpoint
 from aiorsmq_ng.compat.gomq.records import LIMIT, name_of, record_size, text_of, timestamp
@@ -221,7 +221,7 @@ async def test_what_waited_goes_to_every_consumer_that_subscribes_in_time(
     serve, monkeypatch, rsmq, mode
 ):
     # As if all of it happened within GOMQ's second.
-    monkeypatch.setattr(peers, "_NOTICED_S", 60.0)
+    monkeypatch.setattr(peer_registry, "_NOTICED_S", 60.0)
     sent = [str(number).encode() for number in range(60)]
     options = [("grpc.use_local_subchannel_pool", 1)]
     async with serve(gomq=mode) as broker, AsyncExitStack() as stack:
@@ -509,9 +509,9 @@ async def test_a_reply_whose_client_asks_again_at_another_time_is_acknowledged(p
 
 async def test_a_slow_client_gets_every_message_once(guide, rsmq, monkeypatch):
     """The leases of what it has are renewed, and it is no silent peer, while it is connected."""
-    monkeypatch.setattr(peers, "PEER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(peer_registry, "PEER_TIMEOUT_S", 1.0)
     monkeypatch.setattr(peer_module, "PEER_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(peers, "_CONNECTION_CHECK_S", 0.1)
+    monkeypatch.setattr(peer_registry, "_CONNECTION_CHECK_S", 0.1)
     await guide.Subscribe(NEWS)
     await guide.Publish(pb.PublishRecord(key="news", payload=b"x"))
     await observed(guide, 1)
@@ -527,7 +527,7 @@ async def test_a_slow_client_gets_every_message_once(guide, rsmq, monkeypatch):
 
 
 async def test_what_a_client_had_is_ready_again_when_its_connection_ends(serve, rsmq, monkeypatch):
-    monkeypatch.setattr(peers, "_CONNECTION_CHECK_S", 0.1)
+    monkeypatch.setattr(peer_registry, "_CONNECTION_CHECK_S", 0.1)
 
     async def ready():
         (subscription,) = (await rsmq.topic("news").describe()).subscriptions
@@ -560,7 +560,7 @@ async def test_what_a_client_has_is_acknowledged_before_it_can_be_received_again
 
 
 async def test_a_connection_has_so_many_consumers_and_no_more(serve, monkeypatch):
-    monkeypatch.setattr(peers, "_MOST_CONSUMERS", 3)
+    monkeypatch.setattr(peer_registry, "_MOST_CONSUMERS", 3)
     async with serve() as broker, connected(broker) as channel, connected(broker) as second:
         guide, other = RouteGuideStub(channel), RouteGuideStub(second)
         with pytest.raises(grpc.RpcError):  # takes no place
@@ -642,7 +642,7 @@ async def test_a_consumer_id_that_is_refused_reaches_no_peer(guide, monkeypatch)
     async def join(_, *who):
         reached.append(who)
 
-    monkeypatch.setattr(peers.Peers, "_join", join)
+    monkeypatch.setattr(peer_registry.Peers, "_join", join)
     with pytest.raises(grpc.RpcError) as refused:
         await guide.Subscribe(pb.Subscription(key="news", consumerID="c" * 2000))
 
@@ -654,7 +654,7 @@ async def test_of_a_subscription_that_fails_no_peer_is_kept(service, monkeypatch
     async def join(*_):
         raise QueueNotFound("news", "rsmq")
 
-    monkeypatch.setattr(peers.Peers, "_join", join)
+    monkeypatch.setattr(peer_registry.Peers, "_join", join)
     with pytest.raises(QueueNotFound):
         await service._peers.subscribe("c", "127.0.0.1:1", "news")
 

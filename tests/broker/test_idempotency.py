@@ -16,9 +16,9 @@ from aiorsmq_ng import (
     SendUnknown,
     Unavailable,
 )
-from aiorsmq_ng._protocol.limits import digest
-from aiorsmq_ng.broker.context import content_of
-from aiorsmq_ng.broker.errors import BrokerError
+from aiorsmq_ng._protocol.argument_checks import digest
+from aiorsmq_ng.broker.broker_context import content_of
+from aiorsmq_ng.broker.error_to_status import BrokerError
 from aiorsmq_ng.broker.idempotency import IdempotentCalls
 from aiorsmq_ng.broker.send import dedup_key_of
 from aiorsmq_ng.broker.tokens import CALLER

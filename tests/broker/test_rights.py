@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from aiorsmq_ng._protocol.topic_names import queue_name
-from aiorsmq_ng.broker import Tokens, context
+from aiorsmq_ng.broker import Tokens, broker_context
 from aiorsmq_ng.broker.receipts import BadReceipt, ReceiptContent, ReceiptSigner
 from aiorsmq_ng.broker.tokens import UNKNOWN, Owner, owner_of
 from aiorsmq_ng.rpc import routeguide_pb2, routeguide_pb2_grpc
@@ -125,7 +125,7 @@ async def test_a_name_that_was_cut_is_its_consumers_all_the_same(channel):
 
 
 async def test_no_other_token_makes_a_receipt_of_a_cut_name_void(channel, monkeypatch):
-    monkeypatch.setattr(context, "_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(broker_context, "_SUBSCRIPTIONS", 3)
     stub, who = QueuesStub(channel), pb.Subscriber(topic="secret", consumer=LONG)
     request = pb.ConsumeRequest(sources=[pb.Source(subscriber=who)], max_unsettled=1)
     stream, outcomes = stub.Consume(request, metadata=bearer(token("long"))), []

@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from aiorsmq_ng import InvalidValue
 from aiorsmq_ng.broker import Broker, BrokerOptions, Limits, Tls, Tokens
-from aiorsmq_ng.broker.errors import STATUS, error_status
+from aiorsmq_ng.broker.error_to_status import STATUS, error_status
 from aiorsmq_ng.broker.interceptor import RULES as OWN_RULES
 from aiorsmq_ng.cli.app import EXIT_STATUS
 from aiorsmq_ng.compat.gomq import Gomq

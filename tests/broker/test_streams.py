@@ -13,12 +13,12 @@ import grpc.aio
 import pytest
 
 from aiorsmq_ng.broker import Limits
-from aiorsmq_ng.broker.admission import Admission
-from aiorsmq_ng.broker.consume import Stream, _run_until_stop
-from aiorsmq_ng.broker.context import BrokerContext
+from aiorsmq_ng.broker.broker_context import BrokerContext
+from aiorsmq_ng.broker.caller_limits import Admission
 from aiorsmq_ng.broker.idempotency import IdempotentCalls
 from aiorsmq_ng.broker.receipts import ReceiptSigner
 from aiorsmq_ng.broker.receive import BoundedReceiver
+from aiorsmq_ng.broker.streams import Stream, _run_until_stop
 from aiorsmq_ng.broker.tokens import CALLER, Caller
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub

@@ -16,15 +16,16 @@ from aiorsmq_ng import (
     Unavailable,
 )
 from aiorsmq_ng._broker_client.driver import HANDLERS, BrokerDriver
-from aiorsmq_ng._broker_client.errors import Answered
+from aiorsmq_ng._broker_client.status_to_error import Answered
 from aiorsmq_ng._common.durability import Durability
-from aiorsmq_ng._protocol import doctor, inspection, messages, queues, recovery, topics
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operation import Kind
-from aiorsmq_ng._protocol.values import Dedup, Receipt
+from aiorsmq_ng._protocol.operations import doctor, inspection, messages, queues, topics
+from aiorsmq_ng._protocol.operations import recover as recovery
+from aiorsmq_ng._protocol.operations.message_values import Dedup, Receipt
 from aiorsmq_ng._transport.calls import Call, CallNumbers
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
-from aiorsmq_ng.broker.errors import BrokerError
+from aiorsmq_ng.broker.error_to_status import BrokerError
 from aiorsmq_ng.broker.idempotency import REMEMBERED_S, IdempotentCalls
 from aiorsmq_ng.rpc import v1_pb2 as pb
 

@@ -15,8 +15,8 @@ from redis import Redis
 
 import aiorsmq_ng
 from aiorsmq_ng.cli.app import EXIT_STATUS
-from aiorsmq_ng.cli.context import seconds
 from aiorsmq_ng.cli.demo_stage import PROGRAM
+from aiorsmq_ng.cli.global_options import seconds
 from aiorsmq_ng.cli.output import as_json, printable, without_secrets
 
 from .ctl import ABSENT, MODULE, NOWHERE, Ctl, Outcome, process, python, shell
@@ -625,7 +625,7 @@ def test_without_secrets_shows_host_and_database_only() -> None:
 
 
 def test_namespaces_separated_by_commas_are_used_as_one(server_url, ns):
-    from aiorsmq_ng.cli.context import Settings
+    from aiorsmq_ng.cli.global_options import Settings
 
     assert (
         Settings(redis_url=server_url, namespace=f"{ns}-a,{ns}-b").client().ns == f"{ns}-a,{ns}-b"

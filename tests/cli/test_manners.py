@@ -25,7 +25,7 @@ from rich.console import Console
 import aiorsmq_ng
 from aiorsmq_ng import RSMQ, Options, QueueAttributes, QueueStats, Unavailable
 from aiorsmq_ng.cli.app import cli
-from aiorsmq_ng.cli.context import Settings, with_password
+from aiorsmq_ng.cli.global_options import Settings, with_password
 from aiorsmq_ng.cli.pipeline import with_settings
 from aiorsmq_ng.cli.top.sampling import Sampler
 from aiorsmq_ng.cli.top.screen import View, age, picture, sparkline

@@ -7,11 +7,12 @@ from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, OutOfMemoryError
 
 from aiorsmq_ng import RSMQ, InvalidValue, MessageTooLong, QueueNotFound, Sent
-from aiorsmq_ng._protocol import messages, queues, recovery
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import ReceiveSpec
+from aiorsmq_ng._protocol.operations import messages, queues
+from aiorsmq_ng._protocol.operations import recover as recovery
+from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
 from aiorsmq_ng._transport.calls import Call, CallNumber
-from aiorsmq_ng._transport.redis_calls import RedisDriver, ScriptMissing
+from aiorsmq_ng._transport.script_calls import RedisDriver, ScriptMissing
 from aiorsmq_ng.testing import PrivateServer
 
 from ..support.clock import pass_time, server_ms

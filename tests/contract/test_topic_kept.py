@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from aiorsmq_ng import InvalidValue
-from aiorsmq_ng._protocol import topics
-from aiorsmq_ng._protocol.topics import PAGE, Joining, TopicKeys
+from aiorsmq_ng._protocol.operations import topics
+from aiorsmq_ng._protocol.operations.topics import PAGE, Joining, TopicKeys
 
 from .test_topics import texts
 

@@ -8,9 +8,9 @@ import asyncio
 
 import pytest
 
-from aiorsmq_ng._protocol import topics
+from aiorsmq_ng._protocol.operations import topics
+from aiorsmq_ng._protocol.operations.topics import Joining, TopicChanged
 from aiorsmq_ng._protocol.topic_state import BROADCAST
-from aiorsmq_ng._protocol.topics import Joining, TopicChanged
 
 from .test_topic_peers import Scene
 from .test_topics import texts

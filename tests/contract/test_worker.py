@@ -185,7 +185,7 @@ async def test_handler_that_hangs_is_cancelled_at_its_timeout(rsmq, work):
 
 
 async def test_handler_that_swallows_cancellation_holds_up_only_its_slot(rsmq, work, monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng.worker.execution._CANCEL_S", 0.05)
+    monkeypatch.setattr("aiorsmq_ng.worker.handler_execution._CANCEL_S", 0.05)
     let_go = asyncio.Event()
     seen = []
     worker = Worker(rsmq, concurrency=2)

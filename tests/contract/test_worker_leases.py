@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from aiorsmq_ng import RSMQ, Delivery, Retry, Worker
-from aiorsmq_ng._runtime.context import context_of
-from aiorsmq_ng.worker.execution import Execution
+from aiorsmq_ng._runtime.queue_context import context_of
+from aiorsmq_ng.worker.handler_execution import Execution
 
 from ..support.waiting import until
 from .test_worker import stopped, work  # noqa: F401 - work is a fixture

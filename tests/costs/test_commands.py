@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, Worker
 from aiorsmq_ng._protocol import scripts
-from aiorsmq_ng._protocol.spark import claims
+from aiorsmq_ng._protocol.operations.spark import claims
 from aiorsmq_ng.testing import PrivateServer
 from tools.lab import Faults, simulate
 

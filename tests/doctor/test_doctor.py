@@ -18,11 +18,12 @@ from aiorsmq_ng import (
     QueueCorrupt,
     QueueNotFound,
 )
-from aiorsmq_ng._protocol import doctor as operations
-from aiorsmq_ng._protocol.doctor import FieldsCursor
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng.doctor import examination, kinds
-from aiorsmq_ng.doctor import server as doctor_server
+from aiorsmq_ng._protocol.operations import doctor as operations
+from aiorsmq_ng._protocol.operations.doctor import FieldsCursor
+from aiorsmq_ng.doctor import kinds
+from aiorsmq_ng.doctor import queue_examination as examination
+from aiorsmq_ng.doctor import server_settings as doctor_server
 from aiorsmq_ng.testing import PrivateServer
 from tools.lab import Cluster
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from aiorsmq_ng import RSMQ, Unavailable
-from aiorsmq_ng._protocol import queues
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.operations import queues
 from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.embedded import EmbeddedServer, status, stop
 from aiorsmq_ng.embedded import server as server_module

@@ -8,7 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, AccessDenied, ClientClosed, Options
-from aiorsmq_ng._protocol.messages import ACK, RECEIVE, SEND, VISIBILITY
+from aiorsmq_ng._protocol.operations.messages import ACK, RECEIVE, SEND, VISIBILITY
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.testing import FaultProxy
 

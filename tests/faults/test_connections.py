@@ -8,9 +8,9 @@ import pytest
 from redis.asyncio import BlockingConnectionPool, Redis
 
 from aiorsmq_ng import RSMQ, Options, RSMQError, ServerOutOfMemory, Unavailable
-from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import ReceiveSpec
+from aiorsmq_ng._protocol.operations import messages
+from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
 from aiorsmq_ng.embedded import EmbeddedServer
 from aiorsmq_ng.testing import FaultProxy, operation
 

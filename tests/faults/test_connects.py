@@ -10,7 +10,7 @@ import pytest
 
 from aiorsmq_ng import RSMQ, Options, RSMQError
 from aiorsmq_ng.testing import FaultProxy
-from aiorsmq_ng.testing.resp import Splitter
+from aiorsmq_ng.testing.resp_splitter import Splitter
 
 from ..support.streams import listening, relay
 from ..support.tls import Authority, tls_proxy

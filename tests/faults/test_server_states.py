@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, Unavailable
 from aiorsmq_ng.testing import PrivateServer
-from aiorsmq_ng.testing.resp import Splitter
+from aiorsmq_ng.testing.resp_splitter import Splitter
 from aiorsmq_ng.testing.servers import eventually
 
 from ..support.streams import listening, relay

@@ -20,10 +20,10 @@ from aiorsmq_ng import (
     Unavailable,
     WrongContext,
 )
-from aiorsmq_ng._common.ids import suffixes
-from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.spark import bulk
+from aiorsmq_ng._protocol.operations import messages, queues
+from aiorsmq_ng._protocol.operations.spark import bulk
 from aiorsmq_ng._runtime import sync_client
 from aiorsmq_ng._runtime.sync_client import SyncClient, shared_client
 from aiorsmq_ng.testing import FaultProxy, PrivateServer

@@ -14,9 +14,9 @@ from aiorsmq_ng import (
     Sent,
     ServerOutOfMemory,
 )
-from aiorsmq_ng._protocol import topics
-from aiorsmq_ng._protocol.messages import Dedup
-from aiorsmq_ng._protocol.topics import Plan, TopicChanged
+from aiorsmq_ng._protocol.operations import topics
+from aiorsmq_ng._protocol.operations.messages import Dedup
+from aiorsmq_ng._protocol.operations.topics import Plan, TopicChanged
 from aiorsmq_ng.testing import FaultProxy
 from tools.lab import Cluster
 

@@ -1,7 +1,7 @@
 """How much one call of a script does, and what it leaves to its caller."""
 
-from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.operations import messages
 
 
 def phantoms(count):

@@ -9,10 +9,12 @@ from contextlib import suppress
 import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, LeaseLost, Retry
-from aiorsmq_ng._protocol import limits, messages, recovery, scripts
-from aiorsmq_ng._protocol.spark import bulk, claims
-from aiorsmq_ng._protocol.spark.claims import Ledger, Terms
-from aiorsmq_ng._protocol.values import Receipt
+from aiorsmq_ng._protocol import argument_checks, scripts
+from aiorsmq_ng._protocol.operations import messages
+from aiorsmq_ng._protocol.operations import recover as recovery
+from aiorsmq_ng._protocol.operations.message_values import Receipt
+from aiorsmq_ng._protocol.operations.spark import bulk, claims
+from aiorsmq_ng._protocol.operations.spark.claims import Ledger, Terms
 
 IDS = [f"g73zkl38q{letter}SBNq2NcnVVlCldqwqFXRJ{letter}" for letter in "abcdefgh"]
 HOSTILE = [
@@ -330,7 +332,7 @@ async def test_a_thousand_of_them_block_no_message(rsmq, raw, count):
 
 
 async def test_the_rule_is_that_of_the_public_verbs(raw):
-    """What a script takes for an id, limits.check_id accepts, and nothing else."""
+    """What a script takes for an id, argument_checks.check_id accepts, and nothing else."""
     text = scripts.load("delete_leased").source.split(b"local zset, hash")[0]
     ask = text + b"return is_id(ARGV[1]) and 1 or 0"
     real = [
@@ -339,7 +341,7 @@ async def test_the_rule_is_that_of_the_public_verbs(raw):
     ]
     for member in [*HOSTILE, *(id.encode() for id in real)]:
         try:
-            limits.check_id(member.decode(errors="replace"))
+            argument_checks.check_id(member.decode(errors="replace"))
             accepted = 1
         except InvalidValue:
             accepted = 0

@@ -3,7 +3,7 @@
 import pytest
 
 from aiorsmq_ng import RSMQ, Retry
-from aiorsmq_ng._protocol import queues
+from aiorsmq_ng._protocol.operations import queues
 
 ID = "g73zkl38qz" + "x" * 22
 

@@ -6,7 +6,7 @@ import pytest
 from redis.asyncio import UnixDomainSocketConnection
 
 from aiorsmq_ng._transport.batching import MAX_SIZE
-from aiorsmq_ng._transport.pipelined import PipelinedConnection
+from aiorsmq_ng._transport.pipelined_connection import PipelinedConnection
 from aiorsmq_ng.embedded import EmbeddedServer
 
 

@@ -234,7 +234,7 @@ def test_scripts_are_constants():
     files = {path.stem for path in SCRIPTS.rglob("*.lua") if not path.name.startswith("_")}
 
     # Drivers for Redis send the text to a server that lacks the script.
-    assert set(makers) == {"_protocol/scripts/__init__.py", "_transport/redis_calls.py"}
+    assert set(makers) == {"_protocol/scripts/__init__.py", "_transport/script_calls.py"}
     assert set(scripts.names()) == files
     shas = {name: scripts.load(name).sha for name in files}
     assert len(set(shas.values())) == len(files)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from redis import Redis
 
-from aiorsmq_ng._common.ids import suffixes
-from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.spark import bulk
-from aiorsmq_ng._protocol.values import Leased
+from aiorsmq_ng._protocol.operations import messages, queues
+from aiorsmq_ng._protocol.operations.message_values import Leased
+from aiorsmq_ng._protocol.operations.spark import bulk
 from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.options import Options
 

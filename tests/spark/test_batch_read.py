@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from aiorsmq_ng._protocol.spark import bulk
+from aiorsmq_ng._protocol.operations.spark import bulk
 from aiorsmq_ng.spark.batch_reader import SnapshotReader
 from aiorsmq_ng.spark.options import ReadOptions, parse
 

@@ -6,11 +6,11 @@ import uuid
 import pytest
 from redis import Redis
 
-from aiorsmq_ng._common.ids import suffixes
-from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.redis.bulk import flat, packed
-from aiorsmq_ng._protocol.spark import bulk
+from aiorsmq_ng._protocol.operations import messages, queues
+from aiorsmq_ng._protocol.operations.spark import bulk
+from aiorsmq_ng._protocol.redis_codecs.spark_bulk import flat, packed
 from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.errors import MessageTooLong, QueueNotFound, RowsDiffer, SnapshotGone
 from aiorsmq_ng.options import Options

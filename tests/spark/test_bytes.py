@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from aiorsmq_ng._protocol.spark import bulk, claims
-from aiorsmq_ng._protocol.spark.claims import Ledger, Terms
+from aiorsmq_ng._protocol.operations.spark import bulk, claims
+from aiorsmq_ng._protocol.operations.spark.claims import Ledger, Terms
 from aiorsmq_ng.spark.arrow_rows import full_schema
 from aiorsmq_ng.spark.batch_reader import SnapshotReader
 from aiorsmq_ng.spark.options import ReadOptions, StreamReadOptions, WriteOptions, parse

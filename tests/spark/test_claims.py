@@ -6,12 +6,12 @@ import uuid
 import pytest
 from redis import Redis
 
-from aiorsmq_ng._common.ids import suffixes
-from aiorsmq_ng._protocol import inspection, messages, queues
+from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.spark import bulk, claims
-from aiorsmq_ng._protocol.spark.claims import Ledger
-from aiorsmq_ng._protocol.values import Leased
+from aiorsmq_ng._protocol.operations import inspection, messages, queues
+from aiorsmq_ng._protocol.operations.message_values import Leased
+from aiorsmq_ng._protocol.operations.spark import bulk, claims
+from aiorsmq_ng._protocol.operations.spark.claims import Ledger
 from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.errors import ClaimLost, QueueNotFound, RSMQError
 from aiorsmq_ng.options import Options

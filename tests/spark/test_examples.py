@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from aiorsmq_ng._protocol import queues
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.operations import queues
 from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.options import Options
 

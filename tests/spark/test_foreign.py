@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from aiorsmq_ng._protocol.spark import claims
+from aiorsmq_ng._protocol.operations.spark import claims
 from aiorsmq_ng.spark import release
 
 from ..interop.conftest import FOREIGN, node_driver, pyrsmq_driver  # noqa: F401 - fixtures

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
-from aiorsmq_ng._protocol import messages
+from aiorsmq_ng._protocol.operations import messages
 from aiorsmq_ng.cli.pipeline import _unwrapped
 from aiorsmq_ng.spark import jobs
 from aiorsmq_ng.spark.jobs.archive import _run

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from aiorsmq_ng import InvalidValue, NotSupported
-from aiorsmq_ng._protocol import queues
+from aiorsmq_ng._protocol.operations import queues
 from aiorsmq_ng._protocol.shards import Shards
 from aiorsmq_ng._runtime import sync_client
 from aiorsmq_ng.spark.arrow_rows import check_schema, full_schema

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from aiorsmq_ng import ClaimLost, InvalidValue, RSMQError
-from aiorsmq_ng._protocol import messages
-from aiorsmq_ng._protocol.spark import claims
+from aiorsmq_ng._protocol.operations import messages
+from aiorsmq_ng._protocol.operations.spark import claims
 from aiorsmq_ng.spark import finalize
 
 from .support import QueryDriver, eventually

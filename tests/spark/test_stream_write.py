@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aiorsmq_ng import InvalidValue
-from aiorsmq_ng._protocol.spark import bulk
+from aiorsmq_ng._protocol.operations.spark import bulk
 from aiorsmq_ng.spark.options import WriteOptions, parse
 from aiorsmq_ng.spark.writers import Outcome, StreamSink
 

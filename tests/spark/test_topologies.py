@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from aiorsmq_ng._protocol import queues
+from aiorsmq_ng._protocol.operations import queues
 from aiorsmq_ng._protocol.shards import Shards
 from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.errors import InvalidValue

@@ -11,7 +11,7 @@ from aiorsmq_ng._protocol.operation import Kind
 from aiorsmq_ng._transport.batching import Transport
 from aiorsmq_ng._transport.calls import Call
 from aiorsmq_ng._transport.driver import Driver
-from aiorsmq_ng._transport.redis_calls import Command, RedisDriver
+from aiorsmq_ng._transport.script_calls import Command, RedisDriver
 
 
 class SeenCommand(Command):

@@ -7,8 +7,8 @@ import warnings
 import pytest
 
 from aiorsmq_ng import ClientClosed, Unavailable
-from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.operations import messages, queues
 
 from ..support.driver import ScriptedDriver, transport_on
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from aiorsmq_ng._transport.cluster import ClusterDriver
+from aiorsmq_ng._transport.cluster_driver import ClusterDriver
 from aiorsmq_ng._transport.driver import ReplyLost
-from aiorsmq_ng._transport.redis_calls import Command
+from aiorsmq_ng._transport.script_calls import Command
 
 
 class Connection:

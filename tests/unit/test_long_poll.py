@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from aiorsmq_ng import ClientClosed, Options
-from aiorsmq_ng._protocol import messages
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.operations import messages
 from aiorsmq_ng._runtime import long_poll
 from aiorsmq_ng._runtime.long_poll import LongPoll
 

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from aiorsmq_ng._protocol import queues
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._runtime.leases import LeaseKeeper
+from aiorsmq_ng._protocol.operations import queues
+from aiorsmq_ng._runtime.lease_renewal import LeaseKeeper
 from aiorsmq_ng._runtime.presence import Presence
 
 from ..support.driver import ScriptedDriver, transport_on

@@ -3,10 +3,12 @@
 import pytest
 
 from aiorsmq_ng import LeaseLost, MessageTooLong, QueueCorrupt, QueueNotFound, SendUnknown
-from aiorsmq_ng._protocol import messages, queues, redis, scripts
+from aiorsmq_ng._protocol import redis_codecs as redis
+from aiorsmq_ng._protocol import scripts
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import ReceiveSpec, VisibilityRequest
-from aiorsmq_ng._protocol.values import Dedup, Receipt
+from aiorsmq_ng._protocol.operations import messages, queues
+from aiorsmq_ng._protocol.operations.message_values import Dedup, Receipt
+from aiorsmq_ng._protocol.operations.messages import ReceiveSpec, VisibilityRequest
 
 KEYS = Namespace("rsmq").queue("jobs")
 ID = "g73zkl38qz" + "x" * 22

@@ -6,8 +6,8 @@ import pytest
 
 from aiorsmq_ng import InvalidValue
 from aiorsmq_ng._protocol.keys import Namespace
+from aiorsmq_ng._protocol.operations.topics import Plan, TopicKeys
 from aiorsmq_ng._protocol.topic_state import Member, TopicState
-from aiorsmq_ng._protocol.topics import Plan, TopicKeys
 from aiorsmq_ng._runtime.publish_plan import MAX_COPIES, Plans, Publication
 
 

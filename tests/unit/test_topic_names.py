@@ -7,13 +7,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aiorsmq_ng import InvalidValue
-from aiorsmq_ng._protocol import redis, topics
+from aiorsmq_ng._protocol import redis_codecs as redis
+from aiorsmq_ng._protocol.argument_checks import check_name
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.limits import check_name
+from aiorsmq_ng._protocol.operations import topics
+from aiorsmq_ng._protocol.operations.topics import BROADCAST, Joining, Plan, TopicKeys
 from aiorsmq_ng._protocol.shards import Shards
 from aiorsmq_ng._protocol.topic_names import check_part, escape, queue_name, unescape
 from aiorsmq_ng._protocol.topic_state import Ending, Member, TopicState
-from aiorsmq_ng._protocol.topics import BROADCAST, Joining, Plan, TopicKeys
 
 PART = st.text(min_size=1, max_size=60).filter(lambda t: not re.search("[\ud800-\udfff]", t))
 PARTS = st.lists(PART, min_size=1, max_size=3).map(tuple)

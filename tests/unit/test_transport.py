@@ -19,16 +19,16 @@ from aiorsmq_ng import (
     Unavailable,
 )
 from aiorsmq_ng._common.durability import Durability
-from aiorsmq_ng._protocol import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.messages import ReceiveSpec
+from aiorsmq_ng._protocol.operations import messages, queues
+from aiorsmq_ng._protocol.operations.message_values import Receipt
+from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
 from aiorsmq_ng._protocol.scripts import load
-from aiorsmq_ng._protocol.values import Receipt
 from aiorsmq_ng._transport import call_retries
 from aiorsmq_ng._transport.call_retries import RetryBudget
 from aiorsmq_ng._transport.calls import CallNumbers
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
-from aiorsmq_ng._transport.redis_calls import ScriptMissing, WrongLayout
+from aiorsmq_ng._transport.script_calls import ScriptMissing, WrongLayout
 from tools.lab.virtual_loop import run_virtually
 
 from ..support.driver import ScriptedDriver, transport_on

@@ -12,7 +12,7 @@ import aiorsmq_ng
 from aiorsmq_ng import InvalidValue, Message, codec, errors
 from aiorsmq_ng._common import entropy
 from aiorsmq_ng._common.backoff import Backoff
-from aiorsmq_ng._common.ids import sent_ms, suffixes
+from aiorsmq_ng._common.message_ids import sent_ms, suffixes
 
 
 def test_suffixes_are_22_letters_and_digits_each():

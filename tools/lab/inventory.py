@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from aiorsmq_ng._protocol.keys import QueueKeys
-from aiorsmq_ng._runtime.context import context_of
+from aiorsmq_ng._runtime.queue_context import context_of
 from aiorsmq_ng._transport.batching import Transport
-from aiorsmq_ng._transport.redis_calls import RedisDriver
+from aiorsmq_ng._transport.script_calls import RedisDriver
 from aiorsmq_ng.client import RSMQ
 from aiorsmq_ng.errors import InvalidValue
 from aiorsmq_ng.queue import Queue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from aiorsmq_ng._protocol.limits import Seconds
+from aiorsmq_ng._protocol.argument_checks import Seconds
 from aiorsmq_ng.delivery import Delivery
 from aiorsmq_ng.errors import DurabilityUnmet, LeaseLost, RSMQError, Unavailable
 from aiorsmq_ng.models import Message

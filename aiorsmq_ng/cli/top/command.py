@@ -10,9 +10,9 @@ import click
 
 import aiorsmq_ng
 
-from ..context import DEFAULT_URL, Settings, current_settings, examples, global_options, run
-from ..options import positive
+from ..global_options import DEFAULT_URL, Settings, current_settings, examples, global_options, run
 from ..output import Rows, emit, without_secrets, write
+from ..shared_options import positive
 
 if TYPE_CHECKING:
     from .sampling import Sampler

@@ -11,9 +11,9 @@ import click
 
 import aiorsmq_ng
 
-from ..context import examples, global_options, patiently, run
-from ..options import messages, name_option, skip_option
+from ..global_options import examples, global_options, patiently, run
 from ..output import complain, printable, show_record
+from ..shared_options import messages, name_option, skip_option
 
 #: A parsed line: its body, and its own delay, if any.
 Entry = tuple[bytes, float | None]

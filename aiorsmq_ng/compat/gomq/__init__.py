@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .peers import GomqMode
+from .peer_registry import GomqMode
 from .service import Gomq
 
 __all__ = ["Gomq", "GomqMode"]

@@ -18,16 +18,16 @@ import anyio
 from aiorsmq_ng import InvalidValue, MessageTooLong, QueueNotFound, RSMQError, Topic
 
 from ..._common.queue_defaults import DEFAULT_MAXSIZE
-from ...broker.admission import Rule
-from ...broker.context import BrokerContext
-from ...broker.errors import BrokerError
+from ...broker.broker_context import BrokerContext
+from ...broker.caller_limits import Rule
+from ...broker.error_to_status import BrokerError
 from ...broker.receive import BoundedReceiver
 from ...broker.tokens import CALLER, CONSUMER, PRODUCER, Refused
 from ...rpc import routeguide_pb2 as pb
 from ...rpc import routeguide_pb2_grpc
 from .connections import endpoint
 from .peer import Peer
-from .peers import GomqMode, Peers
+from .peer_registry import GomqMode, Peers
 from .records import LIMIT, name_of, record, record_size
 
 logger = logging.getLogger("aiorsmq_ng.broker")

@@ -5,8 +5,8 @@ Functions that return a summary as a ``dict``; ``rsmqctl pipeline`` runs them fr
 
 from .archive import archive, read_archive
 from .check import check
+from .replay_and_load import Pace, load, open_table, replay
 from .report import report
-from .sending import Pace, load, open_table, replay
 from .session import session
 from .triage import triage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..._protocol import queues as protocol
+from ..._protocol.operations import queues as protocol
 from ...errors import QueueNotFound
 from ..options import ReadOptions, StreamReadOptions, WriteOptions, parse
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ..._protocol import messages
+from ..._protocol.operations import messages
+from ..._protocol.operations.spark import bulk
 from ..._protocol.shards import check_together
-from ..._protocol.spark import bulk
 from ..options import ReadOptions, parse
 
 if TYPE_CHECKING:

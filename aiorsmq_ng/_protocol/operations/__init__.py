@@ -1,0 +1,1 @@
+"""Every operation, by area: its request, its kind and its results."""

@@ -1,0 +1,77 @@
+"""Codecs of peek, pending, scan and reason, which only read; and of what tests need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...models import Message, MessageState, PendingMessage, ScannedMessage
+from ..operation import Reply
+from ..operations import inspection
+from ..operations import shift_time as testing
+from ..operations.inspection import (
+    PeekRequest,
+    PendingPage,
+    PendingRequest,
+    ReasonRequest,
+    ScanPage,
+    ScanRequest,
+)
+from ..operations.shift_time import ShiftRequest
+from .codec import Codec, read_id, read_messages
+
+
+def _decode_pending(_: PendingRequest, reply: Reply) -> PendingPage:
+    rows = iter(reply[2:])
+    messages = [PendingMessage(read_id(id), *rest) for id, *rest in zip(*[rows] * 6, strict=True)]
+    return PendingPage(messages, None if reply[0] < 0 else reply[0], reply[1])
+
+
+def _decode_scan(_: ScanRequest, reply: Reply) -> ScanPage:
+    now, score, id = reply[:3]
+    rows = iter(reply[3:])
+    messages = []
+    for raw_id, body, rc, fr, at in zip(*[rows] * 5, strict=True):
+        visible_at = float(at)
+        state: MessageState = "ready" if visible_at <= now else "leased" if rc else "delayed"
+        row = ScannedMessage(read_id(raw_id), body, rc, fr, visible_at=visible_at, state=state)
+        messages.append(row)
+    return ScanPage(messages, (score, id) if score else None)
+
+
+REASON: Codec[ReasonRequest, str | None] = Codec(
+    kind=inspection.REASON,
+    script="reason",
+    keys=lambda r: (r.keys.reason(r.id), r.keys.hash, r.keys.deliveries),
+    args=lambda r: (r.id,),
+    decode=lambda _, reply: reply[0].decode(errors="replace") if reply else None,
+)
+PEEK: Codec[PeekRequest, list[Message]] = Codec(
+    kind=inspection.PEEK,
+    script="peek",
+    keys=lambda r: (r.keys.zset, r.keys.hash),
+    args=lambda r: (r.start, r.count),
+    decode=lambda _, reply: read_messages(reply),
+)
+PENDING: Codec[PendingRequest, PendingPage] = Codec(
+    kind=inspection.PENDING,
+    script="pending",
+    keys=lambda r: r.keys.with_deliveries,
+    args=lambda r: (r.skip, r.count, r.at),
+    decode=_decode_pending,
+)
+SCAN: Codec[ScanRequest, ScanPage] = Codec(
+    kind=inspection.SCAN,
+    script="scan",
+    keys=lambda r: (r.keys.zset, r.keys.hash),
+    args=lambda r: (r.count, *r.at),
+    decode=_decode_scan,
+)
+SHIFT: Codec[ShiftRequest, int] = Codec(
+    kind=testing.SHIFT,
+    script="test_shift_time",
+    keys=lambda r: r.keys.with_deliveries,
+    args=lambda r: (r.keys.wake, r.by_ms, *r.stay),
+    decode=lambda _, reply: int(reply),
+)
+
+CODECS: tuple[Codec[Any, Any], ...] = (REASON, PEEK, PENDING, SCAN, SHIFT)

@@ -1,0 +1,66 @@
+"""What a queue, its deliveries and its consumers share: keys, transport and background services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from .._protocol import argument_checks
+from .._protocol.keys import QueueKeys
+from .._protocol.operations.message_values import Dedup
+from .._protocol.operations.messages import ReceiveSpec
+from .._transport.batching import Transport
+from ..codec import JSON, Codec
+from ..retry import Retry
+from .dead_letter_listeners import DeadLetterReports
+from .lease_renewal import LeaseKeeper
+from .presence import Presence
+
+
+@dataclass(frozen=True, slots=True)
+class QueueContext:
+    """One queue of one client, with the services that its operations need."""
+
+    keys: QueueKeys
+    transport: Transport
+    keeper: LeaseKeeper
+    presence: Presence
+    letters: DeadLetterReports
+    #: Return the keys of another queue of the same client; checks the name.
+    sibling: Callable[[str], QueueKeys]
+    #: Return the channel on which arrivals in a queue are announced.
+    channel: Callable[[QueueKeys], str]
+    dead_letter: str
+    #: Turns values into bodies and back.
+    codec: Codec = JSON
+    #: Rule for a message whose block raised; without one it is visible again at once.
+    retry: Retry | None = None
+    #: Lease in milliseconds for receives that name none; -1 for the queue's stored one.
+    vt_ms: int = -1
+    #: How long a second message with the same dedup key is not stored.
+    dedup_window_ms: int = 300_000
+
+    def dedup(self, key: str) -> Dedup:
+        """Return the dedup key *key* as the protocol has it."""
+        return Dedup(argument_checks.digest(key), self.dedup_window_ms)
+
+    @property
+    def receive_spec(self) -> ReceiveSpec:
+        """How to receive from this queue."""
+        if self.retry is None or not self.retry.max_receives:
+            return ReceiveSpec(self.keys, vt_ms=self.vt_ms, holder=self.presence.named)
+        dead = self.sibling(self.dead_letter)
+        return ReceiveSpec(
+            self.keys,
+            self.retry.max_receives,
+            dead,
+            self.channel(dead),
+            vt_ms=self.vt_ms,
+            holder=self.presence.named,
+        )
+
+
+#: Return the context of a queue or a delivery: the one way to it for other modules of the core.
+context_of: Callable[[Any], QueueContext] = attrgetter("_context")
