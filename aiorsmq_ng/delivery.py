@@ -21,7 +21,7 @@ from ._protocol.operations.messages import How
 from ._runtime.lease_renewal import Lease
 from ._runtime.prefetch import give_back
 from ._runtime.queue_context import QueueContext
-from ._transport.batching import Transport
+from ._transport.transport import Transport
 from .codec import Codec
 from .errors import ClientClosed, InvalidValue, RSMQError
 from .models import DeadLetter, Message

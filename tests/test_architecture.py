@@ -212,7 +212,7 @@ INTERNALS = {
     "spark": {
         "_protocol": "claims and bulk writes are a protocol of its own",
         "_runtime.sync_client": "its processes have no event loop of their own",
-        "_transport.batching": "claims run on the transport of that client",
+        "_transport.transport": "claims run on the transport of that client",
         "_transport.urls": "a URL that is not given is the same as elsewhere",
     },
     "worker": {

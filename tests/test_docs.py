@@ -15,7 +15,7 @@ import pytest
 
 import aiorsmq_ng
 import aiorsmq_ng.errors
-from aiorsmq_ng import Options, Retry, consumer
+from aiorsmq_ng import Options, Retry
 from aiorsmq_ng._broker_client import attempt
 from aiorsmq_ng._broker_client.message_calls import MAX_BYTES
 from aiorsmq_ng._protocol import argument_checks
@@ -23,7 +23,8 @@ from aiorsmq_ng._protocol.operation import Kind
 from aiorsmq_ng._protocol.operations import messages, queues, topics
 from aiorsmq_ng._protocol.operations import recover as recovery
 from aiorsmq_ng._protocol.scripts import names
-from aiorsmq_ng._transport import batching, calls, redis_driver
+from aiorsmq_ng._runtime import prefetch
+from aiorsmq_ng._transport import batching, redis_driver, send_tokens
 from aiorsmq_ng.broker import Limits
 from aiorsmq_ng.broker.idempotency import REMEMBERED_S
 
@@ -366,9 +367,9 @@ def test_page_of_options_lists_every_option_with_its_default():
             f"bounded ({batching.MAX_WEIGHT} messages, {batching.MAX_SIZE >> 10} KiB)",
         ),
         ("explanation/architecture.md", f"no call is in flight, {batching.SPLIT_FROM} operations"),
-        ("explanation/guarantees.md", f"(token {calls.TOKEN_S / 60:.0f} min,"),
-        ("explanation/guarantees.md", f"and for {calls.TOKEN_S / 60:.0f} minutes."),
-        ("reference/errors.md", f"within {calls.TOKEN_S / 60:.0f} minutes: no second copy"),
+        ("explanation/guarantees.md", f"(token {send_tokens.TOKEN_S / 60:.0f} min,"),
+        ("explanation/guarantees.md", f"and for {send_tokens.TOKEN_S / 60:.0f} minutes."),
+        ("reference/errors.md", f"within {send_tokens.TOKEN_S / 60:.0f} minutes: no second copy"),
         ("explanation/guarantees.md", f"default {DEFAULTS.dedup_window / 60:.0f} min"),
         ("explanation/guarantees.md", f"`Options.deadline` ({DEFAULTS.deadline:.0f} s)"),
         ("explanation/guarantees.md", f"within `Options.poll_cap` ({DEFAULTS.poll_cap:.0f} s)"),
@@ -381,7 +382,7 @@ def test_page_of_options_lists_every_option_with_its_default():
         ),
         (
             "guides/consumers-and-workers.md",
-            f"follows within {consumer.IDLE_S} s the consumer rests",
+            f"follows within {prefetch.IDLE_S} s the consumer rests",
         ),
         (
             "guides/grpc-client.md",
@@ -433,7 +434,7 @@ def test_table_of_retries_is_that_of_the_code():
 
 
 def test_docstring_of_a_send_of_unknown_outcome_tells_how_long_its_token_is_good():
-    minutes = f"{calls.TOKEN_S / 60:.0f} minutes"
+    minutes = f"{send_tokens.TOKEN_S / 60:.0f} minutes"
 
     assert minutes in (aiorsmq_ng.errors.SendUnknown.__doc__ or "")
 

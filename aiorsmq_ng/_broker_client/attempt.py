@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from .._transport.calls import Call
+from .._transport.call import Call
 from .._transport.driver import ReplyLost
 from ..rpc import v1_pb2 as pb
 from .channel import BrokerChannel

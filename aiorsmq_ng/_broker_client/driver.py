@@ -11,7 +11,7 @@ import grpc.aio
 from .._common.durability import Durability
 from .._common.pages import pages
 from .._protocol.operation import Kind
-from .._transport.calls import Call
+from .._transport.call import Call
 from .._transport.driver import Heard, NotExecuted, ReplyLost
 from ..errors import NotSupported, RSMQError
 from ..options import Options

@@ -58,7 +58,7 @@ def check_name(name: object, *, foreign: bool = False) -> str:
 def check_id(id: object) -> str:
     """Return *id* if it can name a message and nothing else in a queue's hash.
 
-    The scripts have the same rule: ``is_id`` of ``_message_id.lua``.
+    The scripts have the same rule: ``is_id`` of ``_is_id.lua``.
     """
     if id is None or id == "":
         raise InvalidValue("no message id given", code="missingParameter")

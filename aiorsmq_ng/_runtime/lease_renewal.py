@@ -33,7 +33,7 @@ from .._protocol.keys import QueueKeys
 from .._protocol.operation import Operation
 from .._protocol.operations import messages
 from .._protocol.operations.message_values import Receipt
-from .._transport.batching import Transport
+from .._transport.transport import Transport
 from ..errors import ClientClosed, LeaseLost, QueueNotFound
 
 logger = logging.getLogger("aiorsmq_ng.leases")

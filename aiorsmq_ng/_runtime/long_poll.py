@@ -27,9 +27,9 @@ import anyio
 from .._common.backoff import Backoff
 from .._protocol.operations.message_values import Received
 from .._protocol.operations.messages import ReceiveSource, give_back
-from .._transport.batching import Transport
 from .._transport.driver import Heard
 from .._transport.notifier import Notifier
+from .._transport.transport import Transport
 from ..errors import ClientClosed
 from ..options import Options
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .._protocol.operation import Operation
 from .._protocol.operations.queues import FIRST_PAGE, NamesPage
-from .._transport.batching import Transport
+from .._transport.transport import Transport
 
 
 async def list_names(

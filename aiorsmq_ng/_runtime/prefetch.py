@@ -25,6 +25,10 @@ from .queue_context import QueueContext
 
 logger = logging.getLogger("aiorsmq_ng.prefetch")
 
+#: A consumer whose call to ``anext`` was cancelled goes on if the next call follows within this
+#: time: a loop that calls it with a timeout costs no more.
+IDLE_S = 0.1
+
 
 class LeasedMessage(Protocol):
     """What the buffer needs of a delivery."""
@@ -225,3 +229,72 @@ class Prefetch(Generic[D]):
                 self._suspect = message
         self._messages.extend(messages)
         self._arrived.set()
+
+
+class Session(Generic[D]):
+    """A consumer at work, from a call to ``anext`` until it ends.
+
+    It also ends when a call was cancelled or has failed and no other follows soon. The consumer may
+    never be collected then: a traceback that the program keeps (of a task, of a ``TimeoutError``)
+    refers to it. A session does not refer to its consumer.
+    """
+
+    def __init__(
+        self, context: QueueContext, receive: Callable[[int], Awaitable[list[D]]], prefetch: int
+    ) -> None:
+        self._context = context
+        self._receive = receive
+        self._prefetch = Prefetch(receive, context, prefetch) if prefetch > 1 else None
+        self._takers = 0
+        self._waiting: set[anyio.CancelScope] = set()
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self.ended = False
+        context.presence.enter(context.keys)
+        if self._prefetch is not None:
+            context.transport.spawn(self._prefetch.fill)
+
+    def take_now(self) -> D | None:
+        """Return the next message if there is one; a caller keeps the session going."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        return None if self._prefetch is None else self._prefetch.take_now()
+
+    async def take(self) -> D:
+        """Return the next message, waiting for one; ``StopAsyncIteration`` once it has ended."""
+        self._takers += 1
+        try:
+            return await (self._take_one() if self._prefetch is None else self._prefetch.take())
+        except asyncio.CancelledError:
+            if self._takers == 1 and not self.ended:
+                self._idle_timer = asyncio.get_running_loop().call_later(IDLE_S, self.end)
+            raise
+        except Exception:
+            if self._takers == 1:
+                self.end()
+            raise
+        finally:
+            self._takers -= 1
+
+    async def _take_one(self) -> D:
+        # Not a prefetch of one: that would lease the next message while this one is worked on.
+        with anyio.CancelScope() as scope:
+            self._waiting.add(scope)
+            try:
+                while True:
+                    received = await retry_through_outages(partial(self._receive, 1))
+                    for delivery in still_leased(received):
+                        return delivery
+            finally:
+                self._waiting.discard(scope)
+        raise StopAsyncIteration
+
+    def end(self) -> list[asyncio.Future[Any]]:
+        """End the session; return the give-backs in flight."""
+        if self.ended:
+            return []
+        self.ended = True
+        for scope in self._waiting:
+            scope.cancel()
+        self._context.presence.leave(self._context.keys)
+        return [] if self._prefetch is None else self._prefetch.close()

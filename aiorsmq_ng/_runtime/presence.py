@@ -17,7 +17,7 @@ import anyio
 
 from .._protocol.keys import QueueKeys
 from .._protocol.operations import queues
-from .._transport.batching import Transport
+from .._transport.transport import Transport
 from ..errors import ClientClosed, WrongContext
 from .lease_renewal import LeaseKeeper
 

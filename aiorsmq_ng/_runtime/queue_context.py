@@ -11,7 +11,7 @@ from .._protocol import argument_checks
 from .._protocol.keys import QueueKeys
 from .._protocol.operations.message_values import Dedup
 from .._protocol.operations.messages import ReceiveSpec
-from .._transport.batching import Transport
+from .._transport.transport import Transport
 from ..codec import JSON, Codec
 from ..retry import Retry
 from .dead_letter_listeners import DeadLetterReports

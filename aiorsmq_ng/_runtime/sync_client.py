@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from .._protocol.operation import Operation
-from .._transport.batching import Transport
 from .._transport.connect import connect, make_transport
+from .._transport.transport import Transport
 from .._transport.urls import read
 from ..options import Options
 

@@ -25,7 +25,7 @@ from .driver import Driver, NotExecuted, ReplyLost
 from .server_monitor import ServerMonitor
 
 if TYPE_CHECKING:
-    from .calls import Call
+    from .call import Call
 
 T = TypeVar("T")
 

@@ -22,12 +22,12 @@ from ..embedded import EmbeddedServer
 from ..errors import InvalidValue, Unavailable
 from ..options import Options
 from . import tls
-from .batching import Transport
 from .cluster_driver import ClusterDriver
 from .driver import Driver
 from .redis_driver import HEALTH_S, PoolDriver
 from .redis_versions import tls_settings
 from .security_overrides import how_to_allow_plain_password, plain_password
+from .transport import Transport
 from .urls import Address, is_loopback, read
 
 #: Clients that a caller may pass instead of a URL.

@@ -14,7 +14,7 @@ from .._common.durability import Durability
 from ..options import Options
 
 if TYPE_CHECKING:
-    from .calls import Call
+    from .call import Call
 
 
 class NotExecuted(Exception):

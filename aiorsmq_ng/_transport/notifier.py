@@ -14,9 +14,9 @@ import anyio
 
 from .._common.backoff import Backoff
 from ..errors import RSMQError
-from .batching import Transport
 from .call_retries import BUDGET, rest
 from .driver import Heard, Listener, NotExecuted, ReplyLost
+from .transport import Transport
 
 logger = logging.getLogger("aiorsmq_ng.notifier")
 

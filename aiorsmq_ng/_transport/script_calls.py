@@ -16,7 +16,7 @@ from .driver import NotExecuted, ReplyLost
 from .server_check import check_server, read_setting
 
 if TYPE_CHECKING:
-    from .calls import Call
+    from .call import Call
 
 
 class ScriptMissing(Exception):

@@ -13,7 +13,7 @@ from .._protocol import argument_checks
 from .._protocol.keys import Namespace, QueueKeys
 from .._protocol.operations import doctor, queues
 from .._runtime.name_listing import list_names
-from .._transport.batching import Transport
+from .._transport.transport import Transport
 from ..errors import InvalidValue, QueueCorrupt
 from ..models import DoctorReport, Finding
 from . import server_settings

@@ -10,7 +10,7 @@ import anyio
 from .._protocol.keys import QueueKeys
 from .._protocol.operations import doctor
 from .._protocol.operations.doctor import MESSAGES_PAGE, FieldsCursor, QueueState, Tally
-from .._transport.batching import Transport
+from .._transport.transport import Transport
 from ..models import Finding, FindingKind
 from .finding_texts import finding, fixable
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from .._protocol.keys import Namespace
 from .._protocol.operations import doctor
-from .._transport.batching import Transport
 from .._transport.driver import NotExecuted, ReplyLost
+from .._transport.transport import Transport
 from ..errors import RSMQError
 from ..models import Finding, ServerFacts
 from .finding_texts import finding

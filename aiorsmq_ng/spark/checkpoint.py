@@ -16,7 +16,7 @@ from .stream_claims import Offset, acknowledge, give_back, retire
 
 if TYPE_CHECKING:
     from .._protocol.keys import QueueKeys
-    from .._transport.batching import Transport
+    from .._transport.transport import Transport
 
 
 def finalize(checkpoint: str | Path, **options: Any) -> int:

@@ -22,7 +22,7 @@ from .options import StreamReadOptions
 
 if TYPE_CHECKING:
     from .._protocol.keys import QueueKeys
-    from .._transport.batching import Transport
+    from .._transport.transport import Transport
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 

@@ -23,7 +23,8 @@ from aiorsmq_ng._protocol.operation import Kind
 from aiorsmq_ng._protocol.operations import doctor, inspection, messages, queues, topics
 from aiorsmq_ng._protocol.operations import recover as recovery
 from aiorsmq_ng._protocol.operations.message_values import Dedup, Receipt
-from aiorsmq_ng._transport.calls import Call, CallNumbers
+from aiorsmq_ng._transport.call import Call
+from aiorsmq_ng._transport.call_numbers import CallNumbers
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
 from aiorsmq_ng.broker.error_to_status import BrokerError
 from aiorsmq_ng.broker.idempotency import REMEMBERED_S, IdempotentCalls

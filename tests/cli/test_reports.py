@@ -305,7 +305,7 @@ def filled(ctl: Ctl, folder: Path, queue: str, count: int) -> None:
 SLOW = """
 import asyncio, sys
 from aiorsmq_ng.cli import main
-from aiorsmq_ng._transport.batching import Transport
+from aiorsmq_ng._transport.transport import Transport
 run, calls = Transport.run, 0
 async def slow(self, operation):
     global calls

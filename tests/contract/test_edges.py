@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from aiorsmq_ng import RSMQ, Options, QueueCorrupt, QueueNotFound
-from aiorsmq_ng.consumer import IDLE_S
+from aiorsmq_ng._runtime.prefetch import IDLE_S
 
 from ..support.clock import server_ms
 from ..support.keys import lasting_keys

@@ -11,7 +11,8 @@ from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operations import messages, queues
 from aiorsmq_ng._protocol.operations import recover as recovery
 from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
-from aiorsmq_ng._transport.calls import Call, CallNumber
+from aiorsmq_ng._transport.call import Call
+from aiorsmq_ng._transport.call_numbers import CallNumber
 from aiorsmq_ng._transport.script_calls import RedisDriver, ScriptMissing
 from aiorsmq_ng.testing import PrivateServer
 

@@ -22,7 +22,7 @@ ID = b"g73zkl38qz" + b"x" * 22
 def quick_close(monkeypatch):
     """Closing does not wait long for what is never answered."""
     monkeypatch.setattr("aiorsmq_ng.client._CLOSE_LONG_POLLS_S", 0.1)
-    monkeypatch.setattr("aiorsmq_ng._transport.batching.CLOSE_S", 0.1)
+    monkeypatch.setattr("aiorsmq_ng._transport.transport.CLOSE_S", 0.1)
 
 
 async def settle_down():

@@ -355,7 +355,7 @@ def test_client_that_was_made_before_the_fork_is_closed_when_the_child_exits(
 INTERRUPTED = """
 import signal, sys
 from aiorsmq_ng import Options
-from aiorsmq_ng._protocol import queues
+from aiorsmq_ng._protocol.operations import queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._runtime.sync_client import SyncClient
 
@@ -387,13 +387,13 @@ def test_signal_that_ends_the_process_ends_a_call_that_waits(tmp_path):
 LEFT_OPEN = """
 import logging, sys
 from aiorsmq_ng import Options
-from aiorsmq_ng._protocol import messages, queues
+from aiorsmq_ng._protocol.operations import messages, queues
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._runtime.sync_client import SyncClient
-from aiorsmq_ng._transport import batching, calls
+from aiorsmq_ng._transport import call_runner, transport
 
 logging.basicConfig(level=logging.ERROR)
-batching.CLOSE_S = calls.FORGET_S = 600
+transport.CLOSE_S = call_runner.FORGET_S = 600
 keys = Namespace(sys.argv[2]).queue("jobs")
 client = SyncClient(sys.argv[1], Options(deadline=600, connect_timeout=600))
 client.run(queues.create(keys, vt=30, delay=0, maxsize=1024))

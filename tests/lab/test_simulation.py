@@ -14,7 +14,8 @@ import uuid
 import pytest
 
 from aiorsmq_ng import LeaseLost, Options, SendUnknown, Unavailable
-from aiorsmq_ng._transport.calls import Call, CallNumber
+from aiorsmq_ng._transport.call import Call
+from aiorsmq_ng._transport.call_numbers import CallNumber
 from tools.lab import Faults, History, Jobs, RecordedQueue, simulate
 
 #: How many worlds to look at; more for a long run.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from aiorsmq_ng._transport.batching import Transport
+from aiorsmq_ng._transport.transport import Transport
 from aiorsmq_ng.spark import RSMQDataSource, jobs
 from aiorsmq_ng.spark.options import StreamReadOptions, WriteOptions, parse
 from aiorsmq_ng.spark.stream_reader import ClaimReader

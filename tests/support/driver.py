@@ -8,10 +8,10 @@ from typing import Any
 
 from aiorsmq_ng._common.durability import Durability
 from aiorsmq_ng._protocol.operation import Kind
-from aiorsmq_ng._transport.batching import Transport
-from aiorsmq_ng._transport.calls import Call
+from aiorsmq_ng._transport.call import Call
 from aiorsmq_ng._transport.driver import Driver
 from aiorsmq_ng._transport.script_calls import Command, RedisDriver
+from aiorsmq_ng._transport.transport import Transport
 
 
 class SeenCommand(Command):

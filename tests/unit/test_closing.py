@@ -42,7 +42,7 @@ async def test_what_is_submitted_too_late_fails_as_closed():
     await transport.run(OPERATION)
     transport._finished = True
     transport._host.cancel()
-    while transport._resting and not transport._resting[-1].done():
+    while transport._lanes._resting and not transport._lanes._resting[-1].done():
         await asyncio.sleep(0)
     late = transport.submit(OPERATION, closing=True)
 
@@ -125,9 +125,9 @@ async def test_what_is_begun_is_made_if_its_runner_is_cancelled_before_its_first
     transport = transport_on(driver, connections=1)
     await transport.start()
     kept = begin(transport)
-    if not transport._due:
+    if not transport._lanes._due:
         await asyncio.sleep(0)
-    assert transport._due
+    assert transport._lanes._due
     with warnings.catch_warnings():
         # AnyIO leaves the coroutine of a task without a first step to Python, which warns.
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -190,7 +190,7 @@ async def test_call_of_a_cancelled_caller_is_not_repeated():
 
 
 async def test_callers_of_a_call_that_closing_interrupts_fail_as_unknown(monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng._transport.batching.CLOSE_S", 0.01)
+    monkeypatch.setattr("aiorsmq_ng._transport.transport.CLOSE_S", 0.01)
     never = asyncio.get_running_loop().create_future()
     transport = transport_on(ScriptedDriver(lambda _: never), connections=1)
     await transport.start()

@@ -31,7 +31,7 @@ LEASE_S = 30
 @pytest.fixture
 def quick_close(monkeypatch):
     """Closing does not wait long for calls that are never answered."""
-    monkeypatch.setattr("aiorsmq_ng._transport.batching.CLOSE_S", 0.01)
+    monkeypatch.setattr("aiorsmq_ng._transport.transport.CLOSE_S", 0.01)
 
 
 class Scene:
@@ -673,9 +673,9 @@ async def test_closing_a_consumer_can_be_cancelled_and_gives_back_all_the_same(q
             await asyncio.wait([closing])
 
         assert closing.cancelled()
-        assert s.transport._busy
+        assert s.transport._lanes.busy
         server.set_result([1])
-        await until(lambda: not s.transport._busy)
+        await until(lambda: not s.transport._lanes.busy)
 
 
 @pytest.mark.parametrize("prefetch", [1, 5])

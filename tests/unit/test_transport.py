@@ -25,8 +25,8 @@ from aiorsmq_ng._protocol.operations.message_values import Receipt
 from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
 from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng._transport import call_retries
+from aiorsmq_ng._transport.call_numbers import CallNumbers
 from aiorsmq_ng._transport.call_retries import RetryBudget
-from aiorsmq_ng._transport.calls import CallNumbers
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
 from aiorsmq_ng._transport.script_calls import ScriptMissing, WrongLayout
 from tools.lab.virtual_loop import run_virtually
@@ -673,7 +673,7 @@ async def test_operation_submitted_while_the_runners_are_cancelled_is_made_unles
     async with running(echo) as (_, transport):
         await transport.start()
         await transport.run(send())
-        resting = list(transport._resting)
+        resting = list(transport._lanes._resting)
         for rest in resting:
             rest.cancel()
         transport._finished = finished
@@ -687,7 +687,7 @@ async def test_operation_submitted_while_the_runners_are_cancelled_is_made_unles
             await asyncio.wait([transport._host])
 
         assert resting
-        assert transport._resting == []
+        assert transport._lanes._resting == []
 
 
 async def test_transport_closed_by_another_task_than_its_opener_is_fine():
@@ -710,7 +710,7 @@ async def test_every_failure_of_an_operation_is_an_error_of_ours():
 
 
 async def test_closing_while_every_connection_hangs_fails_the_calls_that_wait(monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng._transport.batching.CLOSE_S", 0.05)
+    monkeypatch.setattr("aiorsmq_ng._transport.transport.CLOSE_S", 0.05)
     hang = asyncio.get_running_loop().create_future()
     async with running(lambda _: hang, connections=1, deadline_s=60) as (_, transport):
         await transport.start()

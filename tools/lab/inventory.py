@@ -11,8 +11,8 @@ from typing import Any, Self, cast
 
 from aiorsmq_ng._protocol.keys import QueueKeys
 from aiorsmq_ng._runtime.queue_context import context_of
-from aiorsmq_ng._transport.batching import Transport
 from aiorsmq_ng._transport.script_calls import RedisDriver
+from aiorsmq_ng._transport.transport import Transport
 from aiorsmq_ng.client import RSMQ
 from aiorsmq_ng.errors import InvalidValue
 from aiorsmq_ng.queue import Queue

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from aiorsmq_ng._common.durability import Durability
-from aiorsmq_ng._transport.calls import Call
+from aiorsmq_ng._transport.call import Call
 from aiorsmq_ng._transport.driver import Driver, Heard, Listener, NotExecuted, ReplyLost
 from aiorsmq_ng.client import RSMQ
 from aiorsmq_ng.errors import Unavailable

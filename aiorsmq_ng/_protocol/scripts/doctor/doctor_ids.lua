@@ -7,7 +7,7 @@
 -- Cost: O(ids examined); ZSCAN keeps its place while the queue changes.
 -- @include clock
 -- @include symptoms
--- @include message_id
+-- @include is_id
 local zset, hash = KEYS[1], KEYS[2]
 local now, usual_ms = server_time(), usual_wait_ms(hash)
 local max_hidden_ms = tonumber(ARGV[3])

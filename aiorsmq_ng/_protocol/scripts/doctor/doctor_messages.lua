@@ -9,7 +9,7 @@
 -- Cost: O(ids * log n); callers ask for at most 50.
 -- @include clock
 -- @include symptoms
--- @include message_id
+-- @include is_id
 -- @include remove_messages
 -- @include wake_waiters
 -- @include allow_writes_when_full

@@ -9,7 +9,7 @@
 --   body, rc, fr, why}: what is known of messages that were delivered before, and what was dead-lettered (in the
 --   first part).
 -- A suspect (see _delivery_notes.lua) is leased alone: a part gets one of them, or messages that are none.
--- @include queue
+-- @include read_queue
 -- @include take_ready
 -- @include dead_letter
 -- @include remove_messages

@@ -8,7 +8,7 @@
 -- queue: it is removed, and the next message is taken. After 1000 removals the call returns what it has, so that other clients can go on; a
 -- hint of 0 ms then asks the caller to come back at once.
 -- @include number
--- @include message_id
+-- @include is_id
 -- @include remove_messages
 local function take_ready(zset, hash, now, wanted, on_redelivered, divert)
   local taken, size, dropped, more = {}, 0, 0, false

@@ -7,7 +7,7 @@
 -- Errors: queueNotFound.
 -- Cost: O(log n + hidden messages, at most 4096).
 -- @include clock
--- @include attributes
+-- @include describe_queue
 local zset, hash = KEYS[1], KEYS[2]
 local found = describe(zset, hash, (server_time()))
 -- A key of another type is an error, not a missing queue: let the server report it.

@@ -7,7 +7,7 @@
 -- Cost: O(messages * log n).
 -- @include clock
 -- @include number
--- @include message_id
+-- @include is_id
 -- @include remove_messages
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local now = server_time()

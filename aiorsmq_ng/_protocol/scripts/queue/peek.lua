@@ -5,8 +5,8 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(log n + count).
 -- @include clock
--- @include queue
--- @include message_id
+-- @include read_queue
+-- @include is_id
 local zset, hash = KEYS[1], KEYS[2]
 local refused = read_queue(zset, hash)
 if refused then return refused end

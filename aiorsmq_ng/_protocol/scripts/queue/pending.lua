@@ -7,9 +7,9 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(log n + 1000).
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include last_delivery
--- @include message_id
+-- @include is_id
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local refused, queue_vt_ms = read_queue(zset, hash)
 if refused then return refused end

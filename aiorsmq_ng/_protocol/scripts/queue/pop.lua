@@ -6,7 +6,7 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(messages * log n).
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include take_ready
 -- @include allow_writes_when_full
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]

@@ -6,9 +6,9 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(1000 * log n).
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include idempotency
--- @include message_id
+-- @include is_id
 -- @include remove_messages
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local refused = read_queue(zset, hash)

@@ -5,7 +5,7 @@
 -- Returns: number removed; to a repeated call what the first attempt returned.
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(1).
--- @include queue
+-- @include read_queue
 -- @include queue_fields
 -- @include idempotency
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -11,12 +11,12 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(4096 + messages * log n).
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include idempotency
 -- @include last_delivery
 -- @include dead_letter
 -- @include replay_receive
--- @include message_id
+-- @include is_id
 -- @include remove_messages
 -- @include byte_order
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[#KEYS]

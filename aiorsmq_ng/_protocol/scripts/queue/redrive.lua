@@ -9,7 +9,7 @@
 -- @include clock
 -- @include number
 -- @include idempotency
--- @include message_id
+-- @include is_id
 -- @include ready_ids
 -- @include remove_messages
 -- @include wake_waiters

@@ -8,9 +8,9 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(log(n) * log(messages of that score) + count).
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include byte_order
--- @include message_id
+-- @include is_id
 local zset, hash = KEYS[1], KEYS[2]
 local refused = read_queue(zset, hash)
 if refused then return refused end

@@ -9,7 +9,7 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(messages * log n).
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include replay_send
 -- @include dedup_marker
 -- @include wake_waiters

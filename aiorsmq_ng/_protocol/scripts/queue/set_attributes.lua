@@ -5,7 +5,7 @@
 -- Errors: queueNotFound.
 -- Cost: as attributes.
 -- @include clock
--- @include attributes
+-- @include describe_queue
 -- @include idempotency
 local zset, hash, memory = KEYS[1], KEYS[2], KEYS[3]
 local now, seconds = server_time()

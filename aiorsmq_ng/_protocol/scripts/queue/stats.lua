@@ -6,7 +6,7 @@
 -- Errors: queueNotFound.
 -- Cost: as attributes, and O(consumers).
 -- @include clock
--- @include attributes
+-- @include describe_queue
 local zset, hash, dead_zset, consumers = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now = server_time()
 local snapshot = describe(zset, hash, now)

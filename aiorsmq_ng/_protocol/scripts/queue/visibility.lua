@@ -8,7 +8,7 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(messages * log n).
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include check_receipt
 -- @include delivery_notes
 -- @include prune_notes

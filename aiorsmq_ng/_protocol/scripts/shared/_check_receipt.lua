@@ -4,7 +4,7 @@
 -- check_receipts(zset, hash, values, places) -> per receipt its present score (text) if it is valid, 'gone' if the
 --   message does not exist or the id is none, 'stale' if it was received since; and the names of the fields compared,
 --   two per receipt. values[place] is the id of a receipt, and its rc and fr follow.
--- @include message_id
+-- @include is_id
 local function check_receipts(zset, hash, values, places)
   local result, names, count = {}, {}, #places
   for from = 1, count, 1000 do

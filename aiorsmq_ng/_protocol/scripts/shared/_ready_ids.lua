@@ -1,7 +1,7 @@
 -- The ids of ready messages, for scripts that take them all at once.
 -- ready_ids(zset, until_ms, wanted) -> up to wanted ids of messages that are visible at that time, and true if there may be
 --   more. Members that are no ids are removed, at most about 1000 so that other clients can go on.
--- @include message_id
+-- @include is_id
 local function ready_ids(zset, until_ms, wanted)
   local dropped = 0
   while true do

@@ -1,7 +1,7 @@
 -- The removal of all that is stored under an id. A member that is no id is removed from the sorted set only.
 -- remove_messages(zset, hash, deliveries, ids) removes everything that is stored of up to 1000 messages. deliveries may be
 --   nil.
--- @include message_id
+-- @include is_id
 local function remove_messages(zset, hash, deliveries, ids)
   local fields, n = {}, 0
   for i = 1, #ids do

@@ -15,7 +15,7 @@
 -- replay_send(known, at, upto, open_part, too_long, suffix_at) -> the reply of the first attempt. at, upto: place of the first
 --   part and of the last argument. open_part(at) -> window, messages in the part, place of the next part; too_long(at, count, limit) -> the
 --   reply of a part that is refused, or nil; suffix_at(at, i, count) -> random part of the i-th id.
--- @include id
+-- @include new_id
 -- @include side_key
 local function recall_send(memory, call_number, attempt)
   local known = call_side('GET', memory) or ''

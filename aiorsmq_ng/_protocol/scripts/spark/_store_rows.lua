@@ -3,7 +3,7 @@
 --   or has = and an id in place of the random suffix: that id is kept, and the row is skipped if the queue has it
 --   already. With suffixes (the random parts of all ids in one text) a row is a body only, and delay holds for all.
 --   queue: {zset, hash, channel, now, us (epoch microseconds), micros, delay_ms, sent}.
--- @include id
+-- @include new_id
 -- @include wake_waiters
 local function store_rows(queue, rows, from, upto, suffixes, delay)
   local zset, hash, now, next_us, due = queue.zset, queue.hash, queue.now, queue.us, math.huge

@@ -5,7 +5,7 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(log n).
 -- @include clock
--- @include queue
+-- @include read_queue
 local zset, hash = KEYS[1], KEYS[2]
 local refused = read_queue(zset, hash)
 if refused then return refused end

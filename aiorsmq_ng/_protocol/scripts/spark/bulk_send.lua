@@ -10,7 +10,7 @@
 -- Errors: queueNotFound, queueCorrupt, rowsDiffer.
 -- Cost: O(rows * log n), at most 2000 rows.
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include check_size
 -- @include store_rows
 local zset, hash, marks, partition = KEYS[1], KEYS[2], KEYS[3], ARGV[2]

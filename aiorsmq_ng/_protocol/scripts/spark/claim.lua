@@ -9,7 +9,7 @@
 -- Errors: queueNotFound, queueCorrupt, fenced, ledgerGone.
 -- Cost: O(messages * log n), at most 1000 messages; in mode move O(bytes) besides.
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include delivery_notes
 -- @include prune_notes
 -- @include ready_ids

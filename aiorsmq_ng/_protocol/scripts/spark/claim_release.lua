@@ -6,7 +6,7 @@
 -- Errors: queueNotFound, queueCorrupt, fenced, ledgerGone.
 -- Cost: O(messages * log n), at most 2000 messages; in mode move it ends with the message that reaches the bytes.
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include ledger
 -- @include runs
 -- @include delivery_notes

@@ -8,7 +8,7 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(messages stored); for a page with hidden messages times the number of pages.
 -- @include clock
--- @include queue
+-- @include read_queue
 local zset, hash, page = KEYS[1], KEYS[2], KEYS[3]
 local which, ttl, most, last, score = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[5], ARGV[6]
 local refused = read_queue(zset, hash)

@@ -7,7 +7,7 @@
 --   rc and fr are empty if no message was received yet.
 -- Errors: snapshotGone.
 -- Cost: O(log n + messages + bytes), at most 7000 messages.
--- @include message_id
+-- @include is_id
 -- @include bodies
 local hash, page = KEYS[1], KEYS[2]
 if redis.call('EXPIRE', page, ARGV[3]) == 0 then return 'snapshotGone' end

@@ -5,7 +5,7 @@
 -- Returns: {rows staged in all, dropped by this call}, or {messageTooLong, bytes, maxsize}.
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(rows), at most 2000 rows.
--- @include queue
+-- @include read_queue
 -- @include check_size
 local staged, before = KEYS[2], tonumber(ARGV[1])
 local refused, _, _, maxsize = read_queue(nil, KEYS[1])

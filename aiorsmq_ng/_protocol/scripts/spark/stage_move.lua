@@ -5,7 +5,7 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(rows * log n + bytes), at most 2000 rows; it ends with the row that reaches the bytes.
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include bodies
 -- @include store_rows
 local zset, hash, staged = KEYS[1], KEYS[2], KEYS[3]

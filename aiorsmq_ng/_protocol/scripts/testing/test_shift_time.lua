@@ -7,7 +7,7 @@
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(n * log n) in one step; not for production.
 -- @include clock
--- @include queue
+-- @include read_queue
 -- @include delivery_notes
 -- @include wake_waiters
 local zset, hash, deliveries, channel, by_ms = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[2])

@@ -7,7 +7,7 @@
 --   length; a short one is moved in one step; of two long ones a page is moved per call, the oldest messages first.
 -- @include queue_fields
 -- @include delivery_notes
--- @include message_id
+-- @include is_id
 -- @include remove_messages
 local function delete_messages(from, ids)
   for first = 1, #ids, 1000 do
