@@ -94,6 +94,16 @@ def spark(session: nox.Session) -> None:
 
 
 @nox.session
+@nox.parametrize("pyspark", ["4.3.0", "4.2.1", "4.2.0", "4.1.4", "4.0.1"])
+def spark_versions(session: nox.Session, pyspark: str) -> None:
+    """Play every use of the Spark front once on each supported PySpark; 500 MB for each of them."""
+    if _java() < JAVA:
+        session.skip(f"Spark needs Java {JAVA} or later, on the path or by JAVA_HOME")
+    session.install("-e", ".[embedded,spark]", f"pyspark=={pyspark}")
+    session.run("python", "tests/spark/smoke.py")
+
+
+@nox.session
 def lowest(session: nox.Session) -> None:
     """All tests with the oldest versions that pyproject.toml allows of what users install."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))

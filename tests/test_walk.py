@@ -1,9 +1,11 @@
 """The walks of docs/explanation/walk.md are made, and pass their stations."""
 
 import asyncio
+import multiprocessing
 import re
 import sys
 import threading
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import FrameType
 
@@ -125,20 +127,22 @@ def test_station_that_is_passed_too_early_is_missed():
         del WALKS["example"]
 
 
-def read_stream(url: str) -> None:
-    """Make the calls that Spark makes for a batch."""
+def read_stream(url: str) -> list[tuple[str, str]]:
+    """Make the calls that Spark makes for a batch; return the steps."""
     from pyspark.sql.streaming.datasource import ReadMaxRows
 
     from aiorsmq_ng.spark.source import RSMQDataSource
 
-    source = RSMQDataSource({"queue": "orders", "url": url})
-    reader = source.streamReader(source.schema())
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadMaxRows(10))
-    for partition in reader.partitions(start, end):
-        assert sum(batch.num_rows for batch in reader.read(partition)) == 1
-    reader.commit(end)
-    reader.stop()
+    with Steps() as steps:
+        source = RSMQDataSource({"queue": "orders", "url": url})
+        reader = source.streamReader(source.schema())
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadMaxRows(10))
+        for partition in reader.partitions(start, end):
+            assert sum(batch.num_rows for batch in reader.read(partition)) == 1
+        reader.commit(end)
+        reader.stop()
+    return steps.made
 
 
 async def test_spark_row():
@@ -146,7 +150,10 @@ async def test_spark_row():
     pytest.importorskip("pyarrow")
     async with PrivateServer() as server, RSMQ(server.url) as rsmq:
         await (await rsmq.create_queue("orders")).send("hello")
-        with Steps() as steps:
-            await asyncio.to_thread(read_stream, server.url)
+        steps = Steps()
+        # A process of its own, as Spark has: threads that were started before are not watched.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as spawned:
+            loop = asyncio.get_running_loop()
+            steps.made = await loop.run_in_executor(spawned, read_stream, server.url)
 
     assert steps.missed("A Spark") == []

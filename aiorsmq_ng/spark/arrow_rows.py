@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     LongType,
@@ -42,6 +41,13 @@ _DIGIT[np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)] = np.arange
 _DIGIT[np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", dtype=np.uint8)] = np.arange(10, 36)
 _POWERS: Any = 36 ** np.arange(9, -1, -1, dtype=np.int64)
 _TIME = pa.timestamp("us", tz="UTC")
+#: Spark compares the types of a batch with these.
+_ARROW: dict[Any, pa.DataType] = {
+    StringType: pa.string(),
+    BinaryType: pa.binary(),
+    TimestampType: _TIME,
+    LongType: pa.int64(),
+}
 #: Errors that codecs raise for a body that does not decode.
 _UNDECODABLE = (ValueError, EOFError, OSError, zlib.error, msgspec.MsgspecError)
 
@@ -71,7 +77,9 @@ class BatchBuilder:
     """Makes Arrow batches of a schema from columns of replies."""
 
     def __init__(self, schema: StructType, queue: str, codec: str, on_error: str) -> None:
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = pa.schema(
+            [pa.field(f.name, _ARROW[type(f.dataType)], f.nullable) for f in schema.fields]
+        )
         self._queue = queue
         self._decode = _DECODERS[codec]
         self._on_error = on_error

@@ -226,6 +226,11 @@ class WriteOptions(CommonOptions):
             )
 
 
+#: Spark stores the options of a table, and passes them to no source that is written in Python.
+_IN_SQL = "in SQL, name it by CREATE TEMPORARY VIEW ... USING rsmq OPTIONS (queue 'jobs')"
+_KINDS = (ReadOptions, StreamReadOptions, WriteOptions)
+
+
 def parse(kind: type[O], given: Mapping[str, str]) -> O:
     """Convert what Spark passes (lower-case names, all text) to options of *kind*."""
     known = {_camel(f.name).lower(): f for f in dataclasses.fields(kind)}
@@ -234,15 +239,56 @@ def parse(kind: type[O], given: Mapping[str, str]) -> O:
         key = ALIASES.get(name.lower(), name.lower())
         if key in known:
             values[known[key].name] = _value(known[key], text)
-        elif key not in _OF_SPARK and not key.startswith(("spark.", "asyncprogress")):
-            raise _unknown(name, kind, known)
-    if not values.get("queue"):
-        raise InvalidValue(
-            "option 'queue' is missing: the name of a queue", code="missingParameter"
-        )
+        elif not _of_spark(key):
+            raise _misplaced(name, kind) or _unknown(name, known)
+    check_queue(given)
     argument_checks.check_name(values["queue"])
     _shards(values.get("namespace", "rsmq"))
     return kind(**values)
+
+
+def check(given: Mapping[str, str]) -> None:
+    """Raise ``InvalidValue`` for an option that no use of the source knows or accepts.
+
+    Which use it will be is not known yet when a DataFrame is defined.
+    """
+    if "provider" in given:  # Spark adds it for CREATE TABLE alone
+        raise InvalidValue(f"a queue cannot be a table of the catalog; {_IN_SQL}")
+    known: dict[str, list[dataclasses.Field[Any]]] = {}
+    for kind in _KINDS:
+        for one in dataclasses.fields(kind):
+            known.setdefault(_camel(one.name).lower(), []).append(one)
+    for name, text in given.items():
+        key = ALIASES.get(name.lower(), name.lower())
+        if key in known:
+            _accepted(known[key], text)
+        elif not _of_spark(key):
+            raise _unknown(name, {key: fields[0] for key, fields in known.items()})
+
+
+def check_queue(given: Mapping[str, str]) -> None:
+    """Raise ``InvalidValue`` if the options name no queue."""
+    if not any(text and ALIASES.get(n.lower(), n.lower()) == "queue" for n, text in given.items()):
+        raise InvalidValue(
+            f"option 'queue' is missing: the name of a queue; {_IN_SQL}",
+            code="missingParameter",
+        )
+
+
+def _accepted(fields: list[dataclasses.Field[Any]], text: str) -> None:
+    """Raise the error of the first of *fields* if none of them accepts *text*."""
+    errors: list[InvalidValue] = []
+    for one in fields:
+        try:
+            _value(one, text)
+        except InvalidValue as error:
+            errors.append(error)
+    if len(errors) == len(fields):
+        raise errors[0]
+
+
+def _of_spark(key: str) -> bool:
+    return key in _OF_SPARK or key.startswith(("spark.", "asyncprogress"))
 
 
 @lru_cache
@@ -250,13 +296,18 @@ def _shards(namespaces: str) -> Shards:
     return Shards.of([name.strip() for name in namespaces.split(",")], nested=False)
 
 
-def _unknown(name: str, kind: type[CommonOptions], known: Mapping[str, Any]) -> InvalidValue:
-    for other in (ReadOptions, StreamReadOptions, WriteOptions):
+def _misplaced(name: str, kind: type[CommonOptions]) -> InvalidValue | None:
+    """Return the error for an option of another use; ``None`` if no use has it."""
+    for other in _KINDS:
         mine = {_camel(f.name).lower(): f.name for f in dataclasses.fields(other)}
         if name.lower() in mine:
             return InvalidValue(
                 f"option {_camel(mine[name.lower()])!r} is one of {other.USE}, not of {kind.USE}"
             )
+    return None
+
+
+def _unknown(name: str, known: Mapping[str, Any]) -> InvalidValue:
     names = {**{key: _camel(f.name) for key, f in known.items()}, "ns": "ns"}
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"; did you mean {names[close[0]]!r}?" if close else ""

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from ..errors import RSMQError
 from . import options as choices
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from pyspark.sql import SparkSession
 
     from .batch_reader import SnapshotReader
+    from .pyspark_versions import RefusedReader
     from .stream_reader import ClaimReader
     from .writers import BatchSink, StreamSink
 
@@ -25,6 +29,11 @@ class RSMQDataSource(DataSource):
     Spark makes and copies this object in several processes; it has no connection.
     """
 
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Store the options; refuse those that no use of the source accepts."""
+        super().__init__(options)
+        choices.check(options)
+
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
@@ -34,6 +43,7 @@ class RSMQDataSource(DataSource):
         """Return all columns, for readers that name none."""
         from .arrow_rows import full_schema  # noqa: PLC0415 - Spark imports this module for discovery
 
+        choices.check_queue(self.options)
         return full_schema(str(self.options.get("bodyType", "string")).lower())
 
     def reader(self, schema: StructType) -> SnapshotReader:
@@ -42,11 +52,17 @@ class RSMQDataSource(DataSource):
 
         return SnapshotReader(choices.parse(choices.ReadOptions, self.options), schema)
 
-    def streamReader(self, schema: StructType) -> ClaimReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> ClaimReader | RefusedReader:  # noqa: N802
         """Return a reader that consumes the queue."""
-        from .stream_reader import ClaimReader  # noqa: PLC0415
+        from .pyspark_versions import RefusedReader, require_stream_source  # noqa: PLC0415
 
-        return ClaimReader(choices.parse(choices.StreamReadOptions, self.options), schema)
+        try:
+            require_stream_source()
+            from .stream_reader import ClaimReader  # noqa: PLC0415
+
+            return ClaimReader(choices.parse(choices.StreamReadOptions, self.options), schema)
+        except RSMQError as error:
+            return RefusedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """Return a writer of a batch."""

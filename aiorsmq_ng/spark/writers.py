@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import (
     BinaryType,
     DoubleType,
@@ -41,6 +37,7 @@ from .._protocol.operations.spark import bulk
 from ..errors import InvalidValue
 from .arrow_rows import ENCODERS
 from .options import WriteOptions
+from .pyspark_versions import DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
     from .._protocol.operation import Operation

@@ -114,6 +114,11 @@ class DoomedBatchSink(BatchSink):
 class DoomedSource(RSMQDataSource):
     """The source with reader and writer that die at a given point."""
 
+    def __init__(self, options):
+        given = dict(options)
+        self.doom = Doom(given.pop("point"), int(given.pop("jvm")), given.pop("folder"))
+        super().__init__(given)
+
     @classmethod
     def name(cls):
         return "doomed"
@@ -128,10 +133,8 @@ class DoomedSource(RSMQDataSource):
         return self._doomed(DoomedBatchSink, WriteOptions, schema, overwrite)
 
     def _doomed(self, kind, options, *rest):
-        given = dict(self.options)
-        doom = Doom(given.pop("point"), int(given.pop("jvm")), given.pop("folder"))
-        made = kind(parse(options, given), *rest)
-        made.doom = doom
+        made = kind(parse(options, self.options), *rest)
+        made.doom = self.doom
         return made
 
 

@@ -25,12 +25,16 @@ class StumblingSink(BatchSink):
 class StumblingSource(RSMQDataSource):
     """The source with that sink."""
 
+    def __init__(self, options):
+        given = dict(options)
+        self.flag = Path(given.pop("flag"))
+        super().__init__(given)
+
     @classmethod
     def name(cls):
         return "stumbling"
 
     def writer(self, schema, overwrite):
-        flag = Path(self.options.pop("flag"))
         sink = StumblingSink(parse(WriteOptions, self.options), schema, overwrite)
-        sink.flag = flag
+        sink.flag = self.flag
         return sink
