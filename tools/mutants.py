@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "connections: that of wake-ups is closed with its listener",
-        "aiorsmq_ng/_transport/redis_driver.py",
+        "aiorsmq_ng/_transport/subscribed_connection.py",
         "connection, self._connection = self._connection, None",
         "connection, self._connection = None, None",
         CONNECTS,
@@ -1037,7 +1037,7 @@ MUTANTS = (
     ),
     Mutant(
         "rsmqctl: completion offers nothing that a shell would run",
-        "aiorsmq_ng/cli/shared_options.py",
+        "aiorsmq_ng/cli/completion.py",
         "if _is_plain(rsmq, name)",
         "if name",
         ("tests/cli/test_hostile.py",),

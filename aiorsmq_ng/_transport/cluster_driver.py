@@ -23,8 +23,9 @@ from . import redis_versions
 from .driver import NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
 from .primary_check import is_confirmed
-from .redis_driver import ConnectionListener, confirm, usable
+from .redis_driver import confirm, usable
 from .script_calls import Command, RedisDriver
+from .subscribed_connection import ConnectionListener
 
 #: Redirections that one attempt follows; the next attempt comes after a pause.
 _REDIRECTIONS = 5

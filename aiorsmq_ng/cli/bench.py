@@ -8,8 +8,9 @@ import click
 
 import aiorsmq_ng
 
-from .global_options import examples, global_options, run
+from .global_options import examples, global_options
 from .output import Record, show_rows
+from .session import run
 
 COLUMNS = ("test", "messages", "seconds", "per_second", "p50_ms", "p99_ms")
 #: Bodies of one send_many, and prefetch of the consumer that drains the queue.

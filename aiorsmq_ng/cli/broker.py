@@ -14,17 +14,15 @@ import click
 import aiorsmq_ng
 
 from .global_options import (
-    DAEMON_LOG,
     DEFAULT_NAMESPACE,
     Settings,
     current_settings,
     examples,
-    finish,
     global_options,
-    start_log,
     wait_for_server,
 )
 from .lazy_group import LazyGroup
+from .session import DAEMON_LOG, finish, start_log
 
 if TYPE_CHECKING:
     import asyncio

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .global_options import current_settings, examples, finish, global_options
+from .global_options import current_settings, examples, global_options
+from .session import finish
 
 
 @click.command(

@@ -9,14 +9,14 @@ import click
 import aiorsmq_ng
 
 from .._common.queue_defaults import DEAD_SUFFIX, dead_letter_queue
+from .completion import complete_queue
+from .confirmation import asks, confirm, yes_option
 from .filters import Filter, compile_filter
-from .global_options import examples, global_options, run
+from .global_options import examples, global_options
 from .lazy_group import LazyGroup
 from .output import Record, complain, message_record, show_record, show_rows
+from .session import run
 from .shared_options import (
-    asks,
-    complete_queue,
-    confirm,
     count_option,
     fail_empty_option,
     most_option,
@@ -24,7 +24,6 @@ from .shared_options import (
     rate_option,
     removing,
     start_option,
-    yes_option,
 )
 
 name_option = click.option(

@@ -13,9 +13,10 @@ import click
 
 import aiorsmq_ng
 
-from .global_options import current_settings, examples, global_options, program, run, seconds
+from .confirmation import yes_option
+from .global_options import current_settings, examples, global_options, program, seconds
 from .output import emit, printable, show_rows
-from .shared_options import yes_option
+from .session import run
 
 #: Exit status if findings above info are left.
 LEFT = 1

@@ -1,14 +1,12 @@
-"""Shared by all commands: the global options, and how a client is opened."""
+"""Global options, which every command takes: the server, its credentials, the output."""
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -22,15 +20,11 @@ Callback = TypeVar("Callback", bound=Callable[..., Any])
 
 #: The library's default URL.
 DEFAULT_URL, DEFAULT_NAMESPACE = "redis://localhost:6379", "rsmq"
-#: Log format of long-running commands.
-DAEMON_LOG = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FORMATS = ("json", "ndjson", "table", "csv")
 #: Retry time of interactive commands: short, because the user waits for the answer.
 _DEADLINE_S, _CONNECT_S = 5.0, 2.0
 #: Retry time of long transfers, enough for a failover: resuming them by hand is expensive.
-_PATIENT_S = 60.0
-#: Seconds without a reply after which a long command reports that it is waiting.
-SILENCE_S = 3.0
+PATIENT_S = 60.0
 
 
 @dataclass(slots=True)
@@ -64,7 +58,7 @@ class Settings:
             ns=namespaces,
             token=self.token(),
             options=aiorsmq_ng.Options(
-                deadline=_PATIENT_S if patient else _DEADLINE_S,
+                deadline=PATIENT_S if patient else _DEADLINE_S,
                 connect_timeout=_CONNECT_S,
                 # An operator must be able to inspect a badly configured server; doctor reports it.
                 allow_eviction=True,
@@ -185,70 +179,6 @@ def wait_for_server(function: Callback) -> Callback:
 def current_settings(context: click.Context | None = None) -> Settings:
     """Return the settings of the command that runs."""
     return (context or click.get_current_context()).ensure_object(Settings)
-
-
-def run(work: Callable[[aiorsmq_ng.RSMQ], Awaitable[R]], *, patient: bool = False) -> R:
-    """Open a client, run *work* with it, and close it; *patient* is for long work."""
-
-    async def session() -> R:
-        async with current_settings().client(patient=patient) as rsmq:
-            return await work(rsmq)
-
-    return finish(session, patient=patient)
-
-
-def finish(session: Callable[[], Awaitable[R]], *, patient: bool = False, fast: bool = False) -> R:
-    """Run a coroutine to its end; ``InvalidValue`` becomes a usage error.
-
-    With *patient*, the log reports an unreachable server and the command retries; otherwise it
-    fails soon. With *fast*, it runs on uvloop if that is installed.
-    """
-    import anyio
-
-    start_log("rsmqctl: %(message)s", logging.WARNING)
-    outages = logging.getLogger("aiorsmq_ng.server")
-    before = outages.level
-    outages.setLevel(before if patient or current_settings().verbose else logging.ERROR)
-    try:
-        uvloop = fast and find_spec("uvloop") is not None
-        return anyio.run(session, backend_options={"use_uvloop": uvloop})
-    except aiorsmq_ng.InvalidValue as error:
-        raise click.UsageError(str(error), click.get_current_context()) from error
-    finally:
-        outages.setLevel(before)
-
-
-async def patiently(rsmq: aiorsmq_ng.RSMQ, work: Awaitable[R]) -> R:
-    """Await a call of long work; report on stderr if the server does not answer.
-
-    The log reports failed attempts. A server that does not answer causes none for a long time.
-    """
-    import asyncio
-
-    from .output import complain
-
-    def tell() -> None:
-        if not rsmq.server_status.away:
-            complain(
-                f"the server has not answered for {SILENCE_S:g} s; waiting for it up to "
-                f"{_PATIENT_S:g} s; press Ctrl-C to stop"
-            )
-
-    timer = asyncio.get_running_loop().call_later(SILENCE_S, tell)
-    try:
-        return await work
-    finally:
-        timer.cancel()
-
-
-def start_log(form: str, level: int) -> None:
-    """Log to stderr from *level* on; with -v everything."""
-    from .output import HarmlessFormatter
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(HarmlessFormatter(form))
-    handler.setLevel(logging.DEBUG if current_settings().verbose else level)
-    logging.basicConfig(level=handler.level, handlers=[handler])
 
 
 def examples(*lines: str) -> str:

@@ -6,10 +6,11 @@ import click
 
 import aiorsmq_ng
 
-from .global_options import current_settings, examples, global_options, program, run, seconds
+from .global_options import current_settings, examples, global_options, program, seconds
 from .lazy_group import LazyGroup
 from .output import MESSAGE_COLUMNS, message_record, printable, show_record, show_rows, show_sent
 from .peek import given_back
+from .session import run
 from .shared_options import (
     NOTHING_THERE,
     compat_option,
@@ -32,7 +33,8 @@ from .shared_options import (
             verb: f"message:{verb}"
             for verb in ("send", "receive", "pop", "delete", "visibility", "move")
         },
-        **{verb: f"peek:{verb}" for verb in ("peek", "pending", "tail")},
+        **{verb: f"peek:{verb}" for verb in ("peek", "pending")},
+        "tail": "tail:tail",
         "export": "transfer.commands:export_messages",
         "import": "transfer.commands:import_messages",
     },

@@ -6,8 +6,9 @@ import time
 
 import click
 
-from .global_options import DEFAULT_URL, current_settings, examples, finish, global_options
+from .global_options import DEFAULT_URL, current_settings, examples, global_options
 from .output import show_record, without_secrets
+from .session import finish
 
 
 @click.command(

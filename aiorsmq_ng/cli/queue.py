@@ -7,21 +7,13 @@ import click
 import aiorsmq_ng
 
 from .._common.queue_defaults import DEFAULT_MAXSIZE
-from .global_options import current_settings, examples, global_options, program, run, seconds
+from .completion import complete_queue
+from .confirmation import asks, confirm, yes_option
+from .global_options import current_settings, examples, global_options, program, seconds
 from .lazy_group import LazyGroup
 from .output import Record, attributes_record, complain, show_names, show_record, show_rows
-from .shared_options import (
-    asks,
-    complete_queue,
-    confirm,
-    messages,
-    most_option,
-    name_option,
-    rate_option,
-    removing,
-    to_option,
-    yes_option,
-)
+from .session import run
+from .shared_options import messages, most_option, name_option, rate_option, removing, to_option
 
 STATS_COLUMNS = (
     "queue", "ready", "leased", "delayed", "dead", "oldest_age", "totalsent", "totalrecv",

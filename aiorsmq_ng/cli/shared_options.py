@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
 import aiorsmq_ng
 
-from .output import complain, printable
+from .completion import complete_queue
+from .output import complain
 
 #: Exit status for an empty result, for scripts that ask for it.
 NOTHING_THERE = 3
 
 _PER = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def complete_queue(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[str]:
-    """Complete the name of a queue from the server; offer nothing if it does not answer."""
-    return complete(context, incomplete, lambda rsmq: rsmq.list_queues())
-
-
-def complete(
-    context: click.Context,
-    incomplete: str,
-    ask: Callable[[aiorsmq_ng.RSMQ], Awaitable[Sequence[str]]],
-) -> list[str]:
-    """Return the names that begin with *incomplete* and are safe to use unquoted in a shell.
-
-    A shell inserts a completed name unquoted into the line that it then runs, and every client of
-    the server may choose names. So only names in RSMQ's own alphabet are offered.
-    """
-    from .global_options import run
-
-    async def work(rsmq: aiorsmq_ng.RSMQ) -> list[str]:
-        return [name for name in await ask(rsmq) if _is_plain(rsmq, name)]
-
-    try:
-        with context.scope():
-            names = run(work)
-    except Exception:
-        return []  # the shell would show an error message, so none is printed
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def _is_plain(rsmq: aiorsmq_ng.RSMQ, name: str) -> bool:
-    try:
-        rsmq.queue(name)  # validates the name; no I/O
-    except aiorsmq_ng.InvalidValue:
-        return False
-    return True
 
 
 def rate(value: str | float) -> float:
@@ -120,9 +82,6 @@ dedup_key_option = click.option(
     "--dedup-key", metavar="KEY", help="Store no second message with this key within 5 minutes."
 )
 rate_option = click.option("--rate", type=rate, help="Limit per second, as in 100/s.")
-yes_option = click.option(
-    "-y", "--yes", is_flag=True, help="Do not ask. Required without a terminal."
-)
 fail_empty_option = click.option(
     "--fail-empty", is_flag=True, help=f"Exit with {NOTHING_THERE} if there is nothing."
 )
@@ -141,19 +100,6 @@ def removing() -> Iterator[None]:
     except aiorsmq_ng.QueueNotFound as error:
         error.unwanted = True  # type: ignore[attr-defined]
         raise
-
-
-def asks(*, yes: bool) -> bool:
-    """Return True if the user must confirm; without a terminal ``--yes`` is required."""
-    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError("there is no terminal to ask on; give --yes to go on unasked")
-    return not yes
-
-
-def confirm(question: str) -> None:
-    """Ask the user; raise ``ClickException`` unless the answer is yes."""
-    if not click.confirm(printable(question), err=True):
-        raise click.ClickException("nothing was changed")
 
 
 def messages(count: int, kind: str = "") -> str:

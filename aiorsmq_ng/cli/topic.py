@@ -10,22 +10,22 @@ import click
 
 import aiorsmq_ng
 
-from .global_options import current_settings, examples, global_options, program, run, seconds
+from .completion import complete
+from .confirmation import asks, confirm, yes_option
+from .global_options import current_settings, examples, global_options, program, seconds
 from .lazy_group import LazyGroup
 from .output import Record, attributes_record, show_names, show_record, show_rows, show_sent
-from .peek import PEEK_COLUMNS, Printer, given_back, peek_record, take
+from .peek import PEEK_COLUMNS, given_back, peek_record
+from .session import run
 from .shared_options import (
-    asks,
-    complete,
-    confirm,
     dedup_key_option,
     fail_empty_option,
     messages,
     nothing,
     single_body,
     skip_option,
-    yes_option,
 )
+from .tail import Printer, take
 
 MODES = ("shared", "broadcast")
 _NO_LIMIT = "none"

@@ -11,14 +11,8 @@ import click
 
 import aiorsmq_ng
 
-from .global_options import (
-    DAEMON_LOG,
-    current_settings,
-    examples,
-    global_options,
-    start_log,
-    wait_for_server,
-)
+from .global_options import current_settings, examples, global_options, wait_for_server
+from .session import DAEMON_LOG, start_log
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 

@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 
 import aiorsmq_ng
-from aiorsmq_ng.cli import global_options
+from aiorsmq_ng.cli import session
 from aiorsmq_ng.cli.transfer.commands import _cut, _Pump
 from aiorsmq_ng.cli.transfer.files import Source, sink
 
@@ -438,7 +438,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(aiorsmq_ng.Queue, "scan", scan)
     monkeypatch.setattr(aiorsmq_ng.Queue, "send_many", send_many)
-    monkeypatch.setattr(global_options, "SILENCE_S", 0.05)
+    monkeypatch.setattr(session, "SILENCE_S", 0.05)
 
 
 @pytest.mark.usefixtures("silent")

@@ -6,7 +6,7 @@ import pytest
 
 from aiorsmq_ng import RSMQ, Options
 from aiorsmq_ng._transport.call_retries import RetryBudget
-from aiorsmq_ng._transport.redis_driver import ConnectionListener
+from aiorsmq_ng._transport.subscribed_connection import ConnectionListener
 from aiorsmq_ng.testing import FaultProxy
 
 from ..support.waiting import until
@@ -202,7 +202,7 @@ async def test_wake_up_connection_is_closed_after_the_last_waiter(forgetful, raw
 async def test_silent_wake_up_connection_is_given_up_and_replaced(
     proxied, raw, ns, server_url, monkeypatch
 ):
-    monkeypatch.setattr("aiorsmq_ng._transport.redis_driver._SILENCE_S", 0.1)
+    monkeypatch.setattr("aiorsmq_ng._transport.subscribed_connection._SILENCE_S", 0.1)
     proxy, rsmq = proxied
     queue = await rsmq.create_queue("jobs")
     for_calls = proxy.connections
@@ -224,7 +224,7 @@ async def test_silent_wake_up_connection_is_given_up_and_replaced(
 
 
 async def test_quiet_wake_up_connection_that_answers_is_kept(proxied, raw, ns, monkeypatch):
-    monkeypatch.setattr("aiorsmq_ng._transport.redis_driver._SILENCE_S", 0.02)
+    monkeypatch.setattr("aiorsmq_ng._transport.subscribed_connection._SILENCE_S", 0.02)
     proxy, rsmq = proxied
     queue = await rsmq.create_queue("jobs")
     waiting = asyncio.create_task(queue.receive(wait=100))

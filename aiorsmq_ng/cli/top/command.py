@@ -10,8 +10,9 @@ import click
 
 import aiorsmq_ng
 
-from ..global_options import DEFAULT_URL, Settings, current_settings, examples, global_options, run
+from ..global_options import DEFAULT_URL, Settings, current_settings, examples, global_options
 from ..output import Rows, emit, without_secrets, write
+from ..session import run
 from ..shared_options import positive
 
 if TYPE_CHECKING:

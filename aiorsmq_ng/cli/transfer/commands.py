@@ -11,8 +11,9 @@ import click
 
 import aiorsmq_ng
 
-from ..global_options import examples, global_options, patiently, run
+from ..global_options import examples, global_options
 from ..output import complain, printable, show_record
+from ..session import patiently, run
 from ..shared_options import messages, name_option, skip_option
 
 #: A parsed line: its body, and its own delay, if any.
