@@ -197,12 +197,15 @@ class ServerOutOfMemory(ServerError):
 
 
 class QueueCorrupt(ServerError):
-    """Raised when the keys of a queue do not have RSMQ's layout (wrong type, bad number)."""
+    """Raised when the keys of a queue do not have RSMQ's layout (wrong type, bad number).
+
+    *layout* is the layout that they should have, ``rmq`` for a queue of rmq.
+    """
 
     code = "queueCorrupt"
 
-    def __init__(self, queue: str, detail: str) -> None:
-        super().__init__(f"queue {queue!r} is not a sound RSMQ queue: {detail}")
+    def __init__(self, queue: str, detail: str, *, layout: str = "RSMQ") -> None:
+        super().__init__(f"queue {queue!r} is not a sound {layout} queue: {detail}")
         #: Name of the queue.
         self.queue = queue
         #: What is wrong with it.

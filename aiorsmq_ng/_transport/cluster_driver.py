@@ -15,13 +15,14 @@ import anyio
 from hiredis import pack_command
 from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.connection import Connection
+from redis.asyncio.connection import AbstractConnection, Connection
 from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError
 
 from .._protocol.operation import Reply
 from . import redis_versions
 from .driver import NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
+from .list_waiter import ListElementWaiter
 from .primary_check import is_confirmed
 from .redis_driver import confirm, usable
 from .script_calls import Command, RedisDriver
@@ -77,6 +78,17 @@ class ClusterDriver(RedisDriver):
             return node.connection_class(**node.connection_kwargs)
 
         return ConnectionListener(connection)
+
+    def list_waiter(self) -> ListElementWaiter:
+        """Return a waiter on a connection of its own to the node that has the list."""
+
+        async def connection(key: str) -> AbstractConnection:
+            node = await self._find(Command((), key))
+            if self._guard is not None:
+                self._guard((node.host, int(node.port)))
+            return node.connection_class(**node.connection_kwargs)
+
+        return ListElementWaiter(connection)
 
     async def aclose(self) -> None:
         """Close the redis-py client, unless it belongs to the caller."""

@@ -89,6 +89,11 @@ def adopt(client: CallerClient) -> Driver:
     return PoolDriver(client.connection_pool, keep=False)
 
 
+def is_cluster(client: CallerClient | None, address: Address | None) -> bool:
+    """Return True if a caller's client, or an address, leads to a cluster."""
+    return isinstance(client, RedisCluster) or (address is not None and address.kind == "cluster")
+
+
 def _settings(options: Options) -> dict[str, Any]:
     """Return the settings of all connections; a URL does not change them.
 

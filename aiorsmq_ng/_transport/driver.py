@@ -51,6 +51,19 @@ class Listener(Protocol):
         """Give the connection back."""
 
 
+class ListWaiter(Protocol):
+    """One connection that waits for lists."""
+
+    async def wait(self, key: str, seconds: int) -> None:
+        """Return when the list has an element, which stays there, or after *seconds*.
+
+        ``NotExecuted`` if that cannot be learnt. A cancellation changes nothing.
+        """
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+
+
 class Driver(Protocol):
     """Makes one attempt of a call at a time, and reports its precise outcome.
 
@@ -92,6 +105,10 @@ class Driver(Protocol):
 
     def listener(self) -> Listener:
         """Return a listener that is not connected yet."""
+        ...
+
+    def list_waiter(self) -> ListWaiter:
+        """Return a waiter for lists that is not connected yet; drivers for Redis have it."""
         ...
 
     async def aclose(self) -> None:

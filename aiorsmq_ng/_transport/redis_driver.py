@@ -17,6 +17,7 @@ from ..errors import RSMQError
 from . import redis_versions
 from .driver import NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
+from .list_waiter import ListElementWaiter
 from .pipelined_connection import ConnectionInUse, PipelinedConnection
 from .primary_check import is_confirmed, primaries_named
 from .script_calls import Command, RedisDriver
@@ -121,6 +122,15 @@ class PoolDriver(RedisDriver):
         """Return a listener on a connection of its own; those of the pool are for calls."""
         pool = self._pool
         return ConnectionListener(lambda: pool.connection_class(**pool.connection_kwargs))
+
+    def list_waiter(self) -> ListElementWaiter:
+        """Return a waiter on a connection of its own: it blocks."""
+        pool = self._pool
+
+        async def connection(_key: str) -> AbstractConnection:
+            return pool.connection_class(**pool.connection_kwargs)
+
+        return ListElementWaiter(connection)
 
     async def aclose(self) -> None:
         """Return all connections to the pool, and close them if the pool belongs to this client."""

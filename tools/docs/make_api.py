@@ -19,6 +19,7 @@ import aiorsmq_ng.broker
 import aiorsmq_ng.compat.gomq
 import aiorsmq_ng.embedded
 import aiorsmq_ng.gateway
+import aiorsmq_ng.rmq
 import aiorsmq_ng.testing
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "api"
@@ -28,7 +29,7 @@ NOTE = "<!-- Made by tools/docs/make_api.py from the docstrings; change them, th
 INTRODUCTION = """\
 Every public name, with its signature, its arguments and what it promises. Durations are seconds: `int`, `float` or
 `timedelta` (`Seconds` in signatures). `None` means the value that is stored on the queue, unless an argument says
-otherwise. Names are imported from `aiorsmq_ng`; `ReliableQueue` from `aiorsmq_ng.compat.redismq`, the broker from
+otherwise. Names are imported from `aiorsmq_ng`; `ReliableQueue` from `aiorsmq_ng.compat.redismq`, clients of rmq from `aiorsmq_ng.rmq`, the broker from
 `aiorsmq_ng.broker` and `aiorsmq_ng.compat.gomq`, embedded servers from `aiorsmq_ng.embedded`, and help for tests from
 `aiorsmq_ng.testing`. Spark's options: [spark.md](../spark.md). The drop-in for aiorsmq has the names and arguments of that
 package: [migration-from-aiorsmq.md](../../guides/migration-from-aiorsmq.md)."""
@@ -49,6 +50,7 @@ PAGES: dict[str, tuple[str, list[str]]] = {
     "types": ("Types in signatures", []),
     "errors": ("Errors", ["RSMQError"]),
     "reliable-queue": ("Reliable queue", ["compat.redismq:ReliableQueue"]),
+    "rmq": ("Queues of rmq", []),
     "broker": (
         "The broker",
         [
@@ -64,7 +66,11 @@ PAGES: dict[str, tuple[str, list[str]]] = {
     "testing": ("Help for tests", []),
 }
 #: Pages with all names of a module.
-WHOLE = {"embedded": aiorsmq_ng.embedded, "testing": aiorsmq_ng.testing}
+WHOLE = {
+    "embedded": aiorsmq_ng.embedded,
+    "rmq": aiorsmq_ng.rmq,
+    "testing": aiorsmq_ng.testing,
+}
 #: Public names that are classes, and those that stand for a type.
 CLASSES = [n for n in aiorsmq_ng.__all__ if isinstance(getattr(aiorsmq_ng, n), type)]
 ALIASES = [n for n in aiorsmq_ng.__all__ if n not in CLASSES]
@@ -76,6 +82,7 @@ PUBLIC = {
     "compat.redismq": ["ReliableQueue"],
     "embedded": aiorsmq_ng.embedded.__all__,
     "gateway": aiorsmq_ng.gateway.__all__,
+    "rmq": aiorsmq_ng.rmq.__all__,
     "testing": aiorsmq_ng.testing.__all__,
 }
 #: Data classes that users make, and that are therefore shown as a call.

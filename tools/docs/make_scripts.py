@@ -13,6 +13,7 @@ SCRIPTS = ROOT / "aiorsmq_ng" / "_protocol" / "scripts"
 AREAS = {
     "queue": ("Queues and messages", "The verbs of RSMQ, and what this library adds to them."),
     "topic": ("Topics", "Publish/subscribe: see [topics](../guides/topics.md)."),
+    "rmq": ("Queues of rmq", "What Go programs share: see [Queues of rmq](../guides/rmq.md)."),
     "spark": ("Spark", "Claims, bulk writes and snapshots: see [Spark](../guides/spark.md)."),
     "doctor": (
         "Doctor",

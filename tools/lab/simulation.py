@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from aiorsmq_ng._common.durability import Durability
 from aiorsmq_ng._transport.call import Call
-from aiorsmq_ng._transport.driver import Driver, Heard, Listener, NotExecuted, ReplyLost
+from aiorsmq_ng._transport.driver import Driver, Heard, Listener, ListWaiter, NotExecuted, ReplyLost
 from aiorsmq_ng.client import RSMQ
 from aiorsmq_ng.errors import Unavailable
 from aiorsmq_ng.options import Options
@@ -294,6 +294,10 @@ class _BadNetwork:
     def listener(self) -> Listener:
         """Return a listener that misses things."""
         return _BadListener(self._driver.listener(), self._client)
+
+    def list_waiter(self) -> ListWaiter:
+        """Return that of the driver; nothing in this world waits for lists."""
+        return self._driver.list_waiter()
 
     async def aclose(self) -> None:
         """Close the driver, when nothing is on its way any more."""

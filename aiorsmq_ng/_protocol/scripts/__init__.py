@@ -1,9 +1,9 @@
 """The Lua scripts, one file per operation, and the loader that turns a file into a Script.
 
-The folders are areas: ``queue``, ``topic``, ``spark``, ``doctor``, ``testing``. A script is loaded
-by its name alone, so names are unique across folders. A file whose name begins with an underscore
-is a part: it defines functions and constants, and nothing else. Parts that several areas use are
-in ``shared``.
+The folders are areas: ``queue``, ``topic``, ``spark``, ``rmq``, ``doctor``, ``testing``. A script
+is loaded by its name alone, so names are unique across folders. A file whose name begins with an
+underscore is a part: it defines functions and constants, and nothing else. Parts that several areas
+use are in ``shared``.
 
 ``-- @include name`` on a line of its own stands for ``_name.lua``. The loader puts the text of a
 part in place of its first include, removes further includes of it, and removes all comments. A part

@@ -1,0 +1,7 @@
+-- Read the names in a set of rmq.
+-- KEYS: set.
+-- ARGV: none.
+-- Returns: the names.
+-- Errors: none.
+-- Cost: O(names).
+return redis.call('SMEMBERS', KEYS[1])

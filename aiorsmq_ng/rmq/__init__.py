@@ -1,0 +1,24 @@
+"""A client of adjust/rmq v5: queues that are shared with Go programs.
+
+``Rmq`` opens the way to Redis and hands out queues; see docs/guides/rmq.md.
+"""
+
+from __future__ import annotations
+
+from .batch import RmqBatch
+from .client import Rmq
+from .consumer import RmqConsumer
+from .delivery import RmqDelivery
+from .queue import RmqQueue
+from .stats import RmqConnectionStats, RmqQueueStats, RmqStats
+
+__all__ = [
+    "Rmq",
+    "RmqBatch",
+    "RmqConnectionStats",
+    "RmqConsumer",
+    "RmqDelivery",
+    "RmqQueue",
+    "RmqQueueStats",
+    "RmqStats",
+]

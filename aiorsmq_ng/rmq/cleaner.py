@@ -1,0 +1,66 @@
+"""The cleaner: gives back what dead connections held, and removes their names."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from .._protocol.operations.rmq import messages, registry
+from .._protocol.rmq_keys import RmqLayout
+from .._transport.transport import Transport
+from ..errors import Unavailable
+
+logger = logging.getLogger("aiorsmq_ng.rmq")
+
+
+async def clean(transport: Transport, layout: RmqLayout) -> int:
+    """Return what all dead connections held to their queues; the result is how many payloads.
+
+    Another cleaner may run at the same time, Go's or ours: each payload is moved by one of them.
+    """
+    names = await transport.run(registry.members(layout.connections))
+    moved = 0
+    for name in names:
+        if not await transport.run(registry.alive(layout.heartbeat(name))):
+            moved += await _clean_connection(transport, layout, name)
+    return moved
+
+
+async def clean_forever(transport: Transport, layout: RmqLayout, every_s: float) -> None:
+    """Clean now and then, through outages, until cancelled."""
+    while True:
+        try:
+            if moved := await clean(transport, layout):
+                logger.info("%d deliveries of dead connections are back in their queues", moved)
+        except Unavailable as error:
+            if not error.transient:
+                raise
+            logger.warning("cleaning failed, and is tried again: %s", error)
+        await anyio.sleep(every_s)
+
+
+async def _clean_connection(transport: Transport, layout: RmqLayout, name: str) -> int:
+    run, moved = transport.run, 0
+    consumed = layout.consumed(name)
+    for queue in await run(registry.members(consumed)):
+        keys = layout.queue(queue)
+        # Listed before anything is there: a queue that no program has open must be found.
+        await run(registry.add(layout.queues, queue))
+        while True:
+            if layout.cluster and await run(registry.alive(layout.heartbeat(name))):
+                return moved
+            step = await run(messages.retire(keys, name, dead=True))
+            if step.alive:
+                return moved
+            moved += step.moved
+            if step.left == 0:
+                break
+        if layout.cluster:
+            # There it is on another node than the queue; on a single server the script did it.
+            await run(registry.remove(consumed, queue))
+    # It stays listed as long as it consumes something, or is alive again.
+    if not await run(registry.members(consumed)):
+        heartbeat = "" if layout.cluster else layout.heartbeat(name)
+        await run(registry.remove(layout.connections, name, unless=heartbeat))
+    return moved

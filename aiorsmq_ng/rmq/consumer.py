@@ -1,0 +1,97 @@
+"""Iterating over deliveries of a queue of rmq."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Generic, Self, TypeVar
+
+from .._transport.transport import Transport
+from .batch import RmqBatch
+from .delivery import RmqDelivery, release_nowait
+from .feed import Feed
+
+T = TypeVar("T", RmqDelivery, RmqBatch)
+
+#: How long ``aclose`` waits for give-backs; they go on afterwards.
+_GIVE_BACK_S = 2.0
+
+
+class RmqConsumer(AsyncIterator[T], Generic[T]):
+    """Iterates over the deliveries of a queue without end, or over batches of them.
+
+    Ends by ``aclose``, at the end of an ``async with``, or when no reference to it is left (after
+    a ``break``). What was taken ahead then goes back to the front of the queue, in order. A call to
+    ``anext`` that is cancelled or times out takes nothing, and the iteration can go on.
+    """
+
+    def __init__(
+        self, make_feed: Callable[[], Feed], transport: Transport, size: int = 0, wait: float = 0.0
+    ) -> None:
+        self._make_feed = make_feed
+        self._transport = transport
+        self._size = size
+        self._wait = wait
+        self._feed: Feed | None = None
+        self._closed = False
+
+    async def __anext__(self) -> T:
+        feed = await self._open()
+        if self._size:
+            return RmqBatch(await feed.take_many(self._size, self._wait))  # type: ignore[return-value]
+        return feed.take_now() or await feed.take()  # type: ignore[return-value]
+
+    async def take_many(self, count: int, wait: float) -> list[RmqDelivery]:
+        """Return *count* deliveries, or those that arrived within *wait* after the first.
+
+        For programs that run handlers, such as a worker. If the call is cancelled, nothing is
+        taken.
+
+        Args:
+            count: how many deliveries at most.
+            wait: seconds to wait for more after the first.
+        """
+        return await (await self._open()).take_many(count, wait)
+
+    def put_back(self, deliveries: list[RmqDelivery]) -> None:
+        """Put back deliveries on which no work has begun; they are handed out next.
+
+        Args:
+            deliveries: deliveries of this consumer, oldest first.
+        """
+        if self._feed is None:
+            release_nowait(deliveries)
+        else:
+            self._feed.put_back(deliveries)
+
+    async def aclose(self) -> None:
+        """End the iteration, and wait up to 2 s until what was taken ahead is given back."""
+        self._closed = True
+        if self._feed is not None and not self._transport.is_gone:
+            self._transport.check()
+            await self._feed.aclose(_GIVE_BACK_S)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        # Called by the garbage collector at any moment, in any thread.
+        feed, call_soon = self._feed, self._transport.call_soon
+        if feed is not None and not feed.closed:
+            # One tick later: a program whose main coroutine has just returned cancels all tasks in
+            # between, and one that was started in this tick would never run.
+            call_soon(partial(call_soon, feed.close))
+
+    async def _open(self) -> Feed:
+        if self._closed:
+            raise StopAsyncIteration
+        if self._feed is None:
+            await self._transport.start()
+            if self._feed is None:
+                self._feed = self._make_feed()
+                self._transport.spawn(self._feed.run)
+        self._transport.check()
+        return self._feed

@@ -1,0 +1,204 @@
+"""Heartbeats, lost connections, statistics and the cleaner."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiorsmq_ng import InvalidValue, LeaseLost
+from aiorsmq_ng.rmq import Rmq, RmqConnectionStats
+from aiorsmq_ng.rmq import connection as connections
+
+from ..support.waiting import until
+from .test_client import READY, listed, taken
+
+DEAD = "gone-abcdef"
+
+
+async def dead_connection(redis, *payloads, queue="things", name=DEAD):
+    """Leave what a killed program leaves: names and an unacked list, and no heartbeat."""
+    await redis.sadd("rmq::connections", name)
+    await redis.sadd(f"rmq::connection::{name}::queues", queue)
+    await redis.sadd(f"rmq::connection::{name}::queue::[{queue}]::consumers", "gone-consumer")
+    if payloads:
+        await redis.lpush(f"rmq::connection::{name}::queue::[{queue}]::unacked", *payloads)
+
+
+async def keys_of(redis, name):
+    return await redis.keys(f"rmq::connection::{name}::*")
+
+
+async def test_cleaner_gives_back_what_a_dead_connection_held(rmq, redis):
+    await rmq.queue("things").publish("new")
+    await dead_connection(redis, *(f"m{n}" for n in range(250)))
+
+    assert await rmq.clean() == 250
+
+    assert await listed(redis, READY) == [b"new", *(b"m%d" % n for n in range(250))]
+    assert await keys_of(redis, DEAD) == []
+    assert await redis.smembers("rmq::connections") == set()
+    assert await rmq.clean() == 0
+
+
+async def test_cleaner_lists_the_queue_of_a_dead_connection(rmq, redis):
+    await dead_connection(redis, "a", queue="forgotten")
+    await rmq.clean()
+    assert await rmq.list_queues() == ["forgotten"]
+
+
+async def test_cleaner_leaves_living_connections_alone(rmq, redis, url):
+    things = await rmq.queue("things")
+    await things.publish("a")
+    [first], _ = await taken(things, 1)
+    async with Rmq(url) as other:
+        assert await other.clean() == 0
+    await first.ack()
+
+
+async def test_connection_that_is_alive_again_is_left_alone_by_each_step(rmq, redis):
+    """The heartbeat may come back between the look and the move: the script looks again."""
+    from aiorsmq_ng._protocol.operations.rmq import messages, registry
+    from aiorsmq_ng._protocol.rmq_keys import RmqLayout
+
+    await dead_connection(redis, "a")
+    await redis.set(f"rmq::connection::{DEAD}::heartbeat", "1", ex=60)
+    layout = RmqLayout()
+
+    step = await rmq._transport.run(messages.retire(layout.queue("things"), DEAD, dead=True))
+    left = await rmq._transport.run(
+        registry.remove(layout.connections, DEAD, unless=layout.heartbeat(DEAD))
+    )
+
+    assert step.alive
+    assert left == -1
+    assert await redis.exists(READY) == 0
+    assert await redis.sismember("rmq::connections", DEAD)
+
+
+async def test_many_cleaners_at_once_move_each_payload_once(url, redis):
+    for n in range(5):
+        await dead_connection(redis, *(f"{n}-{i}" for i in range(200)), name=f"gone-{n}")
+    clients = [Rmq(url) for _ in range(4)]
+    moved = await asyncio.gather(*(client.clean() for client in clients))
+    await asyncio.gather(*(client.aclose() for client in clients))
+
+    assert sum(moved) == 1000
+    ready = await listed(redis, READY)
+    assert len(ready) == len(set(ready)) == 1000
+    assert await redis.smembers("rmq::connections") == set()
+
+
+async def test_cleaner_runs_now_and_then_while_its_block_does(rmq, redis):
+    async def cleaned():
+        return await keys_of(redis, DEAD) == []
+
+    async with rmq.cleaner(every=0.05):
+        for _ in range(2):
+            await dead_connection(redis, "a")
+            await until(cleaned)
+    await dead_connection(redis, "a")
+    await asyncio.sleep(0.2)
+    assert await keys_of(redis, DEAD) != []
+    with pytest.raises(InvalidValue):
+        async with rmq.cleaner(every=0):
+            pass
+
+
+async def test_stats_are_those_of_go(rmq, redis):
+    things = await rmq.queue("things")
+    await things.publish("a", "b", "c")
+    [a, b], consumer = await taken(things, 2, prefetch=2)
+    await a.reject()
+    await dead_connection(redis, "x", "y")
+    await redis.sadd("rmq::connections", "idle-abcdef")
+
+    stats = await rmq.stats()
+
+    queue = stats.queues["things"]
+    own = queue.connections[rmq.connection]
+    assert (own.active, len(own.consumers)) == (True, 1)
+    assert queue.connections[DEAD] == RmqConnectionStats(False, 2, ("gone-consumer",))
+    assert queue.ready + own.unacked == 2
+    assert (queue.rejected, queue.consumers) == (1, 2)
+    assert stats.other_connections == {"idle-abcdef": False}
+    assert stats.as_go() == {"queues": {"things": {"ready": queue.ready, "rejected": 1}}}
+    await b.ack()
+    await consumer.aclose()
+
+
+async def test_heartbeat_is_renewed(rmq, redis):
+    consumer = rmq.queue("things").consume()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(anext(consumer), 0.05)
+    heartbeat = f"rmq::connection::{rmq.connection}::heartbeat"
+    await redis.expire(heartbeat, 30)
+
+    async def renewed():
+        return await redis.ttl(heartbeat) > 50
+
+    await until(renewed)
+    await consumer.aclose()
+
+
+async def test_connection_without_heartbeat_takes_nothing_and_goes_on_under_a_new_name(
+    rmq, redis, monkeypatch
+):
+    monkeypatch.setattr(connections, "BEAT_S", 3600)  # the script notices, not the beat
+    things = await rmq.queue("things")
+    await things.publish("a")
+    [first], consumer = await taken(things, 1)
+    name = rmq.connection
+    lost = asyncio.Event()
+    first.lease.on_lost = lost.set
+
+    await redis.delete(f"rmq::connection::{name}::heartbeat")
+    await things.publish("b")
+    second = await anext(consumer)
+
+    assert rmq.connection != name
+    assert lost.is_set()
+    assert first.lease_lost
+    # What the old name held is back, and is delivered again.
+    third = second if second.body == b"a" else await anext(consumer)
+    assert third.body == b"a"
+    with pytest.raises(LeaseLost):
+        await first.ack()
+    await third.ack()
+    await consumer.aclose()
+
+
+async def test_heartbeat_that_expired_is_noticed_without_any_message(rmq, redis, monkeypatch):
+    monkeypatch.setattr(connections, "BEAT_S", 0.05)
+    things = await rmq.queue("things")
+    await things.publish("a")
+    [first], consumer = await taken(things, 1)
+    lost = asyncio.Event()
+    first.lease.on_lost = lost.set
+
+    await redis.delete(f"rmq::connection::{rmq.connection}::heartbeat")
+
+    await asyncio.wait_for(lost.wait(), 30)
+    assert await redis.exists(f"rmq::connection::{first.id.rpartition('#')[0]}::heartbeat") == 0
+    await consumer.aclose()
+
+
+async def test_server_that_is_away_for_long_ends_the_connection(rmq_server, url, monkeypatch):
+    monkeypatch.setattr(connections, "BEAT_S", 0.05)
+    monkeypatch.setattr(connections, "BEAT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connections, "LOST_AFTER_S", 1.0)
+    async with Rmq(url, tag="svc") as rmq:
+        things = await rmq.queue("things")
+        await things.publish("a")
+        [first], consumer = await taken(things, 1)
+        lost = asyncio.Event()
+        first.lease.on_lost = lost.set
+        rmq_server.pause()
+        try:
+            await asyncio.wait_for(lost.wait(), 30)
+        finally:
+            rmq_server.resume()
+        again = await asyncio.wait_for(anext(consumer), 30)
+        assert again.body == b"a"
+        await again.ack()
+        await consumer.aclose()
