@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -22,7 +25,10 @@ Callback = TypeVar("Callback", bound=Callable[..., Any])
 
 #: Spark's error if a Python process did not start within its timeout.
 _LATE = "Python worker failed to connect back"
-_SPARK = ("pyspark", "pyarrow", "numpy", "matplotlib")
+_SPARK = ("pyspark", "pyarrow", "numpy")
+_STDERR = 2
+#: What shell and JVM write if Spark does not start.
+_WRONG = re.compile("error|exception|not found|not set|no such file", re.IGNORECASE)
 _MISSING = 'pipelines need the extra "spark": pip install "aiorsmq-ng[cli,spark]"'
 
 
@@ -235,16 +241,41 @@ def _explained() -> Iterator[None]:
 
 
 def _start(jobs: Any, master: str | None, conf: dict[str, str], settings: Settings) -> SparkSession:
-    # Errors are also raised, and reported in one sentence.
-    level = "WARN" if settings.verbose else "OFF"
-    quiet = {"spark.ui.enabled": "false", "spark.log.level": level}
-    spark: SparkSession = jobs.session(master, {**quiet, **conf})
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    if not settings.verbose:
-        # PySpark logs errors of a query in full before it raises them.
-        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-    return spark
+    given = {"spark.ui.enabled": "false", "spark.log.level": "WARN", **conf}
+    if settings.verbose:
+        return cast("SparkSession", jobs.session(master, given))
+    # Errors are also raised, and reported in one sentence; PySpark logs them in full before.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    given |= {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false"} | conf
+    with tempfile.TemporaryFile() as written, _stderr_of_children(written):
+        try:
+            return cast("SparkSession", jobs.session(master, given))
+        except Exception as error:
+            written.seek(0)
+            lines = written.read().decode(errors="replace").splitlines()
+            said = [line.strip() for line in lines if _WRONG.search(line)]
+            if not said:
+                raise
+            raise click.ClickException(f"Spark did not start: {said[0]}") from error
+
+
+@contextmanager
+def _stderr_of_children(file: IO[bytes]) -> Iterator[None]:
+    """Let processes that are started meanwhile write their stderr to *file*, as long as they run.
+
+    The JVM of Spark writes warnings before it reads its settings, and so do Python workers.
+    """
+    sys.stderr.flush()
+    ours = os.dup(_STDERR)
+    os.dup2(file.fileno(), _STDERR)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(ours, _STDERR)
+        os.close(ours)
 
 
 def with_settings(given: dict[str, str], settings: Settings) -> dict[str, str]:

@@ -3,9 +3,12 @@
 import html
 import json
 import socket
+import subprocess
+import sys
 import threading
 import uuid
 from datetime import UTC, datetime
+from unittest import mock
 
 import pytest
 
@@ -14,9 +17,9 @@ from aiorsmq_ng._protocol.operations import messages
 from aiorsmq_ng.cli.pipeline import _unwrapped
 from aiorsmq_ng.spark import jobs
 from aiorsmq_ng.spark.jobs.archive import _run
-from aiorsmq_ng.spark.jobs.report import render
+from aiorsmq_ng.spark.jobs.report_page import render
 
-from .conftest import Bench
+from .conftest import Bench, environment
 
 
 @pytest.fixture
@@ -191,8 +194,38 @@ def test_report_tells_of_waits_retries_and_poison(spark, bench, options, tmp_pat
     assert [row["receives"] for row in found["poison"]] == [3]
     assert sum(row["messages"] for row in found["arrivals"]) == 2
     page = (tmp_path / "page.html").read_text()
-    assert page.count("data:image/png;base64,") == 3
-    assert found["poison"][0]["id"] in page
+    for shown in ("id", "sent_at", "archived_at"):
+        assert found["poison"][0][shown] in page
+    for shown in ("source", "first_sent", "last_sent", "time_zone", "created"):
+        assert found[shown] in page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "step", "bars"),
+    [(3600, 60, 60), (30 * 86_400, 86_400, 30)],
+    ids=["an hour", "a month"],
+)
+def test_report_divides_any_period_into_bars_that_can_be_read(spark, seconds, step, bars):
+    """In the time of the session: days begin at its midnight."""
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        found = jobs.report(
+            spark,
+            spark.range(300).selectExpr(
+                "string(id) AS id", "'jobs' AS queue", "'x' AS body", "1 AS receive_count",
+                f"timestamp'2026-11-16 00:00:00' + make_dt_interval(0, 0, 0, id % 100 * {seconds} "
+                "/ 100) AS sent_at",
+                "CAST(NULL AS timestamp) AS first_received_at", "current_timestamp AS archived_at",
+            ),
+        )  # fmt: skip
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+
+    assert found["time_zone"] == "Asia/Kolkata"
+    assert found["step_s"] == step
+    assert len(found["arrivals"]) == bars
+    assert found["arrivals"][0]["at"] == "2026-11-16 00:00:00"
+    assert sum(row["messages"] for row in found["arrivals"]) == 300
 
 
 def test_report_on_another_table_says_what_it_lacks(spark):
@@ -268,20 +301,51 @@ def test_pipeline_commands_run_the_jobs(spark, bench, tmp_path, monkeypatch, cap
     "queue",
     [r"$\frac{$", r"$\undefined$", r"\$a$", "$", "_hidden", "{0}%s", "<b>&", "a\nb", "日本"],
 )
-@pytest.mark.filterwarnings("ignore:Glyph .* missing:UserWarning")
 def test_report_page_is_drawn_whatever_the_queue_is_called(queue):
-    shares = {f"waited_p{share}": 0.5 for share in (50, 95, 99)}
-    page = render(
-        {
-            "queues": [{"queue": queue, "messages": 1, **shares}],
-            "arrivals": [{"queue": queue, "hour": "2026-11-16 10:00:00", "messages": 1}],
-            "receives": [{"receives": 1, "messages": 1}],
-            "poison": [],
-        }
-    )
+    page = render(findings([queue], 10))
 
-    assert page.count("data:image/png;base64,") == 3
     assert html.escape(queue) in page
+    assert "<script>" not in page
+    assert page.count('class="chart"') == 1
+    assert "No message was received more than once. Of 10, consumers received 10" in page
+
+
+def test_report_page_shows_steps_without_messages_and_few_colours_for_many_queues():
+    page = render(findings([f"q{n:02d}" for n in range(30)], 10))
+
+    assert page.count('title="2026-11-16') == 3  # two with messages, and the one between them
+    assert "24 other queues" in page
+    assert "10 queues with fewer messages are in the table above" in page
+
+
+def test_report_page_of_an_empty_archive_says_so():
+    page = render({**findings([], 0), "first_sent": None, "last_sent": None})
+
+    assert page.count("The archive has no messages.") == 2
+    assert "No message has a time of sending." in page
+
+
+def findings(queues, messages):
+    """Return what ``report`` finds if each queue has so many messages, in two of three hours."""
+    shares = {f"waited_p{share}": 0.5 for share in (50, 95, 99)}
+    return {
+        "source": "lake",
+        "first_sent": "2026-11-16 10:00:01",
+        "last_sent": "2026-11-16 12:00:01",
+        "time_zone": "UTC",
+        "created": "2026-11-18 10:00:00",
+        "step_s": 3600,
+        "queues": [
+            {"queue": queue, "messages": messages, "bytes": 1, **shares} for queue in queues
+        ],
+        "arrivals": [
+            {"at": f"2026-11-16 {hour}:00:00", "queue": queue, "messages": messages // 2}
+            for hour in (10, 12)
+            for queue in queues
+        ],
+        "receives": [{"receives": 1, "messages": messages * len(queues)}] if queues else [],
+        "poison": [],
+    }
 
 
 @pytest.fixture
@@ -299,6 +363,61 @@ def no_jvm(monkeypatch, capsys):
         return status, capsys.readouterr().err
 
     return run
+
+
+def noisy(said, outcome=None):
+    """Return a start of Spark whose process writes to stderr."""
+
+    def session(*_):
+        subprocess.run(["sh", "-c", f"echo '{said}' >&2"], check=True)
+        if outcome is not None:
+            raise outcome
+        return mock.Mock()
+
+    return session
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_pipeline_shows_what_the_processes_of_spark_write_if_it_is_verbose(
+    monkeypatch, capfd, verbose
+):
+    from aiorsmq_ng.cli import main
+
+    monkeypatch.setattr(jobs, "session", noisy("WARN NativeCodeLoader"))
+    monkeypatch.setattr(jobs, "report", lambda *_: {})
+
+    assert main(["pipeline", "report", "--from", "lake", *(["--verbose"] if verbose else [])]) == 0
+    assert ("NativeCodeLoader" in capfd.readouterr().err) == verbose
+
+
+def test_pipeline_whose_spark_does_not_start_says_why(monkeypatch, capfd):
+    from aiorsmq_ng.cli import main
+
+    ended = RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited")
+    monkeypatch.setattr(jobs, "session", noisy("spark-class: java: not found", ended))
+
+    assert main(["pipeline", "report", "--from", "lake"]) == 1
+    told = capfd.readouterr().err
+    assert told == "rsmqctl: spark did not start: spark-class: java: not found\n"
+
+
+@pytest.mark.long
+def test_pipeline_writes_nothing_but_its_own_sentences_to_stderr(bench, tmp_path):
+    bench.fill_numbers(3)
+
+    archive = ("pipeline", "archive", "-n", "jobs", "--to", f"{tmp_path}/lake")
+    result = subprocess.run(
+        [sys.executable, "-m", "aiorsmq_ng.cli", "-r", bench.url, "--ns", bench.ns, *archive],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["rows"] == 3
+    assert all(line.startswith("rsmqctl: ") for line in result.stderr.splitlines()), result.stderr
 
 
 PIPELINES = [
