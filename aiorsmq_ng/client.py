@@ -15,6 +15,7 @@ import anyio
 
 from ._common.durations import Seconds, at_least_0
 from ._common.queue_defaults import DEFAULT_MAXSIZE, dead_letter_queue
+from ._common.tasks import TaskGroup
 from ._protocol import argument_checks
 from ._protocol.keys import Namespace, QueueKeys
 from ._protocol.operation import Operation
@@ -40,7 +41,7 @@ from .codec import JSON, Codec
 from .compat.rsmq import RSMQVerbs
 from .delivery import Delivery, from_reply
 from .doctor import Doctor, Orders, Progress, together
-from .errors import InvalidValue, QueueExists
+from .errors import AccessDenied, InvalidValue, QueueExists
 from .gateway import Gateway
 from .models import DoctorReport, ServerStatus
 from .options import Options
@@ -261,7 +262,8 @@ class RSMQ(RSMQVerbs):
     ) -> Queue:
         """Create a queue; ``QueueExists`` unless *exist_ok*, which keeps what is stored on it.
 
-        A queue that another client left half-made is completed. One round trip.
+        A queue that another client left half-made is completed. One round trip. With *exist_ok* a
+        user or token without the right to create gets a queue that exists, in a second one.
 
         Args:
             name: name of the queue.
@@ -270,13 +272,19 @@ class RSMQ(RSMQVerbs):
             maxsize: largest body in bytes, 1024 to 65536; -1 for no limit.
             exist_ok: accept a queue that exists, with what is stored on it.
         """
-        keys = self._keys(name)
-        created = await self._transport.run(
-            queues.create(keys, vt=vt, delay=delay, maxsize=maxsize)
-        )
+        keys, queue = self._keys(name), self.queue(name)
+        try:
+            created = await self._transport.run(
+                queues.create(keys, vt=vt, delay=delay, maxsize=maxsize)
+            )
+        except AccessDenied:
+            # Not looked up before: that would leave a half-made queue as it is.
+            if not exist_ok or not await queue.exists():
+                raise
+            return queue
         if not created and not exist_ok:
             raise QueueExists(name, keys.namespace.name)
-        return self.queue(name)
+        return queue
 
     async def list_queues(self) -> list[str]:
         """Return the names of all queues, sorted.
@@ -418,7 +426,7 @@ class RSMQ(RSMQVerbs):
             ([long_poll.aclose for long_poll in self._long_polls.values()], _CLOSE_LONG_POLLS_S),
         ):
             with anyio.move_on_after(limit_s):
-                async with anyio.create_task_group() as tasks:
+                async with TaskGroup() as tasks:
                     for end in list(enders):
                         tasks.start_soon(_run_close_hook, end)
         await self._transport.aclose()

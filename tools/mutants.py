@@ -454,6 +454,20 @@ MUTANTS = (
         ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
     ),
     Mutant(
+        "rights: exist_ok finds a queue that the caller may not create",
+        "aiorsmq_ng/client.py",
+        "if not exist_ok or not await queue.exists():",
+        "if True:",
+        ("tests/security/test_acl.py", "tests/broker_client/test_roles.py"),
+    ),
+    Mutant(
+        "tasks: one that is cancelled before its first step leaves no warning",
+        "aiorsmq_ng/_common/tasks.py",
+        "for coroutine in filter(_has_not_begun, self._new):",
+        "for coroutine in ():",
+        ("tests/unit/test_closing.py",),
+    ),
+    Mutant(
         "parked series: an open call's series is not used for others",
         "aiorsmq_ng/_transport/call_runner.py",
         "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import inspect
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
 
 
 def retrieve_exception(future: asyncio.Future[Any]) -> None:
@@ -13,3 +18,49 @@ def retrieve_exception(future: asyncio.Future[Any]) -> None:
     """
     if not future.cancelled():
         future.exception()
+
+
+class TaskGroup:
+    """AnyIO's task group, for tasks that may be cancelled before their first step.
+
+    AnyIO wraps the coroutine of a task. If all tasks of the event loop are cancelled, the wrapper
+    of a new one ends and leaves its coroutine to Python, which warns that it "was never awaited".
+    When the group has ended, its tasks have ended, so what has not begun by then never begins and
+    is closed.
+    """
+
+    def __init__(self) -> None:
+        self._group = anyio.create_task_group()
+        self._new: list[Coroutine[Any, Any, Any]] = []
+
+    @property
+    def cancel_scope(self) -> anyio.CancelScope:
+        """The cancel scope of all tasks, and of the block."""
+        return self._group.cancel_scope
+
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
+        """Run ``function(*args)`` as a task of the group."""
+        coroutine = function(*args)
+        self._new = [c for c in self._new if _has_not_begun(c)]
+        self._new.append(coroutine)
+        self._group.start_soon(lambda: coroutine, name=getattr(function, "__qualname__", None))
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        try:
+            return await self._group.__aexit__(kind, error, trace)
+        finally:
+            for coroutine in filter(_has_not_begun, self._new):
+                coroutine.close()
+
+
+def _has_not_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:
+    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED

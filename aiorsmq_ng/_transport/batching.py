@@ -31,10 +31,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
-from .._common.tasks import retrieve_exception
+from .._common.tasks import TaskGroup, retrieve_exception
 from .._protocol.operation import Kind, Operation
 from ..errors import ClientClosed
 

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import anyio
-
+from .._common.tasks import TaskGroup
 from ..errors import ClientClosed, RSMQError
 from .driver import NotExecuted, ReplyLost
 
@@ -56,7 +55,7 @@ class LostCalls:
 
     async def finish_interrupted(self, complete: Complete) -> None:
         """Finish calls whose tasks were cancelled: give back what they took, or repeat them."""
-        async with anyio.create_task_group() as tasks:
+        async with TaskGroup() as tasks:
             for call in tuple(self._interrupted):
                 tasks.start_soon(self._finish, call, complete)
 

@@ -13,6 +13,7 @@ from functools import partial
 import anyio
 
 from .._common.backoff import Backoff
+from .._common.tasks import TaskGroup
 from ..errors import RSMQError
 from .call_retries import BUDGET, rest
 from .driver import Heard, Listener, NotExecuted, ReplyLost
@@ -132,7 +133,7 @@ class Notifier:
         """Listen until the connection is lost or no callback is left."""
         listener = (await self._transport.driver()).listener()
         try:
-            async with anyio.create_task_group() as tasks:
+            async with TaskGroup() as tasks:
                 first = set(self._wake)
                 await listener.subscribe(*first)
                 tasks.start_soon(self._adjust, listener, first, tasks.cancel_scope)

@@ -17,9 +17,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup
 
 from .._common.durability import Durability
+from .._common.tasks import TaskGroup
 from .._protocol.operation import Operation
 from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
 from ..models import ServerStatus
@@ -291,7 +291,7 @@ class Transport:
 
     async def _serve(self, ready: asyncio.Event) -> None:
         try:
-            async with anyio.create_task_group() as tasks:
+            async with TaskGroup() as tasks:
                 self._tasks = tasks
                 self._lanes.open(tasks)
                 ready.set()
@@ -321,7 +321,7 @@ class Transport:
         host = asyncio.current_task()
         while host is not None and host.uncancel():
             pass
-        async with anyio.create_task_group() as tasks:
+        async with TaskGroup() as tasks:
             self._tasks = tasks
             self._lanes.open(tasks)
             with anyio.move_on_after(CLOSE_S):

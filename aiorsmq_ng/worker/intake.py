@@ -24,6 +24,7 @@ from typing import Literal
 
 import anyio
 
+from .._common.tasks import TaskGroup
 from .._protocol.argument_checks import MAX_SECONDS
 from .._runtime.prefetch import Prefetch, give_back
 from .._runtime.queue_context import context_of
@@ -81,7 +82,7 @@ class Intake:
     async def _dispatch_all(self, groups: list[list[QueueHandler]]) -> None:
         try:
             while True:
-                async with anyio.create_task_group() as tasks:
+                async with TaskGroup() as tasks:
                     for group in groups:
                         tasks.start_soon(self._dispatch, group, tasks.cancel_scope)
                 # A suspect arrived: everything that was leased ahead is given back.
@@ -102,7 +103,7 @@ class Intake:
             context_of(group[0].queue),
             max(self._prefetch, size),
         )
-        async with anyio.create_task_group() as tasks:
+        async with TaskGroup() as tasks:
             tasks.start_soon(prefetch.fill)
             try:
                 while True:

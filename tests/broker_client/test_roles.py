@@ -105,6 +105,7 @@ OPERATIONS = {
     "delete": delete_leased,
     "change_visibility": hide,
     "create_queue": lambda r, i: r.create_queue("new"),
+    "create_queue(exist_ok=True)": lambda r, i: r.create_queue("jobs", exist_ok=True),
     "delete_queue": lambda r, i: r.delete_queue("jobs"),
     "set_attributes": lambda r, i: r.queue("jobs").set_attributes(vt=9),
     "purge": lambda r, i: r.queue("jobs").purge(),

@@ -135,6 +135,9 @@ OPERATIONS = {
     "redrive": lambda r, o: r.queue("jobs").redrive(),
     "set_attributes": lambda r, o: r.queue("jobs").set_attributes(vt=9),
     "create_queue": lambda r, o: r.create_queue("new"),
+    "create_queue(exist_ok=True)` of a queue that exists": lambda r, o: r.create_queue(
+        "jobs", exist_ok=True
+    ),
     "delete_queue": lambda r, o: r.delete_queue("jobs"),
     "topics: publish, subscribe, receive, unsubscribe, delete": topics,
     "another namespace": elsewhere,

@@ -7,6 +7,7 @@ import warnings
 import pytest
 
 from aiorsmq_ng import ClientClosed, Unavailable
+from aiorsmq_ng._common.tasks import TaskGroup
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operations import messages, queues
 
@@ -128,11 +129,7 @@ async def test_what_is_begun_is_made_if_its_runner_is_cancelled_before_its_first
     if not transport._lanes._due:
         await asyncio.sleep(0)
     assert transport._lanes._due
-    with warnings.catch_warnings():
-        # AnyIO leaves the coroutine of a task without a first step to Python, which warns.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        await asyncio.wait(cancel_all_others())
-        gc.collect()
+    await asyncio.wait(cancel_all_others())
 
     assert [seen.kind.name for seen in driver.commands] == ["visibility"]
     del kept
@@ -198,3 +195,38 @@ async def test_callers_of_a_call_that_closing_interrupts_fail_as_unknown(monkeyp
     await transport.aclose()
 
     assert isinstance(made.exception(), Unavailable)
+
+
+@pytest.mark.parametrize("started", [False, True])
+async def test_task_that_is_cancelled_before_its_first_step_leaves_no_warning(started):
+    """Python warns of a coroutine that "was never awaited", and hides nothing else by it."""
+    transport = transport_on(ScriptedDriver(lambda _: 1), connections=1)
+    await transport.start()
+    ran = []
+
+    async def background():
+        ran.append(True)
+        await asyncio.sleep(3600)
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        transport.spawn(background)
+        if started:
+            await asyncio.sleep(0)
+        await asyncio.wait(cancel_all_others())
+        await transport.aclose()
+        del transport
+        gc.collect()
+
+    assert (ran, [str(w.message) for w in seen]) == ([True] * started, [])
+
+
+async def test_group_of_tasks_keeps_none_that_has_begun():
+    """A client that runs for months starts many."""
+    async with TaskGroup() as tasks:
+        for _ in range(50):
+            tasks.start_soon(asyncio.sleep, 0)
+            await asyncio.sleep(0)
+        tasks.start_soon(asyncio.sleep, 0)
+
+        assert len(tasks._new) == 1
