@@ -29,7 +29,7 @@ async def call_dead_letter_hooks(letter: DeadLetter, hooks: Sequence[DeadLetterH
     """Call the hooks for a dead letter."""
     for hook in hooks:
         try:
-            await hook(letter.message, letter.reason)
+            await hook(letter)
         except Exception:
             logger.exception("a dead-letter hook failed on a message of queue %r", letter.queue)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 from ..codec import Codec, Reader, reader
 from ..delivery import Delivery
 from ..errors import InvalidValue
-from ..models import Message
+from ..models import DeadLetter, Message
 from ..queue import Queue
 
 #: Handles a message: takes the body, the ``Delivery``, or both.
@@ -23,9 +23,9 @@ Next = Callable[[], Awaitable[Any]]
 Middleware = Callable[[Delivery, Next], Awaitable[Any]]
 #: Called when the worker starts or stops.
 Hook = Callable[[], Awaitable[Any]]
-#: Called with a message that was moved to its dead-letter queue, and the reason. It is a
-#: ``Message``: one that a receive has moved has no lease, so it is no ``Delivery``.
-DeadLetterHook = Callable[[Message, str], Awaitable[Any]]
+#: Called with a message that was moved to its dead-letter queue, its queue and the reason. The
+#: message has no lease: it is a ``Message``, no ``Delivery``.
+DeadLetterHook = Callable[[DeadLetter], Awaitable[Any]]
 #: Called with a message and the error of its handler.
 FailureHook = Callable[[Delivery, Exception], Awaitable[Any]]
 
@@ -105,9 +105,8 @@ def check_coroutine_function(what: str, function: Callable[..., Any], *, argumen
     try:
         inspect.signature(function).bind(*[None] * arguments)
     except TypeError as error:
-        raise InvalidValue(
-            f"{what} {_name(function)} must take {arguments or 'no'} arguments: {error}"
-        ) from error
+        number = f"{arguments or 'no'} argument{'s' * (arguments != 1)}"
+        raise InvalidValue(f"{what} {_name(function)} must take {number}: {error}") from error
 
 
 def _called(function: Any) -> Any:

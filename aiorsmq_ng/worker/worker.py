@@ -222,16 +222,16 @@ class Worker:
         return function
 
     def on_dead_letter(self, function: D) -> D:
-        """Register a coroutine function that is called with each dead letter and its reason.
+        """Register a coroutine function that is called with each dead letter.
 
-        ``async def hook(message: Message, reason: str) -> None``. Annotate a ``Message``, not a
-        ``Delivery``: a message that a receive has moved has no lease.
+        ``async def hook(letter: DeadLetter) -> None``. The letter has the message, the queue that
+        it was received from, the one that it was moved to, and the reason.
 
         For every cause: a handler that fails for the last time or rejects its message, a body that
         does not decode, or a receive that finds a message which was delivered too often and never
-        settled. In the last case ``Message.body`` is empty if the bodies are large together.
+        settled. In the last case the body of the message is empty if the bodies are large together.
         """
-        check_coroutine_function("dead-letter hook", function, arguments=2)
+        check_coroutine_function("dead-letter hook", function, arguments=1)
         self._on_dead_letter.append(function)
         return function
 

@@ -200,14 +200,15 @@ async def test_worker_hears_of_every_dead_letter_and_counts_it(rsmq, limited, ra
     await spend(limited, raw, ns)
     await limited.send_many(["2", "[", "3"])
     worker = Worker(rsmq)
-    told = {}
+    told, places = {}, set()
 
     @worker.on_dead_letter
-    async def hear(message, reason) -> None:
-        told[message.text] = reason
+    async def hear(letter) -> None:
+        told[letter.message.text] = letter.reason
+        places.add((letter.queue, letter.dead_letter))
 
     @worker.on_dead_letter
-    async def broken(message, reason) -> None:
+    async def broken(letter) -> None:
         raise RuntimeError("never mind")
 
     @worker.handler("jobs", retry=Retry(3, base=0, jitter=False))
@@ -226,6 +227,7 @@ async def test_worker_hears_of_every_dead_letter_and_counts_it(rsmq, limited, ra
     assert told["2"] == "KeyError: 2"
     assert told["3"] == "not wanted"
     assert "JSON" in told["["] or "body" in told["["]
+    assert places == {("jobs", "jobs-dead")}
     assert worker.health.rejected >= 3
 
 

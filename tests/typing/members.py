@@ -13,6 +13,7 @@ from aiorsmq_ng import (
     RSMQ,
     Codec,
     Consumer,
+    DeadLetter,
     DeadLetters,
     Delivery,
     DoctorReport,
@@ -197,7 +198,7 @@ async def worker_members(worker: Worker) -> None:
     async def wrap(message: Delivery, call: Any) -> Any: ...
     async def start() -> None: ...
     async def failed(message: Delivery, error: Exception) -> None: ...
-    async def dead(message: Message, reason: str) -> None: ...
+    async def dead(letter: DeadLetter) -> None: ...
 
     worker.middleware(wrap)
     worker.on_start(start)
@@ -206,7 +207,7 @@ async def worker_members(worker: Worker) -> None:
     worker.on_dead_letter(dead)
 
     # A message that a receive has moved has no lease: it is no Delivery.
-    async def wants_lease(message: Delivery, reason: str) -> None: ...
+    async def wants_lease(message: Delivery) -> None: ...
 
     worker.on_dead_letter(wants_lease)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     delivery = worker.rsmq.queue("jobs").delivery(("id", 1, 2))

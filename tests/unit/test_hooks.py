@@ -12,7 +12,7 @@ DECORATORS = {
     "on_start": 0,
     "on_stop": 0,
     "on_failure": 2,
-    "on_dead_letter": 2,
+    "on_dead_letter": 1,
 }
 
 
@@ -33,20 +33,25 @@ def test_a_function_that_is_not_async_is_refused(name):
 
 @pytest.mark.parametrize(("name", "arguments"), DECORATORS.items())
 def test_a_function_with_other_arguments_is_refused(name, arguments):
-    async def one(a): ...
-
-    async def three(a, b, c): ...
+    async def four(a, b, c, d): ...
 
     async def keyword(*arguments, needed): ...
 
-    for function in (one, three, keyword):
-        with pytest.raises(InvalidValue, match=f"must take {arguments or 'no'} arguments"):
+    async def fewer(*, needed=None): ...
+
+    async def more(a, b, c): ...
+
+    wanted = {0: "no arguments", 1: "1 argument", 2: "2 arguments"}[arguments]
+    for function in (four, keyword, fewer if arguments else more):
+        with pytest.raises(InvalidValue, match=f"must take {wanted}"):
             decorator(name)(function)
 
 
 @pytest.mark.parametrize(("name", "arguments"), DECORATORS.items())
 def test_what_can_be_called_is_registered(name, arguments):
     async def none(): ...
+
+    async def one(first): ...
 
     async def two(first, second): ...
 
@@ -55,6 +60,6 @@ def test_what_can_be_called_is_registered(name, arguments):
     class Called:
         async def __call__(self, *arguments): ...
 
-    bound = functools.partial(more, 1) if arguments else functools.partial(two, 1, 2)
-    for function in (two if arguments else none, Called(), Called().__call__, bound):
+    bound = functools.partial(more, *range(3 - arguments))
+    for function in ((none, one, two)[arguments], Called(), Called().__call__, bound):
         assert decorator(name)(function) is function
