@@ -1,29 +1,34 @@
 """What the broker costs: the same work through it and directly on Redis, in one run.
 
 Server, broker and client are processes of their own on this machine. Every figure is the median of
-some rounds. In every round each way has a turn at the same work, in an order that moves on by one:
-the library on Redis, a plain stub through the broker, the library's client through the broker. The
-last two are also compared by the processor time of the client's process. A client of GOMQ that
-publishes one message after another is compared with calls of which a server of grpc.aio does
-nothing at all.
+some rounds. In every round each way has two turns at the same work, the second in reverse order
+(A B C C B A), and the next round begins with another way: the library on Redis, a plain stub
+through the broker, the library's client through the broker. The last two are also compared by the
+processor time of the client's process and of the broker's. A client of GOMQ that publishes one
+message after another is compared with calls of which a server of grpc.aio does nothing at all.
 
-    python benchmarks/grpc_broker.py [--rounds 5] [--messages 2000] [--write]
+    python benchmarks/grpc_broker.py [--rounds 8] [--messages 2000] [--steps TEXT] [--write]
+
+``--steps batches --rounds 20`` settles one row in about a minute.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import grpc
 import grpc.aio
+from intervals import interval
 from pages import put, where
 
 from aiorsmq_ng import RSMQ
@@ -54,7 +59,7 @@ async def broker(url: str):
         async with grpc.aio.insecure_channel(address) as channel:
             queues = QueuesStub(channel)
             await queues.GetInfo(pb.GetInfoRequest(), wait_for_ready=True, timeout=60)
-            yield queues, f"grpc://{address}"
+            yield queues, f"grpc://{address}", process.pid
     finally:
         process.terminate()
         await process.wait()
@@ -162,13 +167,14 @@ class ByBroker:
     def __init__(self, queues: QueuesStub) -> None:
         self._queues = queues
 
-    async def send(self) -> None:
-        """Send one message."""
-        await self._queues.Send(pb.SendRequest(queue="bench", bodies=[BODY]))
+    async def send(self) -> str:
+        """Send one message, and read its id."""
+        return (await self._queues.Send(pb.SendRequest(queue="bench", bodies=[BODY]))).ids[0]
 
-    async def send_batch(self) -> None:
-        """Send a batch."""
-        await self._queues.Send(pb.SendRequest(queue="bench", bodies=[BODY] * BATCH))
+    async def send_batch(self) -> list[str]:
+        """Send a batch, and read the ids."""
+        request = pb.SendRequest(queue="bench", bodies=[BODY] * BATCH)
+        return list((await self._queues.Send(request)).ids)
 
     async def cycle(self) -> None:
         """Receive one message and acknowledge it."""
@@ -223,7 +229,7 @@ STEPS = (
     Step("receive and ack, one at a time", lambda way, n: one_by_one(n, way.cycle), 0.1, True),
     Step(f"send, {WINDOW} at a time", lambda way, n: at_once(n, way.send)),
     Step(f"receive and ack, {WINDOW} at a time", lambda way, n: at_once(n, way.cycle), takes=True),
-    Step(f"send in batches of {BATCH}", send_batches, 5),
+    Step(f"send in batches of {BATCH}", send_batches, 20),
     Step(f"consume, {BATCH} unsettled", consume, takes=True),
 )
 
@@ -233,16 +239,32 @@ class Turn:
     """What one way did in one turn."""
 
     rate: float
-    #: Processor time of the client's process per message, its threads included.
+    #: Processor time of the client's process and of the broker's per message, with all threads.
     client_us: float
+    broker_us: float
     times: list[float]
+
+    def __add__(self, other: Turn) -> Turn:
+        """Return both turns of a round as one."""
+        return Turn(
+            2 / (1 / self.rate + 1 / other.rate),
+            (self.client_us + other.client_us) / 2,
+            (self.broker_us + other.broker_us) / 2,
+            self.times + other.times,
+        )
 
 
 #: Step -> way -> one turn per round.
 Turns = dict[str, dict[str, list[Turn]]]
 
 
-async def turn(step: Step, way: Way, rsmq: RSMQ, messages: int) -> Turn:
+def spent(pid: int) -> float:
+    """Return the seconds of processor time of another process; 0 where there is no /proc."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
+
+
+async def turn(step: Step, way: Way, rsmq: RSMQ, messages: int, broker: int) -> Turn:
     """Empty the queue, fill it if the step takes messages, and measure the step alone."""
     count = step.messages(messages)
     queue = rsmq.queue("bench")
@@ -250,42 +272,59 @@ async def turn(step: Step, way: Way, rsmq: RSMQ, messages: int) -> Turn:
     if step.takes:
         for _ in range(count // BATCH):
             await queue.send_many([BODY] * BATCH)
-    busy, started = time.process_time(), time.perf_counter()
+    gc.collect()
+    brokers, busy, started = spent(broker), time.process_time(), time.perf_counter()
     times = await step.run(way, count)
     took, busy = time.perf_counter() - started, time.process_time() - busy
-    return Turn(count / took, busy / count * 1e6, times)
+    return Turn(count / took, busy / count * 1e6, (spent(broker) - brokers) / count * 1e6, times)
 
 
-async def take_turns(ways: dict[str, Way], rsmq: RSMQ, rounds: int, messages: int) -> Turns:
-    """Play every step round by round; in a round each way has one turn, first a different one."""
-    turns: Turns = {step.name: {name: [] for name in ways} for step in STEPS}
+async def take_turns(
+    ways: dict[str, Way], steps: Sequence[Step], play: Callable[..., Awaitable[Turn]], rounds: int
+) -> Turns:
+    """Play every step round by round, each way twice in a round: A B C C B A, then B C A A C B.
+
+    *play* is given the step, the way, and whether it only warms up.
+    """
+    turns: Turns = {step.name: {name: [] for name in ways} for step in steps}
     names = list(ways)
-    for step in STEPS:
+    for step in steps:
         for number in range(rounds + 1):
             at = number % len(names)
-            for name in names[at:] + names[:at]:
-                made = await turn(step, ways[name], rsmq, messages if number else BATCH)
-                if number:  # the first round only warms up
-                    turns[step.name][name].append(made)
+            order = names[at:] + names[:at]
+            made = {name: await play(step, ways[name], not number) for name in order}
+            for name in reversed(order) if number else ():  # the first round only warms up
+                made[name] += await play(step, ways[name], False)
+                turns[step.name][name].append(made[name])
     return turns
 
 
-async def measure(rounds: int, messages: int) -> tuple[Turns, list[tuple[float, float]]]:
-    """Return the turns of each way; and rates of empty calls, and of a lone client of GOMQ."""
+async def measure(
+    rounds: int, messages: int, chosen: str = ""
+) -> tuple[Turns, list[tuple[float, float]]]:
+    """Return the turns of each way; and rates of empty calls, and of a lone client of GOMQ.
+
+    With *chosen*, only of steps that have it in their name.
+    """
+    steps = [step for step in STEPS if chosen in step.name]
     async with (
         PrivateServer() as server,
         RSMQ(server.url) as rsmq,
-        broker(server.url) as (queues, url),
+        broker(server.url) as (queues, url, pid),
         RSMQ(url) as remote,
         empty() as nothing,
     ):
         await rsmq.create_queue("bench")
         ways = dict(zip(WAYS, (ByLibrary(rsmq), ByBroker(queues), ByLibrary(remote)), strict=True))
-        turns = await take_turns(ways, rsmq, rounds, messages)
+
+        async def play(step: Step, way: Way, warm_up: bool) -> Turn:
+            return await turn(step, way, rsmq, BATCH if warm_up else messages, pid)
+
+        turns = await take_turns(ways, steps, play, rounds)
         addresses = (nothing, url.removeprefix("grpc://"))
         lone = [
             tuple([await asyncio.to_thread(publishes, at, messages) for at in addresses])
-            for _ in range(rounds)
+            for _ in range(0 if chosen else rounds)
         ]
     return turns, lone
 
@@ -329,31 +368,31 @@ def table(turns: Turns) -> list[str]:
 def client_table(turns: Turns) -> list[str]:
     """Return the table of our client beside a plain stub, both through the broker.
 
-    A ratio is the median over the rounds of the ratio within the round.
+    A ratio is the median over the rounds of the ratio within the round; processor time is that of
+    a message.
     """
-    heads = ['`RSMQ("grpc://...")` beside a plain stub', "rate, client / stub", "single rounds"]
-    heads += ["processor us per message: stub", "client", "client / stub"]
-    lines = [f"| {' | '.join(heads)} |", "|---|--:|--:|--:|--:|--:|"]
+    rounds = len(next(iter(turns.values()))[STUB])
+    what = f'`RSMQ("grpc://...")` beside a plain stub, median of {rounds} rounds'
+    heads = [what, "rate, client / stub", "95 % of the median"]
+    heads += ["us of the client's process: stub", "client", "of the broker: stub", "client"]
+    lines = [f"| {' | '.join(heads)} |", "|---|--:|--:|--:|--:|--:|--:|"]
     for step, by_way in turns.items():
         stub, client = by_way[STUB], by_way[CLIENT]
         rates = [c.rate / s.rate for c, s in zip(client, stub, strict=True)]
-        costs = [c.client_us / s.client_us for c, s in zip(client, stub, strict=True)]
-        spent = (statistics.median(made.client_us for made in way) for way in (stub, client))
-        cells = [
-            step,
-            f"{statistics.median(rates):.2f}",
-            f"{min(rates):.2f} to {max(rates):.2f}",
-            *(f"{us:.1f}" for us in spent),
-            f"{statistics.median(costs):.2f}",
-        ]
+        low, high = interval(rates)
+        cells = [step, f"{statistics.median(rates):.2f}", f"{low:.2f} to {high:.2f}"]
+        for column in ("client_us", "broker_us"):
+            spent_us = ([getattr(made, column) for made in way] for way in (stub, client))
+            cells += [f"{statistics.median(values):.1f}" for values in spent_us]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--messages", type=int, default=2000)
+    parser.add_argument("--steps", default="", help="only steps that have this in their name")
     parser.add_argument(
         "--write", action="store_true", help="put the table into docs/reports/grpc.md"
     )
@@ -362,8 +401,12 @@ def main() -> None:
     if given.empty:
         asyncio.run(serve_empty(given.empty))
     load = os.getloadavg()[0]
-    turns, lone = asyncio.run(measure(given.rounds, given.messages))
-    lines = [*table(turns), "", *client_table(turns), "", *lone_table(lone), "", where(load)]
+    if given.steps and given.write:
+        parser.error("a page is written with all steps only")
+    turns, lone = asyncio.run(measure(given.rounds, given.messages, given.steps))
+    lines = [*table(turns), "", *client_table(turns), ""]
+    lines += [*lone_table(lone), ""] if lone else []
+    lines.append(where(load))
     print(*lines, sep="\n")
     if given.write:
         put("reports/grpc.md", "benchmarks/grpc_broker.py", lines)

@@ -23,7 +23,8 @@ from typing import Any
 
 from . import contenders, workloads
 from .contenders import Contender
-from .table import grouped, interval, medians, ratio, ratios
+from .intervals import interval
+from .table import grouped, medians, ratio, ratios
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "before"

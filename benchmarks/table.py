@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from math import comb
 from statistics import fmean
 from typing import Any
 
 from . import contenders, workloads
 
-#: How likely the true median is on either side of its interval, at most.
-_TAIL = 0.025
 COLUMNS = ("rate", "p50_ms", "p99_ms", "client_us", "server_us", "foreign")
 
 
@@ -63,21 +60,6 @@ def ratios(
     rounds = sorted(found[one].keys() & found[other].keys())
     means = [(fmean(found[one][n]), fmean(found[other][n])) for n in rounds]
     return [ours / theirs for ours, theirs in means if theirs]
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return two of the values between which the true median lies with a probability of 95 %.
-
-    They are chosen by rank, so the scatter may have any shape. Fewer than six values cannot reach
-    95 %: then they are the least and the greatest.
-    """
-    ordered, number = sorted(values), len(values)
-    tail, rank = 0.0, 0
-    # The probability that at most `rank` values are on one side of the true median.
-    while (tail := tail + comb(number, rank) / 2**number) <= _TAIL:
-        rank += 1
-    rank = max(rank, 1)
-    return ordered[rank - 1], ordered[-rank]
 
 
 def grouped(number: float) -> str:

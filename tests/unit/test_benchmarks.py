@@ -4,12 +4,13 @@ import importlib
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import aiorsmq_ng
-from benchmarks import contenders, figures, pages, report, revisions, table, workloads
+from benchmarks import contenders, figures, intervals, pages, report, revisions, table, workloads
 from benchmarks.__main__ import entrants, options
 from benchmarks.arena import arena
 from benchmarks.contenders import Contender
@@ -125,23 +126,23 @@ def grpc_broker(monkeypatch):
     return importlib.import_module("grpc_broker")
 
 
-async def test_ways_to_the_broker_take_turns_within_every_round(grpc_broker, monkeypatch):
+async def test_ways_to_the_broker_take_turns_within_every_round(grpc_broker):
     played = []
 
-    async def turn(step, way, rsmq, messages):
-        played.append((step.name, way, messages))
-        return grpc_broker.Turn(1.0, 1.0, [])
+    async def play(step, way, warm_up):
+        played.append((way, warm_up))
+        return grpc_broker.Turn(1.0 if played.count((way, False)) % 2 else 3.0, 1.0, 2.0, [1.0])
 
-    monkeypatch.setattr(grpc_broker, "turn", turn)
     ways = {name: name for name in grpc_broker.WAYS}
-    turns = await grpc_broker.take_turns(ways, None, rounds=2, messages=300)
+    turns = await grpc_broker.take_turns(ways, grpc_broker.STEPS[:1], play, rounds=2)
 
-    name = f"send in batches of {grpc_broker.BATCH}"
-    warm_up = [(name, way, grpc_broker.BATCH) for way in ("direct", "stub", "client")]
-    first = [(name, way, 300) for way in ("stub", "client", "direct")]
-    second = [(name, way, 300) for way in ("client", "direct", "stub")]
-    assert [row for row in played if row[0] == name] == [*warm_up, *first, *second]
-    assert {len(made) for made in turns[name].values()} == {2}
+    warm_up = [(way, True) for way in ("direct", "stub", "client")]
+    first = [(way, False) for way in ("stub", "client", "direct")]
+    second = [(way, False) for way in ("client", "direct", "stub")]
+    assert played == [*warm_up, *first, *first[::-1], *second, *second[::-1]]
+    # As much work at 1/s as at 3/s is 1.5/s.
+    both = grpc_broker.Turn(1.5, 1.0, 2.0, [1.0, 1.0])
+    assert turns == {grpc_broker.STEPS[0].name: {way: [both, both] for way in ways}}
 
 
 async def test_every_step_runs_directly_by_a_stub_and_by_our_client(grpc_broker):
@@ -151,20 +152,24 @@ async def test_every_step_runs_directly_by_a_stub_and_by_our_client(grpc_broker)
     for by_way in turns.values():
         assert tuple(by_way) == grpc_broker.WAYS
         assert all(made.rate > 0 and made.client_us > 0 for (made,) in by_way.values())
+        if sys.platform == "linux":
+            assert by_way["client"][0].broker_us > 0
     assert len(lone) == 1
 
 
 def test_client_of_the_broker_is_compared_with_the_stub_round_by_round(grpc_broker):
     made = {
-        "direct": [grpc_broker.Turn(400, 1, [])] * 3,
-        "stub": [grpc_broker.Turn(rate, 10, []) for rate in (100, 200, 400)],
-        "client": [grpc_broker.Turn(rate, us, []) for rate, us in ((90, 11), (200, 12), (100, 20))],
+        "direct": [grpc_broker.Turn(400, 1, 0, [])] * 3,
+        "stub": [grpc_broker.Turn(rate, 10, 20, []) for rate in (100, 200, 400)],
+        "client": [
+            grpc_broker.Turn(rate, us, 30, []) for rate, us in ((90, 11), (200, 12), (100, 20))
+        ],
     }
 
     # By round: 0.9, 1 and 0.25. The ratio of the medians would be 0.5.
     assert (
         grpc_broker.client_table({"send": made})[-1]
-        == "| send | 0.90 | 0.25 to 1.00 | 10.0 | 12.0 | 1.20 |"
+        == "| send | 0.90 | 0.25 to 1.00 | 10.0 | 12.0 | 20.0 | 30.0 |"
     )
     assert (
         grpc_broker.table({"send": made})[-1]
@@ -257,9 +262,9 @@ def test_contender_before_takes_part_only_with_a_revision(capsys, tmp_path):
 
 def test_interval_of_the_median_leaves_out_as_many_values_as_chance_allows():
     # With 15 values, 3 on either side: 1.8 % of all medians lie below, 1.8 % above.
-    assert table.interval([*range(1, 15), 1000]) == (4, 12)
-    assert table.interval(range(6)) == (0, 5)
-    assert table.interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
+    assert intervals.interval([*range(1, 15), 1000]) == (4, 12)
+    assert intervals.interval(range(6)) == (0, 5)
+    assert intervals.interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
 
 
 def test_several_turns_of_a_round_count_by_their_mean():
