@@ -129,12 +129,11 @@ class Queue:
         """
         if isinstance(bodies, str | bytes | bytearray):
             raise InvalidValue("send_many takes a list of bodies; use send() for a single one")
-        batch = list(bodies)
-        if not batch:
-            return []
-        argument_checks.check_count(len(batch))
         codec = self._context.codec
-        ready = [body if type(body) is bytes else to_body(body, codec) for body in batch]
+        ready = [body if type(body) is bytes else to_body(body, codec) for body in bodies]
+        if not ready:
+            return []
+        argument_checks.check_count(len(ready))
         return await self._context.transport.run(self._sending(ready, delay))
 
     async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:

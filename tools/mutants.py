@@ -1305,6 +1305,13 @@ MUTANTS = (
         ("tests/broker/test_idempotency.py",),
     ),
     Mutant(
+        "broker: a call with a request id is made although its client disconnects",
+        "aiorsmq_ng/broker/to_the_end.py",
+        "        return False\n",
+        "        return bool(self._future.cancel())\n",
+        ("tests/broker/test_to_the_end.py",),
+    ),
+    Mutant(
         "broker: a request id is bound to its content",
         "aiorsmq_ng/broker/idempotency.py",
         "if made.content != content:",

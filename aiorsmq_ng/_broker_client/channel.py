@@ -89,8 +89,8 @@ class BrokerChannel:
             self._greeted = True
 
     async def call(self, method: str, request: Any, *, connecting: bool = False) -> Any:
-        """Make one call. Raises what ``call_error`` returns."""
-        timeout_s = self._options.connect_timeout if connecting else self._options.deadline
+        """Make one call; the transport limits its time. Raises what ``call_error`` returns."""
+        timeout_s = self._options.connect_timeout if connecting else None
         call = self._methods[method](request, timeout=timeout_s, metadata=self._metadata)
         try:
             response = await call

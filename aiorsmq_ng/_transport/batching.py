@@ -87,9 +87,12 @@ class Lane(Struct, eq=False):
 
     def batch(self) -> list[PendingOperation]:
         """Take the operations of the next call, at least one; skip those of cancelled callers."""
-        batch: list[PendingOperation] = []
         waiting = self.waiting
         most = len(waiting)
+        if most == 1:  # it always fits
+            head = waiting.popleft()
+            return [head] if head.is_wanted else []
+        batch: list[PendingOperation] = []
         if self.calls == 1 and most >= SPLIT_FROM:
             most = (most + 1) // 2
         weight = size = 0

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import aiorsmq_ng
 from aiorsmq_ng import RSMQ, DeadLetter, InvalidValue, Queue, Retry, Subscription, Topic
@@ -168,10 +168,12 @@ class BrokerContext:
     async def once(
         self, method: str, request: Any, work: Callable[[], Awaitable[R]], **how: Any
     ) -> R:
-        """Run *work* once, however often the request is repeated."""
+        """Run *work* once, however often the request is repeated; return what gRPC is to write."""
         key = (CALLER.get().identity, method, request.request)
         content, holds = _fingerprint(request) if key[2].id else (0, 0)
-        return await self.idempotency.once(key, work, content=content, holds=holds, **how)
+        found = await self.idempotency.once(key, work, content=content, holds=holds, **how)
+        # Callers pass it on unread, so that it does not matter to them if it is bytes already.
+        return cast(R, found)
 
     def delivery(
         self,

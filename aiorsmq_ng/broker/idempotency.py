@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from aiorsmq_ng import (
     AccessDenied,
@@ -25,10 +25,13 @@ from aiorsmq_ng import (
 
 from .error_to_status import BrokerError
 from .memory_budget import CALL_BUDGET, Pool
+from .to_the_end import to_the_end
 
 R = TypeVar("R")
 #: Method and id of a call.
 Name = tuple[str, str]
+#: What makes a call, and returns its answer.
+Work = Callable[[], Awaitable[Any]]
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
@@ -44,15 +47,19 @@ _SHORTEST_ID, _LONGEST_ID = 16, 128
 
 @dataclass(slots=True)
 class _Call:
-    """A call: the task that makes it, or its answer or error."""
+    """A call that is being made, or its answer or error."""
 
     at: float
     #: Hash of the request.
     content: int
-    task: asyncio.Task[Any] | None = None
-    #: Callers that wait for its end.
+    #: True from its begin to its end.
+    running: bool = True
+    #: The task that makes it, if it is cancelled with its callers.
+    task: asyncio.Task[None] | None = None
+    #: Callers that wait for its end, other than the one whose task makes it.
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
-    answer: Any = None
+    #: As it goes on the wire: a fraction of the message's memory, and it is written once.
+    answer: bytes = b""
     error: RSMQError | None = None
     size: int = 0
     #: Bytes of the request, which a send of unknown outcome keeps.
@@ -63,11 +70,24 @@ class _Call:
 
     def end(self) -> None:
         """Wake those that wait for its end."""
-        self.task = None
+        self.running, self.task = False, None
         for ended in self.waiting:
             if not ended.done():
                 ended.set_result(None)
         self.waiting.clear()
+
+    async def ended(self) -> None:
+        """Wait for its end. If the caller is cancelled, so is the task that makes the call."""
+        # A future of its own: cancelling it leaves the task alone, and asyncio.wait would cost
+        # several times as much.
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(ended)
+        try:
+            await ended
+        except asyncio.CancelledError:
+            if self.task is not None:
+                self.task.cancel()
+            raise
 
 
 class IdempotentCalls:
@@ -98,13 +118,15 @@ class IdempotentCalls:
         again: Callable[[SendUnknown], Awaitable[R]] | None = None,
         abandon: bool = False,
         holds: int = 0,
-    ) -> R:
+    ) -> R | bytes:
         """Run *work*, unless the call *key* (identity, method, RequestId) was made before.
 
-        It continues if the caller disconnects, so that a repetition gets its result. With *abandon*
-        it is cancelled instead, and a repetition starts again. *again* resends a send of unknown
-        outcome; *holds* is the number of bytes kept for that. *content* distinguishes a repetition
-        from another request under the same id, which is refused.
+        Return the answer as bytes, for they are kept; without an id the message itself.
+        It continues if the caller disconnects, so that a repetition gets its result, and must have
+        no time limits. With *abandon* it is cancelled instead, and a repetition starts again.
+        *again* resends a send of unknown outcome; *holds* is the number of bytes kept for that.
+        *content* distinguishes a repetition from another request under the same id, which is
+        refused.
         """
         identity, method, request = key
         if not request.id:
@@ -118,22 +140,18 @@ class IdempotentCalls:
         if request.broker not in ("", self.broker_id) and not calls.knows(name):
             raise _forgotten("another process made the first attempt")
         while True:
-            made = calls.made_before(name, content, again, said=bool(request.broker))
-            made = made or calls.begin(name, content, work, holds)
-            if (task := made.task) is not None:
-                # A future of its own: cancelling it leaves the task alone, and asyncio.wait would
-                # cost several times as much.
-                ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                made.waiting.append(ended)
-                try:
-                    await ended
-                except asyncio.CancelledError:
-                    if abandon:
-                        task.cancel()
-                    raise
+            made, todo = calls.made_before(name, content, again, said=bool(request.broker))
+            if made is None:
+                made, todo = calls.begin(name, content, holds), work
+            if todo is not None and not abandon:
+                await to_the_end(calls.run(name, made, todo))
+            elif todo is not None:
+                calls.start(name, made, todo)
+            if made.running:
+                await made.ended()
             # A call that its first caller abandoned runs again for the next caller.
             if not made.abandoned:
-                return cast(R, _recall(made))
+                return _recall(made)
 
 
 class _CallerCalls:
@@ -161,31 +179,32 @@ class _CallerCalls:
         again: Callable[[SendUnknown], Awaitable[Any]] | None,
         *,
         said: bool,
-    ) -> _Call | None:
-        """Return the call if it is remembered. *said*: the client knows it was made here."""
+    ) -> tuple[_Call | None, Work | None]:
+        """Return the call if it is remembered, and what this caller must do to learn its outcome.
+
+        *said*: the client knows it was made here.
+        """
         self._forget()
         made = self._made.get(name)
         if made is None:
             if said and self._clock() - self._dropped_at < REMEMBERED_S:
                 raise _forgotten("too many calls were made since to remember it")
-            return None
+            return None, None
         if made.content != content:
             raise InvalidValue(
                 "the request id was used for another request; draw a new one for each request"
             )
         if isinstance(made.error, SendUnknown) and again is not None:
-            made.task = self._start(name, made, partial(again, made.error))
+            todo = partial(again, made.error)
             self._drop_answer(name)
-            made.dropped = False
-        return made
+            made.running, made.dropped = True, False
+            return made, todo
+        return made, None
 
-    def begin(
-        self, name: Name, content: int, work: Callable[[], Awaitable[Any]], holds: int
-    ) -> _Call:
-        """Run a call for the first time."""
+    def begin(self, name: Name, content: int, holds: int) -> _Call:
+        """Remember a call that is made for the first time."""
         made = self._made[name] = _Call(self._clock(), content, holds=holds)
         self._calls.add(self._identity, 1)
-        made.task = self._start(name, made, work)
         return made
 
     def _forget(self) -> None:
@@ -194,7 +213,7 @@ class _CallerCalls:
         while self._made:
             oldest, made = next(iter(self._made.items()))
             young = now - made.at < REMEMBERED_S
-            if made.task is not None or (young and self._calls.room(self._identity) > 0):
+            if made.running or (young and self._calls.room(self._identity) > 0):
                 break
             if young:
                 self._dropped_at = max(self._dropped_at, made.at)
@@ -205,35 +224,35 @@ class _CallerCalls:
         if self._made.pop(name, None) is not None:
             self._calls.add(self._identity, -1)
 
-    def _start(
-        self, name: Name, made: _Call, work: Callable[[], Awaitable[Any]]
-    ) -> asyncio.Task[Any]:
-        async def run() -> None:
-            try:
-                made.answer = await work()
-                made.size = made.answer.ByteSize()
-                self._keep(name)
-            except RSMQError as error:
-                made.error = _bare(error)
-                made.size = _error_size(error, made.holds)
-                if _may_run_later(error):
-                    self._remove(name)
-                self._keep(name)
-            except Exception as error:
-                logger.exception("a call failed in an unexpected way; please report it")
-                made.error = BrokerError("internal", f"unexpected {type(error).__name__}")
+    async def run(self, name: Name, made: _Call, work: Work) -> None:
+        """Make a call, and keep its answer or error."""
+        try:
+            made.answer = (await work()).SerializeToString()
+            made.size = len(made.answer)
+            self._keep(name)
+        except RSMQError as error:
+            made.error = _bare(error)
+            made.size = _error_size(error, made.holds)
+            if _may_run_later(error):
                 self._remove(name)
-            except asyncio.CancelledError:
-                made.abandoned = True
-                self._remove(name)
-                raise
-            finally:
-                made.end()
+            self._keep(name)
+        except Exception as error:
+            logger.exception("a call failed in an unexpected way; please report it")
+            made.error = BrokerError("internal", f"unexpected {type(error).__name__}")
+            self._remove(name)
+        except BaseException:
+            made.abandoned = True
+            self._remove(name)
+            raise
+        finally:
+            made.end()
 
+    def start(self, name: Name, made: _Call, work: Work) -> None:
+        """Make a call in a task of its own, which is cancelled with its callers."""
         budget = CALL_BUDGET.get()
         budget.hold()  # the task may outlive the call, and holds the request
 
-        def ended(task: asyncio.Task[Any]) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
             budget.leave()
             if task.cancelled() and not made.abandoned:
                 # It was cancelled before its first step.
@@ -241,9 +260,8 @@ class _CallerCalls:
                 self._remove(name)
                 made.end()
 
-        task = asyncio.create_task(run(), name="aiorsmq-ng broker call")
-        task.add_done_callback(ended)
-        return task
+        made.task = asyncio.create_task(self.run(name, made, work), name="aiorsmq-ng broker call")
+        made.task.add_done_callback(ended)
 
     def _keep(self, name: Name) -> None:
         if name not in self._made:
@@ -258,10 +276,10 @@ class _CallerCalls:
             del self._answered[name]
             made = self._made[name]
             self._bytes.add(self._identity, -made.size)
-            made.answer, made.error, made.dropped = None, None, True
+            made.answer, made.error, made.dropped = b"", None, True
 
 
-def _recall(made: _Call) -> Any:
+def _recall(made: _Call) -> bytes:
     if made.error is not None:
         # A copy: the stored error, once raised, would keep the frames of its caller alive.
         raise _bare(made.error)

@@ -120,7 +120,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         return make(
             call,
             request_deserializer=handler.request_deserializer,
-            response_serializer=handler.response_serializer,
+            response_serializer=_as_bytes,
         )
 
     async def _call(self, method: str, rule: Rule, inner: Handler, context: Any) -> Any:
@@ -138,7 +138,7 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
                 return rule.fallback_response()
             result = await inner(request, context)
             if result is not None:
-                budget.replies(result.ByteSize())
+                budget.replies(len(result) if isinstance(result, bytes) else result.ByteSize())
             context.set_trailing_metadata(self._metadata)
         except (grpc.RpcError, grpc.aio.AbortError):
             raise
@@ -208,3 +208,9 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
             await context.abort(status.status, status.message, (*self._metadata, *status.metadata))
 
         return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _as_bytes(response: Any) -> bytes:
+    """Return a response as bytes, which that of a call with a request id already is."""
+    found: bytes = response if isinstance(response, bytes) else response.SerializeToString()
+    return found
