@@ -48,6 +48,7 @@ ELSEWHERE = {
     "docs/explanation/what-rsmq-cannot-store.md": "test_tutorial.py",
     "docs/guides/testing.md": "testing/test_plugin.py",
     "docs/guides/spark.md": "spark/test_examples.py",
+    "docs/guides/conformance.md": "conformance/test_guide.py",
     "docs/reference/spark.md": "spark/test_examples.py",
 }
 #: Queues that a page reads in a loop without end.
