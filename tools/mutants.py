@@ -468,6 +468,13 @@ MUTANTS = (
         ("tests/unit/test_closing.py",),
     ),
     Mutant(
+        "doctor: a call record, reason or marker of another type is named",
+        f"{SCRIPTS}/doctor/doctor_keys.lua",
+        "if stored and stored ~= 'none' and stored ~= 'string' then",
+        "if false then",
+        ("tests/redis/test_side_keys.py",),
+    ),
+    Mutant(
         "parked series: an open call's series is not used for others",
         "aiorsmq_ng/_transport/call_runner.py",
         "        for place, waiting in enumerate(call.callers):\n            waiting.fail(",

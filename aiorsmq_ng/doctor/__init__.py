@@ -67,12 +67,19 @@ class Doctor:
                 remarks.append(finding("scan_refused", what=page.refused))
                 break
             found.update(filter(_usable, map(self._name_in, page.keys)))
+            remarks += map(self._not_a_string, page.not_strings)
             pages += 1
             orders.report("search for queues", pages * doctor.KEYS_PAGE, 0)
             cursor = page.cursor
             if cursor == b"0":
                 break
         return sorted(found), remarks
+
+    def _not_a_string(self, key: bytes) -> Finding:
+        """Return the finding about a side key of another type."""
+        text = key.decode(errors="backslashreplace")
+        queue = text.removeprefix(f"{self._namespace.name}:").partition(":ng:")[0]
+        return finding("wrong_type", queue, what=f"{text} is not a string")
 
     def _name_in(self, key: bytes) -> str:
         """Return the queue name that *key* would contain as the sorted set or hash of a queue."""

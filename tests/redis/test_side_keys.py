@@ -116,3 +116,20 @@ async def test_doctor_names_side_keys_of_another_type(queue, rsmq, raw, ns, kind
             f"{ns}:jobs:ng:deliveries is not a hash",
             f"{ns}:jobs:ng:waiters is not a zset",
         ]
+
+
+@pytest.mark.parametrize("kind", ["list", "set", "hash", "zset", "stream"])
+async def test_doctor_names_records_reasons_and_markers_of_another_type(queue, rsmq, raw, ns, kind):
+    """Only their owners know their names, so all keys of the namespace are looked at."""
+    await queue.send("a", dedup_key="fine")
+    planted = [f"{ns}:jobs:ng:{key}" for key in ("call:abc-0", f"reason:{ID}", "dedup:0f")]
+    for key in planted:
+        await plant(raw, key, kind)
+
+    found = [f for f in (await rsmq.doctor(fix=True)).findings if f.kind == "wrong_type"]
+
+    assert {(f.queue, f.severity, f.fixed) for f in found} == {("jobs", "error", False)}
+    assert sorted(f.detail.split(";")[0] for f in found) == sorted(
+        f"{key} is not a string" for key in planted
+    )
+    assert await raw.exists(*planted) == 3

@@ -29,6 +29,8 @@ class KeysPage(NamedTuple):
     """Keys of a namespace, and the cursor of the next page. ``refused``: why there are none."""
 
     keys: list[bytes]
+    #: Call records, reasons and dedup markers among them that have another type.
+    not_strings: list[bytes]
     cursor: bytes
     refused: str
 

@@ -45,10 +45,10 @@ def _pattern(request: KeysRequest) -> str:
 
 
 def _decode_keys(_: KeysRequest, reply: Reply) -> KeysPage:
-    cursor, *found = reply
-    if not cursor:
-        return KeysPage([], b"0", found[0].decode(errors="replace"))
-    return KeysPage(found, cursor, "")
+    if not reply[0]:
+        return KeysPage([], [], b"0", reply[1].decode(errors="replace"))
+    cursor, found, not_strings = reply
+    return KeysPage(found, not_strings, cursor, "")
 
 
 def _decode_queue(_: ExamineRequest, reply: Reply) -> QueueState:
