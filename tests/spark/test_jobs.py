@@ -326,7 +326,7 @@ def test_report_page_of_an_empty_archive_says_so():
 
 
 def findings(queues, messages):
-    """Return what ``report`` finds if each queue has so many messages, in two of three hours."""
+    """Return what ``report`` finds if each queue has *messages* in two of three hours."""
     shares = {f"waited_p{share}": 0.5 for share in (50, 95, 99)}
     return {
         "source": "lake",
