@@ -72,7 +72,7 @@ def _common(function: Callback) -> Callback:
 @pipeline.command(
     epilog=examples(
         "$ rsmqctl pipeline archive -n jobs -n mails --to lake/messages",
-        '{"target": "lake/messages", "rows": 1200, "queues": {"jobs": 1000, ...}}',
+        '{"target": "lake/messages", "rows": 1200, "queues": {"jobs": 1000, ...}, ...}',
     )
 )
 @click.option("-n", "--name", "names", multiple=True, required=True, help="A queue; repeatable.")
@@ -89,9 +89,10 @@ def archive(
 ) -> None:
     """Drain queues into Parquet, each message once, by queue and day.
 
-    Run it again with the same checkpoint, also after a crash, and it resumes.
+    Run it again with the same checkpoint, also after a crash, and it resumes. Queues that do not
+    exist are left out, and listed as missing.
     """
-    with _running("readStream", names, **common) as (jobs, spark, options):
+    with _running("readStream", names, any_of=True, **common) as (jobs, spark, options):
         emit(
             jobs.archive(
                 spark,
@@ -100,9 +101,7 @@ def archive(
                 options=options,
                 checkpoint=checkpoint,
                 every=every,
-                progress=lambda queue, batch, rows: complain(
-                    f"{queue}: batch {batch}, {rows} messages"
-                ),
+                progress=lambda batch, rows: complain(f"batch {batch}, {rows} messages"),
             )
         )
 
@@ -204,10 +203,12 @@ def _running(
     master: str | None,
     conf: tuple[str, ...],
     options: tuple[str, ...],
+    any_of: bool = False,
 ) -> Iterator[tuple[Any, SparkSession, dict[str, str]]]:
     """Yield the jobs, a session and the options; report errors in one sentence.
 
-    A job that uses queues names the *use*. Server and *queues* are checked before Spark starts.
+    A job that uses queues names the *use*. Server and *queues* are checked before Spark starts;
+    with *any_of* it is enough that one of them exists.
     """
     settings = current_settings()
     try:
@@ -220,7 +221,7 @@ def _running(
     given, conf_given = with_settings(_pairs(options), settings), _pairs(conf)
     with _explained():
         if use is not None:
-            jobs.check(use, queues, given)
+            jobs.check(use, queues, given, any_of=any_of)
         spark = _start(jobs, master, conf_given, settings)
         try:
             yield jobs, spark, given

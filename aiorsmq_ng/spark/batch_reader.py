@@ -1,8 +1,9 @@
-"""Reads a queue as a table: a snapshot that changes nothing in the queue."""
+"""Reads queues as a table: snapshots that change nothing in the queues."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,17 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from .._protocol.operations.spark import bulk
+from ..errors import QueueCorrupt, QueueNotFound
 from .arrow_rows import BatchBuilder, Ids, between, check_schema, numbers, times
 from .options import ReadOptions
 from .paging import read_pages
+from .queue_selection import selected_queues
 
 if TYPE_CHECKING:
+    from .._protocol.keys import QueueKeys
     from .._protocol.operation import Operation
+
+logger = logging.getLogger("aiorsmq_ng.spark")
 
 #: Limit of tasks, unless an option sets their number.
 MAX_PARTITIONS = 64
@@ -27,13 +33,13 @@ MAX_PARTITIONS = 64
 
 @dataclass
 class SnapshotPartition(InputPartition):
-    """A range of ranks of a snapshot, for one task."""
+    """Ranges of ranks of snapshots, for one task."""
 
-    parts: list[bulk.SnapshotRange]
+    parts: list[tuple[QueueKeys, bulk.SnapshotRange]]
 
 
 class SnapshotReader(DataSourceReader):
-    """Takes a snapshot of the queue on the driver; tasks read it rank by rank."""
+    """Takes a snapshot of every queue on the driver; tasks read them rank by rank."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_schema(schema)
@@ -41,44 +47,61 @@ class SnapshotReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Take the snapshot, once per DataFrame, and divide it into partitions."""
+        """Take the snapshots, once per DataFrame, and divide them into partitions."""
         options, snapshot = self._options, uuid.uuid4().hex
-        client, state = options.client(), bulk.SnapshotState()
+        pages: list[tuple[QueueKeys, bulk.SnapshotRange]] = []
+        for keys in selected_queues(options):
+            try:
+                sizes = self._take(keys, snapshot)
+            except (QueueNotFound, QueueCorrupt) as error:
+                if not options.skips_missing:
+                    raise
+                logger.warning("%s; the other queues are read", error)
+                continue
+            for page, size in enumerate(sizes):
+                pages.append((keys, bulk.SnapshotRange(snapshot, len(sizes), page, 0, size)))
+        noted = sum(page.stop for _, page in pages)
+        by_size = min(MAX_PARTITIONS, -(-noted // options.max_records_per_partition))
+        parts = max(1, min(options.num_partitions or by_size, noted))
+        bounds = [noted * n // parts for n in range(parts + 1)]
+        return [SnapshotPartition(list(_cut(pages, *pair))) for pair in pairwise(bounds)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Read the messages of one partition that still exist."""
+        if not isinstance(partition, SnapshotPartition):
+            raise TypeError(f"not a partition of this source: {partition!r}")
+        options, client = self._options, self._options.client()
+        for keys, part in partition.parts:
+            builder = BatchBuilder(self._schema, keys.queue, options.codec, options.on_decode_error)
+            read = partial(self._read, builder, keys, part)
+            for page in read_pages(client, part.start, part.stop, options.fetch_size, read):
+                yield self._batch(builder, page)
+
+    def _take(self, keys: QueueKeys, snapshot: str) -> tuple[int, ...]:
+        """Take a snapshot of one queue; return the sizes of its pages."""
+        options, state = self._options, bulk.SnapshotState()
         while state.now_ms is None or state.last:
-            state = client.run(
+            state = options.client().run(
                 bulk.take_snapshot(
-                    options.keys,
+                    keys,
                     snapshot,
                     state,
                     visibility=options.visibility,  # type: ignore[arg-type]
                     ttl_s=options.snapshot_ttl_ms // 1000,
                 )
             )
-        noted = sum(state.sizes)
-        by_size = min(MAX_PARTITIONS, -(-noted // options.max_records_per_partition))
-        parts = max(1, min(options.num_partitions or by_size, noted))
-        bounds = [noted * n // parts for n in range(parts + 1)]
-        return [
-            SnapshotPartition(list(_cut(snapshot, state.sizes, *pair))) for pair in pairwise(bounds)
-        ]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read the messages of one partition that still exist."""
-        if not isinstance(partition, SnapshotPartition):
-            raise TypeError(f"not a partition of this source: {partition!r}")
-        options = self._options
-        builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
-        client = options.client()
-        for part in partition.parts:
-            read = partial(self._read, builder, part)
-            for page in read_pages(client, part.start, part.stop, options.fetch_size, read):
-                yield self._batch(builder, page)
+        return state.sizes
 
     def _read(
-        self, builder: BatchBuilder, part: bulk.SnapshotRange, start: int, stop: int
+        self,
+        builder: BatchBuilder,
+        keys: QueueKeys,
+        part: bulk.SnapshotRange,
+        start: int,
+        stop: int,
     ) -> Operation[bulk.SnapshotPage]:
         return bulk.read_snapshot(
-            self._options.keys,
+            keys,
             part._replace(start=start, stop=stop),
             ttl_s=self._options.snapshot_ttl_ms // 1000,
             bodies=builder.wants_bodies,
@@ -110,12 +133,12 @@ class SnapshotReader(DataSourceReader):
 
 
 def _cut(
-    snapshot: str, sizes: Sequence[int], start: int, stop: int
-) -> Iterator[bulk.SnapshotRange]:
-    """Return the pages of a snapshot that contain the messages from *start* up to *stop*."""
+    pages: Sequence[tuple[QueueKeys, bulk.SnapshotRange]], start: int, stop: int
+) -> Iterator[tuple[QueueKeys, bulk.SnapshotRange]]:
+    """Return the parts of *pages* that contain the messages from *start* up to *stop*."""
     first = 0
-    for page, size in enumerate(sizes):
-        low, high = max(start - first, 0), min(stop - first, size)
+    for keys, page in pages:
+        low, high = max(start - first, 0), min(stop - first, page.stop)
         if low < high:
-            yield bulk.SnapshotRange(snapshot, len(sizes), page, low, high)
-        first += size
+            yield keys, page._replace(start=low, stop=high)
+        first += page.stop

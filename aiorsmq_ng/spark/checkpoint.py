@@ -12,11 +12,11 @@ from urllib.parse import unquote, urlsplit
 from .._protocol.operations.spark import claims
 from ..errors import InvalidValue
 from . import options as choices
-from .stream_claims import Offset, acknowledge, give_back, retire
+from .offsets import Offset, StreamOffset, is_offset
+from .stream_claims import Calls, acknowledge, give_back, retire
 
 if TYPE_CHECKING:
     from .._protocol.keys import QueueKeys
-    from .._transport.transport import Transport
 
 
 def finalize(checkpoint: str | Path, **options: Any) -> int:
@@ -25,7 +25,7 @@ def finalize(checkpoint: str | Path, **options: Any) -> int:
     Spark reports that a batch is done when it asks for the next one. A query that was stopped in
     between, or ran with ``trigger(once=True)``, leaves its last batch in the queue, and would
     acknowledge it when it is started again. Call this only while the query does not run: it takes
-    over the ledger. *options* are those of the source without ``queue`` (``url`` ...).
+    over the ledgers of all queues. *options* are those of the connection (``url`` ...).
     """
     folder = _local(checkpoint)
     done = [int(f.name) for f in (folder / "commits").glob("*") if f.name.isdecimal()]
@@ -39,11 +39,11 @@ def finalize(checkpoint: str | Path, **options: Any) -> int:
         parsed = choices.parse(choices.StreamReadOptions, given)
         last = planned.get(offset.ledger, offset.claim)
         with closing(parsed.own_client()) as client:
-            finished += client.call(_finalize(client.transport, parsed.keys, offset, last))
+            finished += client.call(_finalize(client.transport, offset.keys, offset, last))
     return finished
 
 
-async def _finalize(transport: Transport, keys: QueueKeys, done: Offset, planned: int) -> int:
+async def _finalize(transport: Calls, keys: QueueKeys, done: Offset, planned: int) -> int:
     """Acknowledge the claims up to *done*; give back those after *planned*, which Spark lacks."""
     ledger = await transport.run(claims.take_over(keys, done.ledger))
     finished = range(ledger.acked + 1, done.claim + 1)
@@ -58,14 +58,18 @@ async def _finalize(transport: Transport, keys: QueueKeys, done: Offset, planned
 def release(queue: str, ledger: str, **options: Any) -> int:
     """Give back what the reader *ledger* of *queue* holds; return the number of messages.
 
-    *ledger* is the name of a named reader, or the id from a checkpoint. A query that still runs
-    with it fails at its next step. If the query is never started again, this is how messages that
-    were moved out of the queue return.
+    *queue* may be several names, separated by commas. *ledger* is the name of a named reader, or
+    the id from a checkpoint. A query that still runs with it fails at its next step. If the query
+    is never started again, this is how messages that were moved out of the queue return.
     """
     parsed = choices.parse(choices.StreamReadOptions, {"queue": queue, **_texts(options)})
+    given = 0
     with closing(parsed.own_client()) as client:
-        named = client.run(claims.find_group_ledger(parsed.keys, ledger))
-        return client.call(retire(client.transport, parsed.keys, named or ledger))
+        for name in parsed.names:
+            keys = parsed.keys_of(name)
+            named = client.run(claims.find_group_ledger(keys, ledger))
+            given += client.call(retire(client.transport, keys, named or ledger))
+    return given
 
 
 def _local(checkpoint: str | Path) -> Path:
@@ -83,10 +87,8 @@ def _offsets(log: Path) -> Iterator[Offset]:
             known = json.loads(line)
         except ValueError:
             continue
-        if isinstance(known, dict) and {"queue", "ledger", "claim"} <= set(known):
-            offset = Offset.of(known)
-            if offset.ledger:
-                yield offset
+        if is_offset(known):
+            yield from StreamOffset.of(known).parts.values()
 
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:

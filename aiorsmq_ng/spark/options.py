@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -36,6 +37,9 @@ MAX_BYTES = 2**30
 #: Other names for options: those of Spark's own sources, and those of Kafka's source.
 ALIASES = {
     "path": "queue",
+    "paths": "queues",
+    "subscribe": "queues",
+    "subscribepattern": "queuespattern",
     "ns": "namespace",
     "groupid": "ledger",
     "maxoffsetspertrigger": "maxmessagespertrigger",
@@ -111,11 +115,11 @@ class CommonOptions:
         """Return the client that this process shares for these settings; do not close it."""
         return self._client(own=False)
 
-    def own_client(self) -> SyncClient:
+    def own_client(self, connections: int = MAX_CONNECTIONS) -> SyncClient:
         """Return a client for the caller alone, which must close it."""
-        return self._client(own=True)
+        return self._client(own=True, connections=connections)
 
-    def _client(self, *, own: bool) -> SyncClient:
+    def _client(self, *, own: bool, connections: int = MAX_CONNECTIONS) -> SyncClient:
         # Most processes that Spark starts only read options, and redis-py is slow to import.
         from .._runtime.sync_client import SyncClient, shared_client  # noqa: PLC0415
 
@@ -127,7 +131,7 @@ class CommonOptions:
             url,
             _ClientOptions(
                 deadline=self.timeout_ms / 1000,
-                max_connections=MAX_CONNECTIONS,
+                max_connections=connections,
                 plain_password=self.plain_password,
                 allow_eviction=self.allow_eviction,
             ),
@@ -138,6 +142,11 @@ class CommonOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading(CommonOptions):
+    #: Names of queues, separated by commas, or a regular expression for names; instead of *queue*.
+    queues: str = ""
+    queues_pattern: str = ""
+    #: Empty: skip with a pattern, else fail.
+    on_missing_queue: str = _one_of("", "fail", "skip")
     body_type: str = _one_of("string", "binary")
     codec: str = _one_of("plain", "json", "base64", "gzip")
     on_decode_error: str = _one_of("fail", "null", "drop")
@@ -145,6 +154,44 @@ class _Reading(CommonOptions):
     #: Bytes of bodies that one call reads; the message that reaches them is its last one.
     fetch_bytes: int = _number(READ_BYTES, 1, MAX_BYTES)
     max_records_per_partition: int = _number(25_000, 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the queues; empty if a pattern selects them."""
+        return _names(self.queue or self.queues)
+
+    @property
+    def is_single(self) -> bool:
+        """True if the options name one queue, and no others can be added to it."""
+        return bool(self.queue) and len(self.names) == 1
+
+    @property
+    def skips_missing(self) -> bool:
+        """True if a queue that does not exist is left out, instead of an error."""
+        return (self.on_missing_queue or ("skip" if self.queues_pattern else "fail")) == "skip"
+
+    def matches(self, name: str) -> bool:
+        """Return True if the pattern selects the queue *name*."""
+        return bool(re.fullmatch(self.queues_pattern, name))
+
+    def _check_selection(self) -> None:
+        given = [n for n in ("queue", "queues", "queues_pattern") if getattr(self, n)]
+        if len(given) > 1:
+            raise InvalidValue(
+                f"options {_camel(given[0])!r} and {_camel(given[1])!r} both name queues; use one "
+                "of them"
+            )
+        for name in self.names:
+            argument_checks.check_name(name)
+        if len(set(self.names)) < len(self.names):
+            raise InvalidValue(f"option {_camel(given[0])!r} names a queue twice")
+        try:
+            re.compile(self.queues_pattern)
+        except re.error as error:
+            raise InvalidValue(
+                f"option 'queuesPattern' is a regular expression for names of queues, not "
+                f"{self.queues_pattern!r}: {error}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +207,9 @@ class ReadOptions(_Reading):
     #: 0: chosen by the number of messages.
     num_partitions: int = _number(0, 0, 100_000)
     snapshot_ttl_ms: int = _number(3_600_000, 1000)
+
+    def __post_init__(self) -> None:
+        self._check_selection()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +233,11 @@ class StreamReadOptions(_Reading):
     ack_on: str = _one_of("start", "commit")
     fail_on_data_loss: bool = True
     ledger_ttl_ms: int = _number(7 * DAY_MS, 60_000)
+    #: How often queues that begin to match the pattern are looked for, and missing ones tried.
+    discover_every_ms: int = _number(10_000, 100)
 
     def __post_init__(self) -> None:
+        self._check_selection()
         if self.ledger and not re.fullmatch(r"[\w.-]{1,100}", self.ledger):
             raise InvalidValue(
                 f"option 'ledger' is a name of letters, digits, '.', '-' and '_', not "
@@ -219,6 +272,7 @@ class WriteOptions(CommonOptions):
     commit_ttl_ms: int = _number(30 * DAY_MS, 60_000)
 
     def __post_init__(self) -> None:
+        argument_checks.check_name(self.queue)
         if self.job_id and not re.fullmatch(r"[\w.-]{1,100}", self.job_id):
             raise InvalidValue(
                 f"option 'jobId' is a name of letters, digits, '.', '-' and '_', not "
@@ -242,7 +296,6 @@ def parse(kind: type[O], given: Mapping[str, str]) -> O:
         elif not _of_spark(key):
             raise _misplaced(name, kind) or _unknown(name, known)
     check_queue(given)
-    argument_checks.check_name(values["queue"])
     _shards(values.get("namespace", "rsmq"))
     return kind(**values)
 
@@ -268,7 +321,8 @@ def check(given: Mapping[str, str]) -> None:
 
 def check_queue(given: Mapping[str, str]) -> None:
     """Raise ``InvalidValue`` if the options name no queue."""
-    if not any(text and ALIASES.get(n.lower(), n.lower()) == "queue" for n, text in given.items()):
+    names = {ALIASES.get(name.lower(), name.lower()) for name, text in given.items() if text}
+    if not names & {"queue", "queues", "queuespattern"}:
         raise InvalidValue(
             f"option 'queue' is missing: the name of a queue; {_IN_SQL}",
             code="missingParameter",
@@ -289,6 +343,17 @@ def _accepted(fields: list[dataclasses.Field[Any]], text: str) -> None:
 
 def _of_spark(key: str) -> bool:
     return key in _OF_SPARK or key.startswith(("spark.", "asyncprogress"))
+
+
+@lru_cache
+def _names(text: str) -> tuple[str, ...]:
+    """Return names separated by commas; a list of paths comes from Spark as JSON."""
+    if text.startswith("["):
+        try:
+            return tuple(map(str, json.loads(text)))
+        except ValueError:
+            pass
+    return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
 @lru_cache

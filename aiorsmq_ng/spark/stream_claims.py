@@ -1,4 +1,4 @@
-"""The claims of one streaming query: made, renewed and acknowledged on the driver.
+"""The claims of a streaming query on one queue: made, renewed and acknowledged on the driver.
 
 Everything here runs on the event loop of a ``SyncClient``. While Spark runs a batch, tasks on that
 loop renew the leases of claims, acknowledge the batch before, and make the claim after it.
@@ -11,18 +11,20 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from .._protocol.operations.spark import claims
 from .._protocol.operations.spark.claims import Ledger
 from ..errors import AccessDenied, ClaimLost, InvalidValue, RSMQError, Unavailable
+from .offsets import Offset
 from .options import StreamReadOptions
 
 if TYPE_CHECKING:
     from .._protocol.keys import QueueKeys
-    from .._transport.transport import Transport
+    from .._protocol.operation import Operation
+
+R = TypeVar("R")
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 
@@ -32,34 +34,12 @@ CHUNK = 1000
 CLOSE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Offset:
-    """Position of a stream: a ledger and its last claim. Spark stores it in the checkpoint."""
+class Limits(NamedTuple):
+    """The most that a claim takes."""
 
-    queue: str
-    namespace: str
-    ledger: str = ""
-    claim: int = 0
-    count: int = 0
-
-    @classmethod
-    def of(cls, offset: dict[str, Any]) -> Offset:
-        """Read an offset as Spark stored it."""
-        try:
-            return cls(**offset)
-        except TypeError:
-            raise InvalidValue(
-                "the checkpoint has no offset of a queue; is it one of another source?"
-            ) from None
-
-    @classmethod
-    def first(cls, keys: QueueKeys) -> Offset:
-        """Return the offset before all messages of a queue."""
-        return cls(keys.queue, keys.namespace.name)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the offset as Spark stores it."""
-        return asdict(self)
+    messages: int
+    #: Bytes of bodies after which it is complete; 0: any number.
+    max_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +52,37 @@ class ClaimSlice:
     stop: int
 
 
-class StreamClaims:
-    """Holds the claims of one query, in the process that Spark runs for that query."""
+class Calls(Protocol):
+    """What claims need of a transport."""
 
-    def __init__(self, options: StreamReadOptions, transport: Transport) -> None:
+    async def run(self, operation: Operation[R]) -> R:
+        """Run *operation* and return its result."""
+        ...
+
+
+class StreamClaims:
+    """Holds a query's claims on one queue, in the process that Spark runs for the query.
+
+    At most one of ``latest``, ``plan``, ``commit`` and ``finish`` may run at a time.
+    """
+
+    def __init__(self, options: StreamReadOptions, keys: QueueKeys, transport: Calls) -> None:
+        self.keys = keys
         self._options = options
-        self._keys = options.keys
         self._transport = transport
         self._ledger: Ledger | None = None
         #: The lost ledger that ``_ledger`` replaces, if there is one.
         self._replaced = ""
+        #: Claims up to the first number are acknowledged, up to the second they shall be.
         self._acked = 0
+        self._finished = 0
         #: Claims of this process that are not acknowledged: number -> messages.
         self._held: dict[int, int] = {}
         #: The newest claim that a limit ended.
         self._full = 0
+        #: The newest claim that Spark knows, and the newest that this process began to make.
+        self._offered = 0
+        self._made = 0
         self._cutoff_ms: int | None = None
         self._renewal: asyncio.Task[None] | None = None
         # A claim is either renewed or dropped from ``_held``, never both at a time.
@@ -95,8 +91,8 @@ class StreamClaims:
         self._failure: RSMQError | None = None
         #: Background tasks: acknowledgements, and the claim after the current one. They run one
         #: after the other; ``_last`` is the newest.
-        self._acks: list[asyncio.Task[None]] = []
-        self._ahead: tuple[int, asyncio.Task[None]] | None = None
+        self._acks: asyncio.Task[None] | None = None
+        self._ahead: tuple[int, asyncio.Task[None], Limits] | None = None
         self._last: asyncio.Task[None] | None = None
         self._closing = False
 
@@ -106,59 +102,86 @@ class StreamClaims:
 
     async def backlog(self) -> claims.Backlog:
         """Count the messages in the queue."""
-        return await self._transport.run(claims.backlog(self._keys))
+        return await self._transport.run(claims.backlog(self.keys))
 
-    async def latest(self, start: Offset, limit: int) -> Offset:
-        """Claim up to *limit* messages after *start*; return *start* if there are none.
+    @property
+    def is_attached(self) -> bool:
+        """True if this process has the ledger, so that nothing of earlier runs is left."""
+        return self._ledger is not None
+
+    def ready_after(self, start: Offset) -> int | None:
+        """Return the size of the claim after *start*, if it is made or being made."""
+        number = start.claim + 1 if self._ledger and start.ledger == self._ledger.id else 1
+        if number not in self._held and self._ahead is not None and self._ahead[0] == number:
+            return self._ahead[2].messages
+        return self._held.get(number)
+
+    async def latest(self, start: Offset, limits: Limits) -> Offset:
+        """Claim messages after *start* within *limits*; return *start* if there are none.
 
         Spark has finished everything up to *start*, so that is acknowledged.
         """
-        self._check(start)
+        self._check()
         ledger = await self._attach(start.ledger)
         done = start.claim if start.ledger == ledger.id else 0
         if self._options.ack_on == "start":
             await self._acknowledge(done)
         number = done + 1
-        count = await self._next(number, limit)
+        count = await self._next(number, limits)
         if not count:
             await self._settle()
             return start
-        if number == self._full and self._options.claim_ahead and self._ahead is None:
-            # A limit ended the claim, so more messages are probably ready.
-            self._ahead = number + 1, self._start(self._claim, number + 1, limit)
         return replace(start, ledger=ledger.id, claim=number, count=count)
 
+    def offer(self, offset: Offset) -> None:
+        """Note that Spark gets *offset*. Until then, closing gives the claim back."""
+        self._offered = max(self._offered, offset.claim)
+
+    def claim_ahead(self, after: Offset, limits: Limits) -> None:
+        """Start to make the claim that follows *after*, while Spark runs that one."""
+        if self._options.claim_ahead and self._ahead is None:
+            number = after.claim + 1
+            self._ahead = number, self._start(self._claim, number, limits), limits
+
+    def is_full(self, offset: Offset) -> bool:
+        """Return True if a limit ended the claim of *offset*, so that more is probably ready."""
+        return offset.claim == self._full
+
     async def plan(self, start: Offset, end: Offset) -> list[ClaimSlice]:
-        """Divide what was claimed after *start* up to *end*. A restart gives the same parts."""
-        self._check(start)
-        self._check(end)
+        """Return what was claimed after *start* up to *end*, whole claims in order."""
+        self._check()
         ledger = await self._attach(end.ledger)
         first = start.claim + 1 if start.ledger == ledger.id else 1
         slices: list[ClaimSlice] = []
         for number in range(first, end.claim + 1):
             if number not in self._held:
                 await self._revive(number)
-            count = self._held.get(number, 0)
-            size = self._options.max_records_per_partition
-            parts = max(1, min(count, max(self._options.min_partitions, -(-count // size))))
-            bounds = [count * n // parts for n in range(parts + 1)]
-            slices += (ClaimSlice(ledger, number, *pair) for pair in pairwise(bounds) if count)
+            if count := self._held.get(number, 0):
+                slices.append(ClaimSlice(ledger, number, 0, count))
+        self._offered = max(self._offered, end.claim)
         return slices
 
     async def commit(self, end: Offset) -> None:
         """Acknowledge everything up to *end*."""
-        self._check(end)
+        self._check()
         if end.ledger and (await self._attach(end.ledger)).id == end.ledger:
             await self._acknowledge(end.claim)
             # Otherwise latest() started it, and it continues while the next batch runs.
             if self._options.ack_on == "commit":
                 await self._settle()
 
+    async def finish(self, start: Offset) -> None:
+        """Acknowledge everything up to *start*, and wait for it."""
+        self._check()
+        if start.ledger and (await self._attach(start.ledger)).id == start.ledger:
+            await self._acknowledge(start.claim)
+            await self._settle()
+
     async def aclose(self) -> None:
         """Stop renewing. Claims stay as they are: Spark may have them in its log.
 
-        The claim that was made ahead is given back, because Spark does not know it. A running
-        background task is awaited; those queued behind it are not started.
+        Claims that Spark does not know are given back. A running background task is awaited; those
+        queued behind it are not started.
         """
         self._closing = True
         if self._renewal is not None:
@@ -166,39 +189,34 @@ class StreamClaims:
             await asyncio.wait([self._renewal])
         if self._last is not None:
             await asyncio.wait([self._last], timeout=CLOSE_S)
-        if self._ahead is not None and self._ledger is not None:
-            with suppress(RSMQError):
-                await give_back(self._transport, self._ledger, self._ahead[0])
+        if self._ledger is not None:
+            for number in range(self._offered + 1, self._made + 1):
+                with suppress(RSMQError):
+                    await give_back(self._transport, self._ledger, number)
 
     @property
     def _ttl_s(self) -> int:
         return max(self._options.ledger_ttl_ms, 2 * self._options.lease_ms) // 1000
 
-    def _check(self, offset: Offset) -> None:
+    def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
-        if (offset.queue, offset.namespace) != (self._keys.queue, self._keys.namespace.name):
-            raise InvalidValue(
-                f"the checkpoint belongs to queue {offset.queue!r} in namespace "
-                f"{offset.namespace!r}, not to {self._keys.queue!r} in "
-                f"{self._keys.namespace.name!r}; use another checkpointLocation"
-            )
 
     async def _attach(self, id: str) -> Ledger:
         """Return the ledger *id*; take it over if this process has none. '' makes a new one."""
         if self._ledger is not None:
             if id not in ("", self._ledger.id, self._replaced):
-                raise ClaimLost(self._keys.queue, id, "fenced")
+                raise ClaimLost(self.keys.queue, id, "fenced")
             return self._ledger
         ledger = None
         if id:
             try:
                 ledger = await self._transport.run(
-                    claims.take_over(self._keys, id, self._options.ledger)
+                    claims.take_over(self.keys, id, self._options.ledger)
                 )
             except ClaimLost as error:
                 if error.cause == "fenced" or self._options.fail_on_data_loss:
-                    raise _with_advice(error) from None
+                    raise _with_advice(error) from error
                 logger.warning("%s; the query continues with a new one", error)
                 self._replaced = id
         if ledger is not None and ledger.mode != self._options.claim_mode:
@@ -207,7 +225,7 @@ class StreamClaims:
                 "another checkpointLocation"
             )
         self._ledger = ledger or await self._begin()
-        self._acked = self._ledger.acked
+        self._acked = self._finished = self._ledger.acked
         return self._ledger
 
     async def _begin(self) -> Ledger:
@@ -215,7 +233,7 @@ class StreamClaims:
         name, mode = self._options.ledger, self._options.claim_mode
         unique = uuid.uuid4().hex[:16]
         ledger = Ledger(
-            self._keys,
+            self.keys,
             f"{name}.{unique}" if name else unique,
             "move" if mode == "move" else "lease",
             group=name,
@@ -224,16 +242,16 @@ class StreamClaims:
             before: str | None = ""
             while before is not None:
                 if before:
-                    await retire(self._transport, self._keys, before)
+                    await retire(self._transport, self.keys, before)
                 before = await self._transport.run(
                     claims.set_group_ledger(ledger, expected=before, ttl_s=self._ttl_s)
                 )
         return ledger
 
-    async def _next(self, number: int, limit: int) -> int:
+    async def _next(self, number: int, limits: Limits) -> int:
         """Make the next claim, unless it exists; return its size."""
         if self._ahead is not None and self._ahead[0] == number:
-            (_, task), self._ahead = self._ahead, None
+            (_, task, _), self._ahead = self._ahead, None
             # Its error is not raised: an outage may be over, and any other error recurs below.
             await asyncio.wait([task])
         elif number in self._held:
@@ -241,18 +259,19 @@ class StreamClaims:
         else:
             await self._give_back_unplanned(number)
         # Called even if the claim exists: a driver that was replaced gets an error here.
-        await self._claim(number, limit)
+        await self._claim(number, limits)
         return self._held.get(number, 0)
 
-    async def _claim(self, number: int, limit: int) -> None:
+    async def _claim(self, number: int, limits: Limits) -> None:
         assert self._ledger is not None  # noqa: S101 - callers attach first
+        self._made = max(self._made, number)
         terms = claims.Terms(
-            limit,
+            limits.messages,
             self._options.claim_chunk,
             self._options.lease_ms,
             self._ttl_s,
             self._cutoff_ms,
-            self._options.max_bytes_per_trigger,
+            limits.max_bytes,
             self._options.claim_bytes,
         )
         create = not self._ledger.group and number == 1
@@ -339,9 +358,9 @@ class StreamClaims:
         ledger, fatal = self._ledger, self._options.fail_on_data_loss
         assert ledger is not None  # noqa: S101 - callers attach first
         if number not in ledger.sealed:
-            lost = ClaimLost(self._keys.queue, ledger.id, "claimGone")
+            lost = ClaimLost(self.keys.queue, ledger.id, "claimGone")
             if fatal:
-                raise _with_advice(lost)
+                raise _with_advice(lost) from lost
             logger.warning("%s; its messages are skipped", lost)
             return
         self._hold(number, ledger.sealed[number])
@@ -350,7 +369,7 @@ class StreamClaims:
             logger.warning("%d messages of claim %d were deleted by other clients", gone, number)
         if taken and fatal:
             raise RSMQError(
-                f"{taken} messages of queue {self._keys.queue!r} that this query had claimed were "
+                f"{taken} messages of queue {self.keys.queue!r} that this query had claimed were "
                 "received by others while it was down; start it with failOnDataLoss=false to "
                 "continue without them, and use a longer leaseMs"
             )
@@ -358,27 +377,37 @@ class StreamClaims:
     async def _acknowledge(self, upto: int) -> None:
         """Start to acknowledge the claims up to *upto*; raise errors of earlier ones."""
         assert self._ledger is not None  # noqa: S101 - callers attach first
-        if upto < self._acked:
+        if upto < self._finished:
             raise RSMQError(
-                f"the checkpoint stands at claim {upto} of queue {self._keys.queue!r}, but claims "
-                f"up to {self._acked} were acknowledged and deleted: a queue cannot be read again; "
-                "use a new checkpointLocation"
+                f"the checkpoint stands at claim {upto} of queue {self.keys.queue!r}, but claims "
+                f"up to {self._finished} were acknowledged and deleted: a queue cannot be read "
+                "again; use a new checkpointLocation"
             )
-        for task in [task for task in self._acks if task.done()]:
-            self._acks.remove(task)
-            task.result()
-        for number in range(self._acked + 1, upto + 1):
+        if self._acks is not None and self._acks.done():
+            ended, self._acks = self._acks, None
+            ended.result()
+        for number in range(self._finished + 1, upto + 1):
             async with self._renewing:
                 self._held.pop(number, None)
-            work = self._start(acknowledge, self._transport, self._ledger, number)
-            self._acks.append(work)
-            self._acked = number
+        self._finished = max(self._finished, upto)
+        if self._acks is None and self._acked < self._finished:
+            self._acks = self._start(self._acknowledge_finished)
+
+    async def _acknowledge_finished(self) -> None:
+        """Acknowledge claims in order. After an error the same one is the next."""
+        assert self._ledger is not None  # noqa: S101 - callers attach first
+        while self._acked < self._finished:
+            await acknowledge(self._transport, self._ledger, self._acked + 1)
+            self._acked += 1
 
     async def _settle(self) -> None:
         """Wait until all pending acknowledgements are done."""
-        while self._acks:
-            await asyncio.wait([self._acks[0]])
-            self._acks.pop(0).result()
+        while self._acks is not None:
+            await asyncio.wait([self._acks])
+            ended, self._acks = self._acks, None
+            ended.result()
+            if self._acked < self._finished and not self._closing:
+                self._acks = self._start(self._acknowledge_finished)
 
     def _start(
         self, work: Callable[..., Coroutine[Any, Any, None]], *args: object
@@ -397,7 +426,7 @@ class StreamClaims:
         return task
 
 
-async def give_back(transport: Transport, ledger: Ledger, number: int) -> int:
+async def give_back(transport: Calls, ledger: Ledger, number: int) -> int:
     """Give the messages of one claim back; return how many were still held."""
     given, left = 0, 1
     while left:
@@ -406,13 +435,13 @@ async def give_back(transport: Transport, ledger: Ledger, number: int) -> int:
     return given
 
 
-async def acknowledge(transport: Transport, ledger: Ledger, number: int) -> None:
+async def acknowledge(transport: Calls, ledger: Ledger, number: int) -> None:
     """Delete the messages of one claim."""
     while await transport.run(claims.acknowledge(ledger, number, count=CHUNK)):
         pass
 
 
-async def retire(transport: Transport, keys: QueueKeys, id: str) -> int:
+async def retire(transport: Calls, keys: QueueKeys, id: str) -> int:
     """Fence a ledger, give its messages back, and remove it; return how many were given back."""
     try:
         ledger = await transport.run(claims.take_over(keys, id))

@@ -1,8 +1,10 @@
-"""The reader of a stream: consumes a queue by claims, which Spark can read repeatedly."""
+"""The reader of a stream: consumes queues by claims, which Spark can read repeatedly."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
+import atexit
+import logging
 import signal
 import sys
 import time
@@ -21,16 +23,22 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from .._common.message_ids import ID_LENGTH
+from .._protocol.operations import queues
 from .._protocol.operations.spark import claims as operations
-from ..errors import RSMQError
+from ..errors import ClaimLost, QueueNotFound, RSMQError
 from .arrow_rows import BatchBuilder, Ids, check_schema, numbers, repeated, times
+from .offsets import StreamOffset
 from .options import StreamReadOptions
 from .paging import read_pages
-from .stream_claims import ClaimSlice, Offset, StreamClaims
+from .stream_claims import ClaimSlice
+from .stream_parts import StreamParts, connections
 
 if TYPE_CHECKING:
+    from .._protocol.keys import QueueKeys
     from .._protocol.operation import Operation
     from .._runtime.sync_client import SyncClient
+
+logger = logging.getLogger("aiorsmq_ng.spark")
 
 #: More than any queue holds.
 _ALL = 2**40
@@ -40,9 +48,9 @@ _BACKLOG_S = 1.0
 
 @dataclass
 class ClaimRange(InputPartition):
-    """A part of a claim, for one task."""
+    """Parts of claims, for one task."""
 
-    slice: ClaimSlice
+    slices: list[ClaimSlice]
 
 
 class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -57,12 +65,12 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         #: Client and claims of the process that Spark runs for the query; ``None`` elsewhere.
-        self._driver: tuple[SyncClient, StreamClaims] | None = None
+        self._driver: tuple[SyncClient, StreamParts] | None = None
         self._backlog: tuple[float, dict[str, int]] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the first offset. It is always the same, because Spark asks more than once."""
-        return Offset.first(self._options.keys).to_dict()
+        return StreamOffset().to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of a batch."""
@@ -72,10 +80,13 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Acknowledge what is done, claim what is ready."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else _ALL
         client, claims = self._on_driver()
-        latest = client.call(claims.latest(Offset.of(start), most)).to_dict()
-        if latest != start:
-            self._backlog = None
-        return latest
+        before = StreamOffset.of(start)
+        latest = client.call(claims.latest(before, most))
+        if latest == before:
+            # Spark compares texts, and this one may be of an earlier form.
+            return start
+        self._backlog = None
+        return latest.to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the backlog, for the query's progress."""
@@ -94,14 +105,24 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Divide what was claimed between two offsets."""
         client, claims = self._on_driver()
-        return [ClaimRange(s) for s in client.call(claims.plan(Offset.of(start), Offset.of(end)))]
+        work = claims.plan(StreamOffset.of(start), StreamOffset.of(end))
+        return [ClaimRange(slices) for slices in client.call(work)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read the messages of one partition."""
         if not isinstance(partition, ClaimRange):
             raise TypeError(f"not a partition of this source: {partition!r}")
-        options, slice = self._options, partition.slice
-        builder = BatchBuilder(self._schema, options.queue, options.codec, options.on_decode_error)
+        for slice in partition.slices:
+            try:
+                yield from self._read(slice)
+            except (QueueNotFound, ClaimLost) as error:
+                if not self._is_missing(slice.ledger.keys):
+                    raise
+                logger.warning("%s; its messages are left out", error)
+
+    def _read(self, slice: ClaimSlice) -> Iterator[Any]:
+        options, queue = self._options, slice.ledger.keys.queue
+        builder = BatchBuilder(self._schema, queue, options.codec, options.on_decode_error)
 
         def read(start: int, stop: int) -> Operation[operations.ClaimPage]:
             return operations.read(
@@ -117,36 +138,49 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for page in read_pages(client, slice.start, slice.stop, options.fetch_size, read):
             if page.taken and options.fail_on_data_loss:
                 raise RSMQError(
-                    f"{page.taken} messages of queue {options.queue!r} that this query had claimed "
+                    f"{page.taken} messages of queue {queue!r} that this query had claimed "
                     "were received by others; start it with failOnDataLoss=false to continue "
                     "without them, and use a longer leaseMs"
                 )
             yield _batch(builder, page)
 
+    def _is_missing(self, keys: QueueKeys) -> bool:
+        """Return True if a queue does not exist, and the options allow that."""
+        return self._options.skips_missing and not self._options.client().run(queues.exists(keys))
+
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge what Spark has finished."""
         client, claims = self._on_driver()
-        client.call(claims.commit(Offset.of(end)))
+        client.call(claims.commit(StreamOffset.of(end)))
 
     def stop(self) -> None:
-        """Stop renewing, and give back what was claimed ahead. Nothing depends on this call."""
+        """Stop renewing, and give back what Spark does not know. Nothing depends on this call."""
         if self._driver is not None:
-            client, claims = self._driver
             # Spark closes the socket and sends a signal; the later one must not interrupt this.
             with suppress(ValueError):
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            (client, claims), self._driver = self._driver, None
+            atexit.unregister(self.stop)
             client.call(claims.aclose())
             client.close()
 
-    def _on_driver(self) -> tuple[SyncClient, StreamClaims]:
+    def _on_driver(self) -> tuple[SyncClient, StreamParts]:
         if self._driver is None:
-            client = self._options.own_client()
-            self._driver = client, StreamClaims(self._options, client.transport)
-            # Spark ends this process with a signal; the handler calls stop().
+            client = self._options.own_client(connections(self._options))
+            self._driver = client, StreamParts(self._options, client.transport)
+            # Spark ends this process with a signal; the handler leads to stop(). If the signal
+            # arrives when stop() is about to begin, the exit of the process calls it again.
+            atexit.register(self.stop)
             with suppress(ValueError):
                 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-                    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+                    signal.signal(signal.SIGTERM, _exit)
         return self._driver
+
+
+def _exit(*_: object) -> None:
+    """End the process as if it had reached its end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
 
 
 def _batch(builder: BatchBuilder, page: operations.ClaimPage) -> Any:

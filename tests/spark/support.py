@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from aiorsmq_ng.spark.offsets import Offset, StreamOffset, part_name
 from aiorsmq_ng.spark.options import StreamReadOptions, parse
-from aiorsmq_ng.spark.stream_claims import Offset, StreamClaims
+from aiorsmq_ng.spark.stream_parts import StreamParts
 
 from .conftest import SETTINGS, Bench, environment, quick_home
 
@@ -50,24 +51,53 @@ def run_driver(
     )
 
 
-class QueryDriver:
-    """The claims of a query, called as Spark's process for the query does."""
+class StreamDriver:
+    """The driver's part of a query, called as Spark's process for the query does."""
 
     def __init__(self, given):
-        options = parse(StreamReadOptions, given)
-        self.client = options.own_client()
-        self.claims = StreamClaims(options, self.client.transport)
-        self.origin = Offset.first(options.keys)
+        self.options = parse(StreamReadOptions, given)
+        self.client = self.options.own_client()
+        self.parts = StreamParts(self.options, self.client.transport)
 
     def latest(self, start, limit):
-        return self.client.call(self.claims.latest(start, limit))
+        return self.client.call(self.parts.latest(start, limit))
 
     def plan(self, start, end):
-        return self.client.call(self.claims.plan(start, end))
+        return self.client.call(self.parts.plan(start, end))
 
     def commit(self, end):
-        self.client.call(self.claims.commit(end))
+        self.client.call(self.parts.commit(end))
+
+    def stop_at_now(self):
+        self.client.call(self.parts.stop_at_now())
 
     def close(self):
-        self.client.call(self.claims.aclose())
+        self.client.call(self.parts.aclose())
         self.client.close()
+
+
+class QueryDriver:
+    """The driver's part of a query of one queue, with the offsets and slices of that queue."""
+
+    def __init__(self, given):
+        self.driver = StreamDriver(given)
+        self.keys = self.driver.options.keys
+        self.origin = Offset.first(self.keys)
+
+    @property
+    def claims(self):
+        return self.driver.parts._parts[part_name(self.keys)]
+
+    def latest(self, start, limit):
+        latest = self.driver.latest(StreamOffset.of_parts([start]), limit)
+        return latest.parts.get(part_name(self.keys), start)
+
+    def plan(self, start, end):
+        tasks = self.driver.plan(StreamOffset.of_parts([start]), StreamOffset.of_parts([end]))
+        return [slice for task in tasks for slice in task]
+
+    def commit(self, end):
+        self.driver.commit(StreamOffset.of_parts([end]))
+
+    def close(self):
+        self.driver.close()

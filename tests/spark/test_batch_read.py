@@ -183,9 +183,30 @@ def test_snapshot_in_several_pages_is_read_as_one(bench, monkeypatch):
     parts = reader.partitions()
     bodies = [b.as_py() for part in parts for rows in reader.read(part) for b in rows["body"]]
 
-    assert [[(p.page, p.start, p.stop) for p in part.parts] for part in parts] == [
+    assert [[(p.page, p.start, p.stop) for _, p in part.parts] for part in parts] == [
         [(0, 0, 33)],
         [(0, 33, 40), (1, 0, 26)],
         [(1, 26, 40), (2, 0, 20)],
     ]
     assert bodies == [str(n) for n in range(100)]
+
+
+def test_several_queues_are_one_table(spark, bench, other):
+    bench.fill_numbers(5)
+    other.fill_numbers(3, start=5)
+
+    seen = bench.read(spark, queue="jobs,out", numPartitions="3").collect()
+    assert sorted((int(r.body), r.queue) for r in seen) == [
+        (n, "jobs" if n < 5 else "out") for n in range(8)
+    ]
+    reader = spark.read.format("rsmq").options(url=bench.url, namespace=bench.ns)
+    assert reader.load(["jobs", "out"]).count() == 8
+    assert reader.option("queuesPattern", "o.*").load().count() == 3
+
+
+def test_missing_queue_of_several_is_an_error_or_left_out(spark, bench):
+    bench.fill_numbers(2)
+
+    with pytest.raises(Exception, match="queue 'none' does not exist"):
+        bench.read(spark, queue="jobs,none").count()
+    assert bench.read(spark, queue="jobs,none", onMissingQueue="skip").count() == 2

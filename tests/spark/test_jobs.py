@@ -5,7 +5,6 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import uuid
 from datetime import UTC, datetime
 from unittest import mock
@@ -16,7 +15,7 @@ from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
 from aiorsmq_ng._protocol.operations import messages
 from aiorsmq_ng.cli.pipeline import _unwrapped
 from aiorsmq_ng.spark import jobs
-from aiorsmq_ng.spark.jobs.archive import _run
+from aiorsmq_ng.spark.jobs.archive import _BatchWriter, _run
 from aiorsmq_ng.spark.jobs.report_page import render
 
 from .conftest import Bench, environment
@@ -57,8 +56,13 @@ def test_archive_holds_every_message_by_queue_and_day(spark, bench, mails, optio
     )
     rows = jobs.read_archive(spark, lake).collect()
 
-    assert summary == {"target": lake, "rows": 120, "queues": {"jobs": 100, "mails": 20}}
-    assert told == [("jobs", 0, 60), ("jobs", 1, 40), ("mails", 0, 20)]
+    assert summary == {
+        "target": lake,
+        "rows": 120,
+        "queues": {"jobs": 100, "mails": 20},
+        "missing": [],
+    }
+    assert told == [(0, 60), (1, 60)]
 
     assert sorted(int(r.body) for r in rows) == list(range(120))
     assert {(r.queue, r.date) for r in rows} == {
@@ -71,19 +75,39 @@ def test_archive_holds_every_message_by_queue_and_day(spark, bench, mails, optio
     assert jobs.read_archive(spark, lake).count() == 125
 
 
-def test_archive_batch_that_runs_again_replaces_its_files(spark, bench, options, tmp_path):
+def test_archive_goes_on_without_a_missing_queue_and_with_other_queues(
+    spark, bench, mails, options, tmp_path
+):
+    bench.fill_numbers(3)
+    lake = str(tmp_path / "lake")
+
+    summary = jobs.archive(spark, ["none", "jobs"], lake, options=options)
+    assert (summary["queues"], summary["missing"]) == ({"jobs": 3}, ["none"])
+    with pytest.raises(QueueNotFound, match="'none'"):
+        jobs.archive(spark, ["none"], lake, options=options)
+
+    mails.fill_numbers(2, start=3)
+    assert jobs.archive(spark, ["mails"], lake, options=options)["queues"] == {"mails": 2}
+    assert sorted(int(r.body) for r in jobs.read_archive(spark, lake).collect()) == [*range(5)]
+
+
+def test_archive_batch_that_runs_again_replaces_its_files(
+    spark, bench, options, tmp_path, monkeypatch
+):
     """Killed after the files were written, before Spark wrote that down."""
     bench.fill_numbers(10)
     target = str(tmp_path / "lake")
-    stop = threading.Event()
+    write = _BatchWriter.__call__
 
-    def dies(*_):
-        stop.set()
+    def dies(self, *batch):
+        write(self, *batch)
         raise RuntimeError("killed here")
 
+    monkeypatch.setattr(_BatchWriter, "__call__", dies)
     with pytest.raises(Exception, match="killed here"):
-        jobs.archive(spark, ["jobs"], target, options=options, progress=dies)
-    assert stop.is_set()
+        jobs.archive(spark, ["jobs"], target, options=options)
+    monkeypatch.undo()
+    assert jobs.read_archive(spark, target).count() == 10
     assert bench.size == 10
 
     jobs.archive(spark, ["jobs"], target, options=options)
@@ -99,12 +123,18 @@ def test_archive_starts_again_if_python_was_late_and_not_if_something_is_wrong()
         def __init__(self, *outcomes):
             self.outcomes = list(outcomes)
 
+        id, recentProgress = "0123456789", ()  # noqa: N815
+
         def start(self):
             return self
 
-        def awaitTermination(self):
+        def stop(self):
+            pass
+
+        def awaitTermination(self, _seconds):
             if outcome := self.outcomes.pop(0):
                 raise RuntimeError(outcome)
+            return True
 
     late = "terminated with exception: Python worker failed to connect back."
     patient, wrong, hopeless = Writer(late, late, ""), Writer("no queue", ""), Writer(*[late] * 5)

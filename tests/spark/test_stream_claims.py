@@ -9,6 +9,7 @@ from aiorsmq_ng import ClaimLost, InvalidValue, RSMQError
 from aiorsmq_ng._protocol.operations import messages
 from aiorsmq_ng._protocol.operations.spark import claims
 from aiorsmq_ng.spark import finalize
+from aiorsmq_ng.spark.offsets import StreamOffset
 
 from .support import QueryDriver, eventually
 
@@ -291,7 +292,7 @@ def test_finalize_gives_back_what_was_claimed_ahead_and_not_what_spark_has_logge
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
     for number, offset in enumerate((first, second)):
-        text = f"v1\n{{}}\n{json.dumps(offset.to_dict())}"
+        text = f"v1\n{{}}\n{json.dumps(StreamOffset.of_parts([offset]).to_dict())}"
         (tmp_path / "offsets" / str(number)).write_text(text)
     (tmp_path / "commits" / "0").touch()
 

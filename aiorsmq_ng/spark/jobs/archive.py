@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
+
+from ..._protocol.operations import queues as protocol
+from ...errors import QueueNotFound
+from ..options import StreamReadOptions, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
 
-#: Callback for every batch: queue, number of the batch, rows.
-Progress = Callable[[str, int, int], None]
+#: Callback for every batch: its number, and its messages.
+Progress = Callable[[int, int], None]
 #: Spark's error if a busy machine takes longer than ten seconds to start Python, and the limit of
 #: starts of a query.
 _LATE = "Python worker failed to connect back"
 _STARTS = 3
+#: How often the batches that are done are looked for. Spark keeps the last hundred.
+_LOOK_S = 0.5
 
 
 def archive(
@@ -31,25 +38,34 @@ def archive(
     """Drain *queues* into Parquet files under *target*; return the rows per queue.
 
     Files are in ``queue=.../date=.../batch=...``, the day being that of sending. A batch that runs
-    again replaces its own files, so any reader of Parquet sees every message once. Checkpoints
-    are kept in *checkpoint* (by default ``_checkpoints`` in *target*) and belong to the files.
-    Archives what is ready now and ends; with *every*, such as ``"1 minute"``, it does not end.
+    again replaces its own files, so any reader of Parquet sees every message once. The checkpoint
+    is kept in *checkpoint* (by default ``_checkpoints`` in *target*) and belongs to the files; a
+    later run may name other queues. Archives what is ready now and ends; with *every*, such as
+    ``"1 minute"``, it does not end.
+
+    A queue that does not exist is left out, and listed as ``missing``; ``QueueNotFound`` if none
+    of them exists.
     """
-    rows = dict.fromkeys(queues, 0)
-    for queue in rows:
-        reader = spark.readStream.format("rsmq").options(**(options or {}))
-        frame = reader.option("queue", queue).load().drop("visible_at", "queue")
-        writer = frame.writeStream.foreachBatch(_writer(queue, target, rows, progress))
-        place = f"{checkpoint or f'{target}/_checkpoints'}/{queue}"
-        writer = writer.option("checkpointLocation", place).queryName(f"archive {queue}")
-        if every:
-            writer.trigger(processingTime=every).start()
-        else:
-            # One after the other: concurrent queries would only take turns.
-            _run(writer.trigger(availableNow=True))
-    if every:
-        spark.streams.awaitAnyTermination()
-    return {"target": target, "rows": sum(rows.values()), "queues": rows}
+    names = list(dict.fromkeys(queues))
+    given = {"onMissingQueue": "skip", **(options or {}), "queues": ",".join(names)}
+    parsed = parse(StreamReadOptions, given)
+    missing = _missing(parsed)
+    if set(missing) == set(names) or (missing and not parsed.skips_missing):
+        raise QueueNotFound(missing[0], parsed.namespace)
+    place = checkpoint or f"{target}/_checkpoints"
+    frame = spark.readStream.format("rsmq").options(**given).load().drop("visible_at")
+    writer = frame.writeStream.foreachBatch(_BatchWriter(target, place))
+    writer = writer.option("checkpointLocation", place).queryName(f"archive {target}")
+    # Without an end, the loop below ends with an error only.
+    trigger: dict[str, Any] = {"processingTime": every} if every else {"availableNow": True}
+    batches = _run(writer.trigger(**trigger), progress)
+    rows = dict.fromkeys(names, 0) | _rows(spark, target, batches)
+    return {
+        "target": target,
+        "rows": sum(rows.values()),
+        "queues": {name: count for name, count in rows.items() if name not in missing},
+        "missing": missing,
+    }
 
 
 def read_archive(spark: SparkSession, target: str) -> DataFrame:
@@ -57,46 +73,79 @@ def read_archive(spark: SparkSession, target: str) -> DataFrame:
     return spark.read.option("basePath", target).parquet(f"{target}/queue=*")
 
 
-def _run(writer: DataStreamWriter) -> None:
-    """Run a query to its end. Start it again, from its checkpoint, if Python started too late."""
+class _BatchWriter:
+    """Writes batches as files. Over Spark Connect, a copy of it runs where the server is."""
+
+    def __init__(self, target: str, checkpoint: str) -> None:
+        self._target = target
+        self._checkpoint = checkpoint
+        self._query = ""
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        if not self._query:
+            # The same for all runs from one checkpoint, and for no other.
+            stored = frame.sparkSession.read.json(f"{self._checkpoint}/metadata")
+            self._query = str(stored.first()["id"])
+        dated = frame.withColumns(
+            {
+                "archived_at": f.current_timestamp(),
+                "date": f.to_date("sent_at"),
+                "batch": f.lit(_batch_name(self._query, number)),
+            }
+        )
+        (
+            dated.write.mode("overwrite")
+            .option("partitionOverwriteMode", "dynamic")
+            .partitionBy("queue", "date", "batch")
+            .parquet(self._target)
+        )
+
+
+def _batch_name(query: str, number: int) -> str:
+    return f"{query[:8]}-{number:06d}"
+
+
+def _run(writer: DataStreamWriter, progress: Progress | None = None) -> set[str]:
+    """Run a query to its end; return the names of its batches.
+
+    Start it again, from its checkpoint, if Python started too late.
+    """
+    seen: set[str] = set()
     for left in reversed(range(_STARTS)):
+        query = writer.start()
         try:
-            writer.start().awaitTermination()
-            return
+            ended = False
+            while not ended:
+                ended = bool(query.awaitTermination(_LOOK_S))
+                for one in query.recentProgress:
+                    name = _batch_name(str(query.id), one["batchId"])
+                    if one["numInputRows"] and name not in seen:
+                        seen.add(name)
+                        if progress is not None:
+                            progress(one["batchId"], one["numInputRows"])
+            break
         except Exception as error:
             if not left or _LATE not in str(error):
                 raise
-
-
-def _writer(
-    queue: str, target: str, rows: dict[str, int], progress: Progress | None
-) -> Callable[[DataFrame, int], None]:
-    def write(frame: DataFrame, number: int) -> None:
-        from pyspark.sql import functions as f  # noqa: PLC0415
-
-        context = frame.sparkSession.sparkContext
-        # The same for all runs from one checkpoint, and for no other.
-        query = str(context.getLocalProperty("sql.streaming.queryId"))
-        kept = frame.withColumns(
-            {
-                "archived_at": f.current_timestamp(),
-                "queue": f.lit(queue),
-                "date": f.to_date("sent_at"),
-                "batch": f.lit(f"{query[:8]}-{number:06d}"),
-            }
-        ).persist()
-        try:
-            count = kept.count()
-            (
-                kept.write.mode("overwrite")
-                .option("partitionOverwriteMode", "dynamic")
-                .partitionBy("queue", "date", "batch")
-                .parquet(target)
-            )
         finally:
-            kept.unpersist()
-        rows[queue] += count
-        if progress is not None:
-            progress(queue, number, count)
+            query.stop()
+    return seen
 
-    return write
+
+def _rows(spark: SparkSession, target: str, batches: set[str]) -> dict[str, int]:
+    """Count the messages per queue of *batches*, from the files."""
+    if not batches:
+        return {}
+    archived = read_archive(spark, target)
+    counted = archived.where(archived["batch"].isin(sorted(batches))).groupBy("queue").count()
+    return {str(row["queue"]): row["count"] for row in counted.collect()}
+
+
+def _missing(options: StreamReadOptions) -> list[str]:
+    """Return the names of the queues that do not exist."""
+    with closing(options.own_client()) as client:
+        return [
+            name for name in options.names if not client.run(protocol.exists(options.keys_of(name)))
+        ]

@@ -1,0 +1,447 @@
+"""The queues of one streaming query: which they are, and what each contributes to a batch.
+
+Every queue is a part of the stream, with claims and an offset of its own. Rules:
+
+1. Parts are asked in parallel, and a batch waits for the slow ones for ``PATIENCE_S`` only. What a
+   slow part claims goes into a later batch. So a node that is down does not stop the others.
+2. A part that cannot be reached stays where it is, and is tried again. If no part can be reached,
+   or the query is to end when all is consumed, that is an error.
+3. Calls to one namespace use a few connections at most, so that calls that wait for a node leave
+   connections for the other nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .._protocol.operations import queues
+from .._protocol.operations.spark.claims import Backlog
+from ..errors import ClaimLost, InvalidValue, QueueCorrupt, QueueNotFound, RSMQError, Unavailable
+from .offsets import Offset, StreamOffset, part_name
+from .options import MAX_CONNECTIONS, StreamReadOptions
+from .queue_selection import matching_queues, named_queues
+from .shares import divide
+from .stream_claims import CLOSE_S, Calls, ClaimSlice, Limits, StreamClaims
+
+if TYPE_CHECKING:
+    from .._protocol.keys import QueueKeys
+    from .._protocol.operation import Operation
+
+R = TypeVar("R")
+
+logger = logging.getLogger("aiorsmq_ng.spark")
+
+#: How long a batch waits for the parts that have not answered yet.
+PATIENCE_S = 2.0
+#: Pause for each part after a question that found nothing.
+IDLE_S = 0.002
+#: Calls in flight to one namespace.
+CALLS_PER_NAMESPACE = 4
+
+
+def connections(options: StreamReadOptions) -> int:
+    """Return how many connections a query needs, so that no namespace takes those of another."""
+    return max(MAX_CONNECTIONS, CALLS_PER_NAMESPACE * len(options.shards.namespaces))
+
+
+class NamespaceCalls:
+    """Runs operations on one namespace, a few at a time."""
+
+    def __init__(self, transport: Calls) -> None:
+        self._transport = transport
+        self._places = asyncio.Semaphore(CALLS_PER_NAMESPACE)
+
+    async def run(self, operation: Operation[R]) -> R:
+        """Run *operation* and return its result."""
+        async with self._places:
+            return await self._transport.run(operation)
+
+
+class StreamParts:
+    """Holds the parts of one query, in the process that Spark runs for that query."""
+
+    def __init__(self, options: StreamReadOptions, transport: Calls) -> None:
+        self._options = options
+        self._calls = {n: NamespaceCalls(transport) for n in options.shards.namespaces}
+        self._transport = transport
+        #: The parts by name: those that are selected, and those that only the checkpoint has.
+        self._parts: dict[str, StreamClaims] = {}
+        self._selected: set[str] = set()
+        #: Parts that the checkpoint has and the options do not, and that are acknowledged.
+        self._finished: set[str] = set()
+        #: Steps that did not end within the patience of their batch, by kind and part.
+        self._steps: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        #: Parts that cannot be reached, and parts whose queue is missing or damaged.
+        self._away: dict[str, Unavailable] = {}
+        self._set_aside: set[str] = set()
+        #: Parts whose queue did not exist: if it does now, it has nothing of what it had.
+        self._dropped: set[str] = set()
+        self._reported: set[str] = set()
+        self._next_discovery = 0.0
+        #: True if the query ends when what is ready now is consumed.
+        self._ends = False
+        self._batch = 0
+
+    async def stop_at_now(self) -> None:
+        """From now on, claim only messages that are ready at this moment."""
+        await self._discover()
+        self._ends = True
+        await self._on_each(self._selected_parts(), StreamClaims.stop_at_now, "stop", wait=True)
+        self._raise_outage()
+
+    async def backlog(self) -> Backlog:
+        """Count the messages in all queues that answer."""
+        await self._discover()
+        found = await self._on_each(self._selected_parts(), StreamClaims.backlog, "backlog")
+        now = max((one.now_ms for one in found.values()), default=0)
+        return Backlog(
+            now, sum(one.visible for one in found.values()), sum(o.hidden for o in found.values())
+        )
+
+    async def latest(self, start: StreamOffset, limit: int) -> StreamOffset:
+        """Claim up to *limit* messages after *start*; return *start* if there are none."""
+        self._check(start)
+        await self._discover()
+        await self._finish_others(start)
+        parts = self._selected_parts()
+        latest = await self._claim(parts, start, limit)
+        if self._ends and not latest:
+            # The query would end, so this is the last chance of those that are slow.
+            latest = await self._claim(parts, start, limit, wait=True)
+        if not latest:
+            names = {part_name(part.keys) for part in self._selected_parts()}
+            if self._ends or (names and self._away.keys() >= names):
+                self._raise_outage()
+            if not self._ends:
+                # Spark asks again at once, and every question costs a call per queue.
+                await asyncio.sleep(min(0.5, IDLE_S * (len(names) - 1)))
+            return start
+        self._batch += 1
+        gone = self._finished | self._dropped
+        kept = {name: offset for name, offset in start.parts.items() if name not in gone}
+        self._dropped -= latest.keys()
+        return StreamOffset({**kept, **latest})
+
+    async def plan(self, start: StreamOffset, end: StreamOffset) -> list[list[ClaimSlice]]:
+        """Divide what was claimed after *start* up to *end* into tasks.
+
+        After a restart the tasks are the same.
+        """
+        self._check(start)
+        self._check(end)
+        found: list[ClaimSlice] = []
+        for name, offset in sorted(end.parts.items()):
+            before = start.parts.get(name) or Offset.first(offset.keys)
+            if (before.ledger, before.claim) == (offset.ledger, offset.claim):
+                continue
+            part = self._part(offset.keys)
+            try:
+                found += await self._after_others(name, part.plan(before, offset))
+                part.offer(offset)
+            except RSMQError as error:
+                if not await self._is_missing(offset.keys, error):
+                    raise
+                self._drop(name, error)
+        options = self._options
+        return divide_slices(found, options.max_records_per_partition, options.min_partitions)
+
+    async def commit(self, end: StreamOffset) -> None:
+        """Acknowledge everything up to *end*."""
+        self._check(end)
+        gone = self._finished | self._dropped
+        names = sorted(end.parts.keys() - gone)
+        parts = [self._part(end.parts[name].keys) for name in names]
+
+        async def commit(part: StreamClaims) -> None:
+            await part.commit(end.parts[part_name(part.keys)])
+
+        await self._on_each(parts, commit, "commit")
+        if names and self._away.keys() >= set(names):
+            self._raise_outage()
+
+    async def aclose(self) -> None:
+        """Stop renewing, and give back what Spark does not know."""
+        if self._steps:
+            await asyncio.wait(self._steps.values(), timeout=CLOSE_S)
+        closings = (part.aclose() for part in self._parts.values())
+        await asyncio.gather(*closings, return_exceptions=True)
+
+    async def _claim(
+        self,
+        parts: list[StreamClaims],
+        start: StreamOffset,
+        limit: int,
+        *,
+        wait: bool = False,
+    ) -> dict[str, Offset]:
+        """Claim in all *parts*; return the offsets of those that have something new."""
+        offsets = {}
+        for part in parts:
+            name = part_name(part.keys)
+            known = None if name in self._dropped else start.parts.get(name)
+            offsets[name] = known or Offset.first(part.keys)
+        if self._options.is_single:
+            given, waiting, ready = dict.fromkeys(offsets, limit), {}, {}
+        else:
+            found = await self._on_each(parts, StreamClaims.backlog, "backlog", wait=wait)
+            waiting = {name: backlog.visible for name, backlog in found.items()}
+            ready = self._ready(offsets)
+            others = {name: size for name, size in waiting.items() if name not in ready}
+            shares = divide(limit - sum(ready.values()), others, self._batch)
+            given = self._left(limit, offsets) | ready | shares
+        limits = self._limits(given)
+
+        async def claim(part: StreamClaims) -> Offset:
+            name = part_name(part.keys)
+            offset = offsets[name]
+            if name in given:
+                return await part.latest(offset, limits[name])
+            if self._options.ack_on == "start":
+                await part.finish(offset)
+            return offset
+
+        # Parts that were not counted are late, and are not asked for more.
+        single = self._options.is_single
+        counted = [p for p in self._selected_parts() if single or part_name(p.keys) in waiting]
+        reached = await self._on_each(counted, claim, "claim", wait=wait)
+        latest = {name: offset for name, offset in reached.items() if offset != offsets[name]}
+        for name, offset in latest.items():
+            self._parts[name].offer(offset)
+        if single:
+            more = {name: limit for name, o in latest.items() if self._parts[name].is_full(o)}
+        else:
+            rest = {
+                name: size - (latest[name].count if name in latest and name not in ready else 0)
+                for name, size in waiting.items()
+            }
+            more = divide(limit, rest, self._batch + 1)
+        self._claim_ahead(latest, more)
+        return latest
+
+    def _left(self, limit: int, offsets: Mapping[str, Offset]) -> dict[str, int]:
+        """Return equal shares for parts that may have claims of an earlier run.
+
+        Those that Spark does not know are given back when the part claims, and are not in its
+        backlog before.
+        """
+        return {
+            name: max(1, limit // len(offsets))
+            for name, offset in offsets.items()
+            if (offset.ledger or self._options.ledger)
+            and (part := self._parts.get(name))
+            and not part.is_attached
+        }
+
+    def _ready(self, offsets: Mapping[str, Offset]) -> dict[str, int]:
+        """Return the sizes of claims that are made already, or are being made."""
+        sizes = {
+            name: part.ready_after(offset)
+            for name, offset in offsets.items()
+            if (part := self._parts.get(name))
+        }
+        return {name: size for name, size in sizes.items() if size is not None}
+
+    def _limits(self, given: Mapping[str, int]) -> dict[str, Limits]:
+        """Return the limits of claims of *given* messages; bytes are divided in proportion.
+
+        A part that gets nothing has limits of one message: its call acknowledges.
+        """
+        most, total = self._options.max_bytes_per_trigger, max(1, sum(given.values()))
+        return {
+            name: Limits(
+                max(1, given.get(name, 0)),
+                max(1, most * given.get(name, 0) // total) if most else 0,
+            )
+            for name in self._parts
+        }
+
+    def _claim_ahead(self, latest: Mapping[str, Offset], more: Mapping[str, int]) -> None:
+        """Start the claims of the next batch.
+
+        What *more* gives to parts that have nothing in this batch stays free for them.
+        """
+        limits = self._limits(more)
+        for name in more.keys() & latest.keys():
+            self._parts[name].claim_ahead(latest[name], limits[name])
+
+    async def _finish_others(self, start: StreamOffset) -> None:
+        """Acknowledge what the checkpoint has of queues that are not selected any more."""
+        others = start.parts.keys() - self._selected - self._finished - self._dropped
+
+        async def finish(part: StreamClaims) -> None:
+            await part.finish(start.parts[part_name(part.keys)])
+
+        parts = [self._part(start.parts[name].keys) for name in sorted(others)]
+        self._finished |= (await self._on_each(parts, finish, "finish")).keys()
+
+    async def _on_each(
+        self,
+        parts: Iterable[StreamClaims],
+        step: Callable[[StreamClaims], Coroutine[Any, Any, R]],
+        kind: str,
+        *,
+        wait: bool = False,
+    ) -> dict[str, R]:
+        """Take a step in all *parts*; return the results of those that end in time.
+
+        A step that did not end in time is continued, not repeated, by the next one of its *kind*.
+        An error that concerns one part only is noted; others are raised.
+        """
+        tasks: dict[str, asyncio.Task[R]] = {}
+        for part in parts:
+            name = part_name(part.keys)
+            late = self._steps.pop((kind, name), None)
+            tasks[name] = late or asyncio.create_task(
+                step(part) if kind == "backlog" else self._after_others(name, step(part))
+            )
+        if not tasks:
+            return {}
+        patience = None if wait or len(self._selected) == 1 else PATIENCE_S
+        try:
+            await asyncio.wait(tasks.values(), timeout=patience)
+        finally:
+            self._steps |= {(kind, name): t for name, t in tasks.items() if not t.done()}
+        results: dict[str, R] = {}
+        for name, task in tasks.items():
+            if task.done():
+                try:
+                    results[name] = task.result()
+                    self._away.pop(name, None)
+                except RSMQError as error:
+                    await self._note(name, error)
+        return results
+
+    async def _after_others(self, name: str, work: Coroutine[Any, Any, R]) -> R:
+        """Run *work* on a part when the late steps of that part have ended."""
+        others = [t for (kind, of), t in self._steps.items() if of == name and kind != "backlog"]
+        if others:
+            await asyncio.wait(others)
+        return await work
+
+    async def _note(self, name: str, error: RSMQError) -> None:
+        """Note the error of one part, or raise it if the query cannot go on."""
+        part = self._parts.get(name)
+        if isinstance(error, Unavailable) and not self._options.is_single:
+            if name not in self._away:
+                logger.warning("queue %s cannot be reached; the others go on: %s", name, error)
+            self._away[name] = error
+        elif part is not None and await self._is_missing(part.keys, error):
+            self._drop(name, error)
+        elif isinstance(error, QueueCorrupt) and self._options.skips_missing:
+            self._report(name, "%s; it is left out until it is mended", error)
+            self._set_aside.add(name)
+        else:
+            raise error
+
+    async def _is_missing(self, keys: QueueKeys, error: RSMQError) -> bool:
+        """Return True if *error* came because a queue does not exist, and that is allowed."""
+        if not self._options.skips_missing:
+            return False
+        if isinstance(error, QueueNotFound):
+            return True
+        # A client may delete a queue with all that belongs to it.
+        lost = isinstance(error, ClaimLost) or isinstance(error.__cause__, ClaimLost)
+        return lost and not await self._calls[keys.namespace].run(queues.exists(keys))
+
+    def _drop(self, name: str, error: RSMQError) -> None:
+        """Leave a part out whose queue does not exist. If it is created, it begins as a new one."""
+        self._report(name, "%s; the other queues are read", error)
+        self._set_aside.add(name)
+        self._dropped.add(name)
+        if part := self._parts.pop(name, None):
+            self._steps["close", name] = asyncio.create_task(part.aclose())
+
+    def _report(self, name: str, text: str, error: RSMQError) -> None:
+        if name not in self._reported:
+            logger.warning(text, error)
+        self._reported.add(name)
+
+    def _raise_outage(self) -> None:
+        for error in self._away.values():
+            raise error
+
+    async def _discover(self) -> None:
+        """Find the queues that are selected, and try those again that were set aside."""
+        now = time.monotonic()
+        if self._ends or now < self._next_discovery:
+            return
+        self._next_discovery = now + self._options.discover_every_ms / 1000
+        self._set_aside.clear()
+        if self._options.queues_pattern:
+            found = await self._matching()
+        else:
+            found = named_queues(self._options)
+        for keys in found:
+            self._part(keys)
+            self._selected.add(part_name(keys))
+            self._finished.discard(part_name(keys))
+
+    async def _matching(self) -> list[QueueKeys]:
+        """Return the queues that the pattern selects, in namespaces that answer."""
+        tasks = {
+            namespace: asyncio.create_task(matching_queues(calls, self._options, namespace))
+            for namespace, calls in self._calls.items()
+            if namespace in self._options.shards.namespaces
+        }
+        known = bool(self._selected)
+        await asyncio.wait(tasks.values(), timeout=PATIENCE_S if known else None)
+        found: list[QueueKeys] = []
+        for namespace, task in tasks.items():
+            if not task.done():
+                task.cancel()
+                continue
+            try:
+                found += task.result()
+            except Unavailable as error:
+                if not known and len(tasks) == 1:
+                    raise
+                logger.warning("namespace %s cannot be reached: %s", namespace.name, error)
+        return found
+
+    def _check(self, offset: StreamOffset) -> None:
+        if not self._options.is_single:
+            return
+        keys = self._options.keys_of(self._options.names[0])
+        for name, other in offset.parts.items():
+            if name != part_name(keys):
+                raise InvalidValue(
+                    f"the checkpoint belongs to queue {other.queue!r} in namespace "
+                    f"{other.namespace!r}, not to {keys.queue!r} in "
+                    f"{keys.namespace.name!r}; use another checkpointLocation"
+                )
+
+    def _selected_parts(self) -> list[StreamClaims]:
+        names = sorted(self._selected - self._set_aside)
+        return [self._parts[name] for name in names if name in self._parts]
+
+    def _part(self, keys: QueueKeys) -> StreamClaims:
+        name = part_name(keys)
+        if name not in self._parts:
+            calls = self._calls.setdefault(keys.namespace, NamespaceCalls(self._transport))
+            self._parts[name] = StreamClaims(self._options, keys, calls)
+        return self._parts[name]
+
+
+def divide_slices(found: list[ClaimSlice], most: int, tasks: int) -> list[list[ClaimSlice]]:
+    """Divide slices into tasks of up to *most* messages, at least *tasks* of them."""
+    total = sum(slice.stop - slice.start for slice in found)
+    count = max(1, min(total, max(tasks, -(-total // most))))
+    bounds = [total * n // count for n in range(count + 1)]
+    return [list(_between(found, low, high)) for low, high in pairwise(bounds) if total]
+
+
+def _between(found: list[ClaimSlice], low: int, high: int) -> Iterator[ClaimSlice]:
+    """Return the messages from number *low* up to *high* of all slices."""
+    first = 0
+    for slice in found:
+        size = slice.stop - slice.start
+        start, stop = max(low - first, 0), min(high - first, size)
+        if start < stop:
+            yield replace(slice, start=slice.start + start, stop=slice.start + stop)
+        first += size
