@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 
@@ -126,6 +126,27 @@ class Rmq:
             self._closing = asyncio.create_task(self._close(), name="aiorsmq-ng rmq close")
         await asyncio.shield(self._closing)
 
+    @property
+    def is_open(self) -> bool:
+        """True if it was opened, or has made its first call."""
+        return self._transport.is_started
+
+    def add_close_hook(self, hook: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Await *hook* first when the client is closed, while calls can still be made.
+
+        Args:
+            hook: a function without arguments that returns a coroutine.
+        """
+        self._transport.leavers.add(hook)
+
+    def remove_close_hook(self, hook: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do not await *hook* any more.
+
+        Args:
+            hook: a function without arguments that returns a coroutine.
+        """
+        self._transport.leavers.discard(hook)
+
     async def __aenter__(self) -> Self:
         try:
             return await self.open()
@@ -151,12 +172,12 @@ class Rmq:
         """
         keys = self._layout.queue(check_name("name of a queue", name, self._layout))
         if push is None:
-            return RmqQueue(self._context, keys)
+            return RmqQueue(self, self._context, keys)
         target = push if isinstance(push, str) else push.name
         if target == name:
             raise InvalidValue(f"queue {name!r} cannot be its own push queue; use release()")
         check_name("name of a push queue", target, self._layout)
-        return RmqQueue(self._context, keys, self._layout.queue(target))
+        return RmqQueue(self, self._context, keys, self._layout.queue(target))
 
     async def list_queues(self) -> list[str]:
         """Return the names of all queues that any program has opened, sorted."""

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Generic, Self, TypeVar
 
+import anyio
+
 from .._transport.transport import Transport
 from .batch import RmqBatch
 from .delivery import RmqDelivery, release_nowait
@@ -75,7 +77,9 @@ class RmqConsumer(AsyncIterator[T], Generic[T]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        # Also if the block was cancelled: what was taken ahead goes back before the end.
+        with anyio.CancelScope(shield=True):
+            await self.aclose()
 
     def __del__(self) -> None:
         # Called by the garbage collector at any moment, in any thread.

@@ -205,6 +205,8 @@ async def settle(batch: Sequence[RmqDelivery], outcome: RmqOutcome) -> list[Leas
     first = batch[0]
     held, push = held_of(first), _push_of(first)
     transport = held.connection.transport
+    if outcome == "pushed" and push is None:
+        outcome = "rejected"
     for delivery in batch:
         if delivery.outcome is not None:
             raise InvalidValue(f"delivery {delivery.id} is {delivery.outcome} already")
@@ -267,8 +269,8 @@ def _operation(batch: Sequence[RmqDelivery], outcome: RmqOutcome) -> Operation[l
         return messages.ack(keys, name, payloads)
     if outcome == "released":
         return messages.give_back(keys, name, payloads)
-    pushed = outcome == "pushed" and push is not None
-    return messages.move(keys, name, payloads, push.ready if pushed and push else keys.rejected)
+    target = push.ready if outcome == "pushed" and push is not None else keys.rejected
+    return messages.move(keys, name, payloads, target)
 
 
 async def _push_across(held: Held, payloads: Sequence[bytes], push: RmqKeys) -> list[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .._common.durations import Seconds, at_least_0
 from .._protocol.operation import Operation
@@ -19,6 +19,9 @@ from .consumer import RmqConsumer
 from .delivery import RmqDelivery
 from .feed import Feed, RmqContext
 
+if TYPE_CHECKING:
+    from .client import Rmq
+
 R = TypeVar("R")
 
 #: Payloads that one call of a purge deletes at most.
@@ -32,7 +35,11 @@ class RmqQueue:
     receive counts; a queue is a list, and what is published first is taken first.
     """
 
-    def __init__(self, context: RmqContext, keys: RmqKeys, push: RmqKeys | None = None) -> None:
+    def __init__(
+        self, rmq: Rmq, context: RmqContext, keys: RmqKeys, push: RmqKeys | None = None
+    ) -> None:
+        #: The client that it is a queue of.
+        self.rmq = rmq
         self._context = context
         self._keys = keys
         self._push = push

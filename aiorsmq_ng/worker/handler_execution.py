@@ -13,7 +13,7 @@ from .._runtime.prefetch import give_back, still_leased
 from ..delivery import Delivery
 from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError, WrongContext
 from ..models import DeadLetter
-from .handlers import DeadLetterHook, FailureHook, Middleware, QueueHandler
+from .handlers import DeadLetterHook, FailureHook, Middleware, RegisteredHandler
 from .health import Counters
 from .shutdown import wait_until_done
 
@@ -52,7 +52,7 @@ class Execution:
 
     def __init__(
         self,
-        handler: QueueHandler,
+        handler: RegisteredHandler,
         batch: list[Delivery],
         middleware: Sequence[Middleware],
         on_failure: Sequence[FailureHook],
@@ -133,7 +133,7 @@ class Execution:
         if self._left_behind:
             return
         if raised is None:
-            settled = await self._settle_all(Delivery.ack)
+            settled = await self._settle_all(lambda delivery: delivery.ack())
             self._counters.done += len(settled)
         else:
             await self._failed(raised)
@@ -287,6 +287,7 @@ class Executions:
         on_failure: Sequence[FailureHook],
         counters: Counters,
     ) -> None:
+        self.concurrency = concurrency
         # First in, first out.
         self.slots = asyncio.Semaphore(concurrency)
         self.running: set[Execution] = set()
@@ -296,7 +297,7 @@ class Executions:
         self._middleware = middleware
         self._on_failure = on_failure
 
-    def start(self, handler: QueueHandler, batch: list[Delivery]) -> Execution:
+    def start(self, handler: RegisteredHandler, batch: list[Delivery]) -> Execution:
         """Run *handler* on *batch*, in a slot that the caller has acquired."""
         execution = Execution(handler, batch, self._middleware, self._on_failure, self.counters)
         self.running.add(execution)

@@ -14,6 +14,7 @@ from ..delivery import Delivery
 from ..errors import InvalidValue
 from ..models import DeadLetter, Message
 from ..queue import Queue
+from ..rmq import RmqQueue
 
 #: Handles a message: takes the body, the ``Delivery``, or both.
 Handler = Callable[..., Awaitable[Any]]
@@ -38,13 +39,9 @@ D = TypeVar("D", bound=DeadLetterHook)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueHandler:
-    """A handler as it was registered: the queue it serves, and the rules for its messages.
+class RegisteredHandler:
+    """A handler as it was registered, and the rules for its messages."""
 
-    The lease, the retry policy and the dead-letter queue are those of the queue handle.
-    """
-
-    queue: Queue
     function: Handler
     #: The decoder of each argument of the function; ``None`` for the delivery itself.
     readers: tuple[Reader | None, ...]
@@ -74,6 +71,23 @@ class QueueHandler:
         return [delivery if read is None else read(delivery.body) for read in self.readers]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueHandler(RegisteredHandler):
+    """A handler of a queue of RSMQ.
+
+    The lease, the retry policy and the dead-letter queue are those of the queue handle.
+    """
+
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RmqHandler(RegisteredHandler):
+    """A handler of a queue of rmq; what fails goes to its push queue, or is rejected."""
+
+    queue: RmqQueue
+
+
 def readers(handler: Handler, codec: Codec) -> tuple[Reader | None, ...]:
     """Return the decoder of each argument of *handler*, ``None`` for the delivery.
 
@@ -94,8 +108,8 @@ def check_queue_name(queue: object) -> None:
         raise InvalidValue(
             f'handler {_name(queue)} has no queue; write @worker.handler("jobs") above it'
         )
-    if not isinstance(queue, str):
-        raise InvalidValue(f"queue of a handler must be a name, not {queue!r}")
+    if not isinstance(queue, str | RmqQueue):
+        raise InvalidValue(f"queue of a handler must be a name, not {queue!r}; or an RmqQueue")
 
 
 def check_coroutine_function(what: str, function: Callable[..., Any], *, arguments: int) -> None:

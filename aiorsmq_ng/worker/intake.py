@@ -11,6 +11,8 @@ Rule 2: first the messages, then the slot. A group of queues without messages ho
 Rule 3: a *suspect* (the holder of its last delivery vanished) is handled alone. It ends the intake,
 which gives back everything that was leased ahead; then running handlers may end; then the suspect
 runs, and the intake begins again. Each of these steps takes at most ``alone`` seconds.
+
+Rule 4: a queue of rmq is served beside them, by a consumer of its own (``rmq_intake.py``).
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from ..client import RSMQ
 from ..delivery import Delivery
 from ..errors import RSMQError
 from .handler_execution import Executions
-from .handlers import QueueHandler
+from .handlers import QueueHandler, RmqHandler
+from .rmq_intake import dispatch
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
@@ -55,8 +58,10 @@ class Intake:
         prefetch: int,
         order: Literal["strict", "weighted"],
         alone: float,
+        rmq_handlers: Sequence[RmqHandler] = (),
     ) -> None:
         self._rsmq = rsmq
+        self._rmq_handlers = rmq_handlers
         self._handlers = {handler.queue.name: handler for handler in handlers}
         self._executions = executions
         self._prefetch = prefetch
@@ -85,6 +90,8 @@ class Intake:
                 async with TaskGroup() as tasks:
                     for group in groups:
                         tasks.start_soon(self._dispatch, group, tasks.cancel_scope)
+                    for handler in self._rmq_handlers:
+                        tasks.start_soon(dispatch, handler, self._executions, self._prefetch)
                 # A suspect arrived: everything that was leased ahead is given back.
                 await self._handle_alone()
         finally:

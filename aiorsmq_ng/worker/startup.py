@@ -12,6 +12,7 @@ from .._runtime.outage_retries import retry_through_outages
 from ..client import RSMQ
 from ..errors import AccessDenied, QueueNotFound, Unavailable
 from ..queue import Queue
+from ..rmq import RmqQueue
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
@@ -38,6 +39,14 @@ async def find_queues(
         f"(gave up after {limit_s:g} s)",
         transient=True,
     )
+
+
+async def open_rmq_queues(queues: Sequence[RmqQueue], limit_s: float | None) -> bool:
+    """Wait for the servers of *queues*, each at most *limit_s* seconds if given, and list them."""
+    for queue in queues:
+        await queue.rmq.open(wait_for_server=limit_s)
+        await retry_through_outages(queue.open, limit_s)
+    return True
 
 
 async def _find(rsmq: RSMQ, queue: Queue, create: bool) -> None:

@@ -12,7 +12,9 @@ from .._runtime.dead_letter_listeners import log_move
 from ..client import RSMQ
 from ..errors import ClientClosed, InvalidValue
 from ..models import DeadLetter
+from ..queue import Queue
 from ..retry import Retry
+from ..rmq import Rmq, RmqQueue
 from .handler_execution import Executions, call_dead_letter_hooks
 from .handlers import (
     D,
@@ -25,6 +27,7 @@ from .handlers import (
     M,
     Middleware,
     QueueHandler,
+    RmqHandler,
     check_coroutine_function,
     check_queue_name,
     readers,
@@ -33,7 +36,7 @@ from .health import Counters, State, WorkerHealth, one_line
 from .intake import Intake
 from .shutdown import first_of, run_to_completion
 from .signals import stopped_by_signals
-from .startup import find_queues
+from .startup import find_queues, open_rmq_queues
 
 R = TypeVar("R")
 
@@ -94,6 +97,9 @@ class Worker:
         self._order: Literal["strict", "weighted"] = order
         self._create = create
         self._handlers: list[QueueHandler] = []
+        self._rmq_handlers: list[RmqHandler] = []
+        #: Clients of rmq that the worker has opened, and closes.
+        self._own_rmqs: set[Rmq] = set()
         self._middleware: list[Middleware] = []
         self._on_start: list[Hook] = []
         self._on_stop: list[Hook] = []
@@ -122,7 +128,7 @@ class Worker:
 
     def handler(
         self,
-        queue: str,
+        queue: str | RmqQueue,
         *,
         retry: Retry | None = None,
         dead_letter: str | None = None,
@@ -138,7 +144,8 @@ class Worker:
         handler returns.
 
         Args:
-            queue: name of the queue.
+            queue: name of the queue, or a queue of rmq. *retry*, *dead_letter*, *vt* and *weight*
+                have no meaning for that: what fails goes to its push queue, or is rejected.
             retry: when it is delivered again after an error; ``Retry()`` by default.
             dead_letter: queue for messages after the last delivery; by default ``<queue>-dead``.
             timeout: seconds after which the handler is cancelled; ``None`` for no limit.
@@ -156,7 +163,7 @@ class Worker:
 
     def batch_handler(
         self,
-        queue: str,
+        queue: str | RmqQueue,
         *,
         size: int,
         wait: Seconds,
@@ -247,7 +254,9 @@ class Worker:
     @property
     def health(self) -> WorkerHealth:
         """What the worker is doing."""
-        executions, counters, server = self._executions, self._counters, self.rsmq.server_status
+        executions, counters = self._executions, self._counters
+        rmq_only = self._rmq_handlers and not self._handlers
+        server = (self._rmq_handlers[0].queue.rmq if rmq_only else self.rsmq).server_status
         stuck = sum(execution.stuck for execution in executions.running)
         state: State = self._state
         if state == "running" and not self._started:
@@ -322,11 +331,7 @@ class Worker:
             found = None
             # Once more if other code has cancelled the search: only a stop ends it.
             while found is None and self._state in ("running", "paused"):
-                found = await self._run_interruptible(
-                    find_queues(
-                        self.rsmq, queues, create=self._create, limit_s=self.wait_for_server
-                    )
-                )
+                found = await self._run_interruptible(self._find_queues(queues))
             if found:
                 self.rsmq.dead_letters.listen(self._on_dead_letter_moved)
                 self._begun = True
@@ -340,6 +345,7 @@ class Worker:
                     prefetch=self._prefetch,
                     order=self._order,
                     alone=self.alone,
+                    rmq_handlers=self._rmq_handlers,
                 )
                 while self._state in ("running", "paused"):
                     await self._serve(self._intake)
@@ -352,18 +358,21 @@ class Worker:
                 await run_to_completion(self._shut_down())
             finally:
                 self.rsmq.remove_close_hook(self._client_closes)
+                for handler in self._rmq_handlers:
+                    handler.queue.rmq.remove_close_hook(self._client_closes)
                 # In a task of its own: it goes on if this one is cancelled again.
                 await asyncio.shield(asyncio.create_task(self._finish()))
 
     def __repr__(self) -> str:
-        queues = ", ".join(handler.queue.name for handler in self._handlers)
+        names = [h.queue.name for h in self._handlers] + [h.queue.name for h in self._rmq_handlers]
+        queues = ", ".join(names)
         running = self._executions.running
         at_work = f", {len(running)} handlers running" if running else ""
         return f"<Worker of {queues or 'no queues'}, {self._state}{at_work}>"
 
     def _registrar(
         self,
-        queue: str,
+        queue: str | RmqQueue,
         *,
         retry: Retry | None,
         dead_letter: str | None,
@@ -371,6 +380,13 @@ class Worker:
         **rules: Any,
     ) -> Callable[[H], H]:
         check_queue_name(queue)
+        if isinstance(queue, RmqQueue):
+            if retry is not None or dead_letter is not None or vt is not None:
+                raise InvalidValue(
+                    f"queue {queue.name!r} of rmq has no retry, dead_letter or vt; "
+                    "name a push queue: rmq.queue(name, push=...)"
+                )
+            return self._rmq_registrar(queue, **rules)
         # A queue, or a dead-letter queue, that cannot exist is refused here and not by run().
         handle = self.rsmq.queue(queue, retry=retry or Retry(), dead_letter=dead_letter, vt=vt)
         self.rsmq.queue(handle.dead_letter)
@@ -389,13 +405,26 @@ class Worker:
 
         return register
 
+    def _rmq_registrar(self, queue: RmqQueue, **rules: Any) -> Callable[[H], H]:
+        def register(function: H) -> H:
+            if any(known.queue is queue for known in self._rmq_handlers):
+                raise InvalidValue(f"queue {queue.name!r} of rmq has a handler already")
+            self._rmq_handlers.append(
+                RmqHandler(
+                    queue=queue, function=function, readers=readers(function, queue.codec), **rules
+                )
+            )
+            return function
+
+        return register
+
     def _check_handlers(self) -> None:
         """Refuse a worker without handlers, and a handler that no message would ever reach.
 
         A dead letter keeps its ``rc``, so a handler of a dead-letter queue whose retry policy has a
         limit would move every message on.
         """
-        if not self._handlers:
+        if not self._handlers and not self._rmq_handlers:
             raise InvalidValue("the worker has no handlers; register one with @worker.handler()")
         dead = {handler.queue.dead_letter: handler.queue.name for handler in self._handlers}
         for queue in (handler.queue for handler in self._handlers):
@@ -404,6 +433,17 @@ class Worker:
                     f"queue {queue.name!r} holds the dead letters of {dead[queue.name]!r}; "
                     f"its handler needs retry=Retry(0), or none of them would ever reach it"
                 )
+
+    async def _find_queues(self, queues: list[Queue]) -> bool:
+        limit_s, rmq_queues = self.wait_for_server, [h.queue for h in self._rmq_handlers]
+        for queue in rmq_queues:
+            if not queue.rmq.is_open:
+                self._own_rmqs.add(queue.rmq)
+            queue.rmq.add_close_hook(self._client_closes)
+        # A worker of rmq alone needs no client of RSMQ.
+        if queues:
+            await find_queues(self.rsmq, queues, create=self._create, limit_s=limit_s)
+        return await open_rmq_queues(rmq_queues, limit_s)
 
     async def _serve(self, intake: Intake) -> None:
         """Hand out messages until paused or stopped; after a pause, wait for the end of it."""
@@ -472,5 +512,7 @@ class Worker:
                 except Exception:
                     logger.exception("a stop hook failed")
         finally:
+            for rmq in self._own_rmqs:
+                await rmq.aclose()
             if self._own:
                 await self.rsmq.aclose()

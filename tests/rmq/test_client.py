@@ -127,7 +127,7 @@ async def test_a_block_that_raises_rejects_and_one_that_is_cancelled_gives_back(
             raise asyncio.CancelledError
 
     assert await listed(redis, REJECTED) == [b"bad"]
-    assert (bad.outcome, slow.outcome) == ("pushed", "released")
+    assert (bad.outcome, slow.outcome) == ("rejected", "released")
     await consumer.aclose()
     assert await listed(redis, READY) == [b"slow"]
 
