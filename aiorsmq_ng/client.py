@@ -389,6 +389,7 @@ class RSMQ(RSMQVerbs):
         fix: bool = False,
         max_hidden: Seconds | None = None,
         progress: Progress | None = None,
+        server_only: bool = False,
     ) -> DoctorReport:
         """Look for damage in the queues *names*, or in all, and for dangers in server settings.
 
@@ -403,7 +404,11 @@ class RSMQ(RSMQVerbs):
             max_hidden: messages hidden for more seconds than this count as damage.
             progress: called with what is looked at, how much of it was, and how much there is (0 if
                 unknown).
+            server_only: look at the settings of the server only, and at no queue.
         """
+        if server_only:
+            doctor = Doctor(self._transport, self._shards.namespaces[0], self._channel)
+            return await doctor.examine_server()
         keys = [self._keys(n) if isinstance(n, str) else context_of(n).keys for n in names]
         orders = Orders(fix, argument_checks.optional_ms("max_hidden", max_hidden), progress)
         reports = []

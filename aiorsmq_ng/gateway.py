@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from ._protocol import argument_checks
 from ._protocol.argument_checks import Seconds
-from ._protocol.operations import queues
+from ._protocol.operations import messages, queues
 from ._runtime.queue_context import context_of
 from .delivery import Delivery
+from .errors import InvalidValue
 from .models import RecoverPlace
 from .queue import Queue, recover_page
 
 __all__ = ["Gateway", "PurgedPage", "RecoverPlace"]
 
+#: Most messages that one call moves, so that other clients can go on.
+_MOVE_PAGE = 100
 #: Lease messages of several queues: names or handles, count, lease, wait in seconds.
 _Receive = Callable[
     [Sequence[str | Queue], int, Seconds | None, float], Awaitable[tuple[list[Delivery], int]]
@@ -92,6 +96,28 @@ class Gateway:
         """
         context = context_of(queue)
         return PurgedPage(*await context.transport.run(queues.purge(context.keys, at)))
+
+    async def move_page(self, source: Queue, target: Queue, ids: Sequence[str]) -> int:
+        """Move those of up to 100 messages that are ready to another queue, by one atomic call.
+
+        There they start with ``rc`` 0. Returns how many were moved; leased and delayed ones stay.
+
+        Args:
+            source: the queue that they are in.
+            target: the queue that they go to; ``QueueNotFound`` if it does not exist.
+            ids: ids of messages.
+        """
+        if not ids:
+            return 0
+        if len(ids) > _MOVE_PAGE:
+            raise InvalidValue(f"move_page takes up to {_MOVE_PAGE} ids, not {len(ids)}")
+        if source.name == target.name:
+            raise InvalidValue(f"messages of queue {source.name!r} cannot be moved into itself")
+        context, chosen = context_of(target), [argument_checks.check_id(id) for id in ids]
+        keys, channel = context.sibling(source.name), context.channel(context.keys)
+        return await context.transport.run(
+            messages.redrive(keys, context.keys, len(chosen), ids=chosen, channel=channel)
+        )
 
     async def announce(
         self, queue: Queue, name: str, consumers: int, holding: Iterable[str] = ()

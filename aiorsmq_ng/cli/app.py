@@ -26,6 +26,7 @@ COMMANDS = {
     "dlq": "dlq:dlq",
     "worker": "worker:worker",
     "serve": "broker:serve",
+    "dashboard": "dashboard:dashboard",
     "pipeline": "pipeline:pipeline",
     "doctor": "doctor:doctor",
     "top": "top.command:top",

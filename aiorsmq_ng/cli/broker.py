@@ -42,12 +42,12 @@ TOKEN_VARIABLE, RECEIPT_VARIABLE = "RSMQ_BROKER_TOKEN", "RSMQ_RECEIPT_KEY"
 
 @click.group(
     cls=LazyGroup,
-    table={"grpc": "broker:grpc"},
-    epilog=examples("$ rsmqctl serve grpc", "$ rsmqctl serve grpc --help"),
+    table={"grpc": "broker:grpc", "dashboard": "dashboard:serve_dashboard"},
+    epilog=examples("$ rsmqctl serve grpc", "$ rsmqctl serve dashboard"),
 )
 @global_options()
 def serve() -> None:
-    """Serve queues and topics to other programs."""
+    """Serve queues and topics to other programs, and to people."""
 
 
 @click.command(
@@ -156,11 +156,11 @@ def grpc(**given: Any) -> None:
 
     async def session() -> None:
         options, tokens = read_options(given), read_tokens(given["tokens"])
-        rsmq, signals = _client(settings), _stop_signals()
+        rsmq, signals = _client(settings), stop_signals()
         services = [] if given["gomq"] == "off" else [Gomq(given["gomq"])]
         broker = Broker(rsmq, options, tokens, services)
         try:
-            if await _reached(rsmq, given["wait_for_server"], signals):
+            if await reached(rsmq, given["wait_for_server"], signals):
                 _raise_open_files()
                 await broker.start()
                 guard = f"{_described(tokens)}, gomq: {given['gomq']}"
@@ -180,7 +180,7 @@ def read_options(given: dict[str, Any]) -> BrokerOptions:
     if (files["cert"] is None) != (files["key"] is None):
         raise click.UsageError("--cert and --key belong together")
     tls = None
-    _check_pair(given["cert"], given["key"], given["client_ca"])
+    check_pair(given["cert"], given["key"], given["client_ca"])
     if files["cert"] is not None and files["key"] is not None:
         tls = Tls(certificate=files["cert"], key=files["key"], client_ca=files["client_ca"])
     elif files["client_ca"] is not None:
@@ -201,7 +201,7 @@ def read_options(given: dict[str, Any]) -> BrokerOptions:
     )
 
 
-def _check_pair(cert: str | None, key: str | None, client_ca: str | None) -> None:
+def check_pair(cert: str | None, key: str | None, client_ca: str | None) -> None:
     """Refuse files that are unusable for TLS, and name the file; gRPC does not name it."""
     if cert is None or key is None:
         return
@@ -282,7 +282,7 @@ def _announce(addresses: tuple[str, ...], options: BrokerOptions, guard: str, ns
         logger.warning("--insecure: any host that can reach this address can use the queues")
 
 
-def _stop_signals() -> asyncio.Queue[str]:
+def stop_signals() -> asyncio.Queue[str]:
     """Return a queue that receives the name of every SIGTERM or SIGINT."""
     import asyncio
 
@@ -293,7 +293,7 @@ def _stop_signals() -> asyncio.Queue[str]:
     return signals
 
 
-async def _reached(
+async def reached(
     rsmq: aiorsmq_ng.RSMQ, within_s: float | None, signals: asyncio.Queue[str]
 ) -> bool:
     """Wait for the server; return False if a signal came first."""

@@ -80,7 +80,7 @@ def list_dead(fail_empty: bool) -> None:
     """
 
     async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
-        from .stats import all_stats
+        from ..sampling import all_stats
 
         found = await all_stats(rsmq)
         rows: list[Record] = []

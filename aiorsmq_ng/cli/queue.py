@@ -180,7 +180,7 @@ def stats(name: str | None) -> None:
     damaged: list[str] = []
 
     async def collect(rsmq: aiorsmq_ng.RSMQ) -> list[Record]:
-        from .stats import all_stats
+        from ..sampling import all_stats
 
         found = await all_stats(rsmq, [name] if name is not None else None, damaged.append)
         return [stats_record(queue, stats) for queue, stats in found.items()]

@@ -33,6 +33,11 @@ class Doctor:
         self._namespace = namespace
         self._channel = channel
 
+    async def examine_server(self) -> DoctorReport:
+        """Examine the settings of the server, and no queue."""
+        facts, findings = await server_settings.examine(self._transport, self._namespace)
+        return DoctorReport(facts, [], findings)
+
     async def examine(self, names: list[str], orders: Orders) -> DoctorReport:
         """Examine the queues *names*, or all queues of the namespace if none is named."""
         facts, findings = await server_settings.examine(self._transport, self._namespace)

@@ -27,9 +27,9 @@ from aiorsmq_ng import RSMQ, Options, QueueAttributes, QueueStats, Unavailable
 from aiorsmq_ng.cli.app import cli
 from aiorsmq_ng.cli.global_options import Settings, with_password
 from aiorsmq_ng.cli.pipeline import with_settings
-from aiorsmq_ng.cli.top.sampling import Sampler
 from aiorsmq_ng.cli.top.screen import View, age, picture, sparkline
 from aiorsmq_ng.embedded import status, stop
+from aiorsmq_ng.sampling import Sampler
 
 from .ctl import MODULE, Ctl, Outcome, process, python, shell
 

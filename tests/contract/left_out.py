@@ -22,6 +22,11 @@ BROKER: dict[str, tuple[str, ...]] = {
     "The server knows the broker as the holder of what its clients have received.": (
         "test_reason_names_the_last_holder",
     ),
+    "A broker has no call for it.": (
+        "test_find_shows_a_message_of_each_state_and_changes_nothing",
+        "test_find_of_a_message_that_is_gone_is_none",
+        "test_find_in_a_missing_queue_says_so",
+    ),
 }
 
 #: Seconds each, and about nothing that a cluster or a broker changes: there with ``--long`` only.

@@ -428,3 +428,34 @@ async def test_close_hook_runs_while_calls_can_be_made_unless_removed(server_url
     async with RSMQ(server_url, ns=ns) as other:
         assert [m.text for m in await other.queue("jobs").peek()] == ["the last one"]
     assert len(sent) == 1
+
+
+async def test_move_page_moves_those_that_are_ready(rsmq):
+    source, target = [await rsmq.create_queue(name) for name in ("jobs", "others")]
+    leased, chosen, other = await source.send_many(["a", "b", "c"])
+    later = await source.send("d", delay=60)
+    await source.receive()
+
+    moved = await rsmq.gateway.move_page(source, target, [leased, chosen, later])
+
+    assert moved == 1
+    assert [(m.id, m.body, m.rc) for m in await target.peek()] == [(chosen, b"b", 0)]
+    assert {m.id async for m in source.scan()} == {leased, other, later}
+
+
+async def test_move_page_of_none_moves_none(rsmq):
+    source, target = [await rsmq.create_queue(name) for name in ("jobs", "others")]
+    await source.send("a")
+
+    assert await rsmq.gateway.move_page(source, target, []) == 0
+    assert (await source.attributes()).msgs == 1
+
+
+async def test_move_page_refuses_too_many_and_the_same_queue(rsmq):
+    source, target = [await rsmq.create_queue(name) for name in ("jobs", "others")]
+    ids = await source.send_many(["a"] * 101)
+
+    with pytest.raises(InvalidValue, match="up to 100 ids"):
+        await rsmq.gateway.move_page(source, target, ids)
+    with pytest.raises(InvalidValue, match="into itself"):
+        await rsmq.gateway.move_page(source, source, ids[:1])

@@ -166,3 +166,32 @@ async def test_scan_works_in_memory(read_by):
         ids = await queue.send_many(["a", "b", "c"])
 
         assert [m.id for m in await scanned(queue)] == ids
+
+
+async def test_find_shows_a_message_of_each_state_and_changes_nothing(queue):
+    first, second = await queue.send_many(["a", "b"])
+    later = await queue.send("c", delay=60)
+    await queue.receive()
+
+    found = [await queue.find(id) for id in (first, second, later)]
+
+    assert [(m.id, m.body, m.state, m.rc) for m in found] == [
+        (first, b"a", "leased", 1),
+        (second, b"b", "ready", 0),
+        (later, b"c", "delayed", 0),
+    ]
+    assert [m.score for m in found] == [
+        one.score for id in (first, second, later) for one in await scanned(queue) if one.id == id
+    ]
+
+
+async def test_find_of_a_message_that_is_gone_is_none(queue):
+    id = await queue.send("a")
+    await queue.delete(id)
+
+    assert await queue.find(id) is None
+
+
+async def test_find_in_a_missing_queue_says_so(rsmq):
+    with pytest.raises(QueueNotFound):
+        await rsmq.queue("missing").find("g73zkl38qzSBNq2NcnVVlCldqwqFXRJd")

@@ -918,3 +918,14 @@ async def test_queue_with_dedup_keys_is_healthy(rsmq):
 
     findings = (await rsmq.doctor(queue)).findings
     assert [f for f in findings if f.queue is not None] == []
+
+
+async def test_doctor_of_the_server_only_looks_at_no_queue(rsmq, raw):
+    await rsmq.create_queue("jobs")
+    await raw.zadd(f"{rsmq.ns}:jobs", {"phantom": 1})
+
+    report = await rsmq.doctor(server_only=True)
+
+    assert report.queues == []
+    assert {found.queue for found in report.findings} <= {None}
+    assert report.server.engine in ("redis", "valkey")

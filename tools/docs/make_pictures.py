@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from aiorsmq_ng import QueueAttributes, QueueStats
-from aiorsmq_ng.cli.top.sampling import Sampler
 from aiorsmq_ng.cli.top.screen import View, picture
+from aiorsmq_ng.sampling import Sampler
 
 PICTURE = Path(__file__).parents[2] / "docs" / "reference" / "pictures" / "top.svg"
 SIZE = (104, 11)

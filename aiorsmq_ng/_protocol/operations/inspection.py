@@ -58,10 +58,17 @@ class ScanPage(NamedTuple):
     next: Place | None
 
 
+class FindRequest(QueueRequest, frozen=True):
+    """Read one message of any state; the page has one message, or none."""
+
+    id: str
+
+
 REASON: Kind[str | None] = Kind(name="reason", repeatable=True)
 PEEK: Kind[list[Message]] = Kind(name="peek", repeatable=True)
 PENDING: Kind[PendingPage] = Kind(name="pending", repeatable=True)
 SCAN: Kind[ScanPage] = Kind(name="scan", repeatable=True)
+FIND: Kind[ScanPage] = Kind(name="find", repeatable=True)
 
 
 def reason(keys: QueueKeys, id: str) -> Operation[str | None]:
@@ -85,3 +92,8 @@ def pending(keys: QueueKeys, *, skip: int, count: int, at: int) -> Operation[Pen
 def scan(keys: QueueKeys, count: int, *, at: Place) -> Operation[ScanPage]:
     """Read up to *count* messages of any state, in the order of their visible-at."""
     return Operation(SCAN, ScanRequest(keys, count, at))
+
+
+def find(keys: QueueKeys, id: str) -> Operation[ScanPage]:
+    """Read one message of any state by its id."""
+    return Operation(FIND, FindRequest(keys, id))

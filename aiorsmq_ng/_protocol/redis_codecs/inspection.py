@@ -1,4 +1,4 @@
-"""Codecs of peek, pending, scan and reason, which only read; and of what tests need."""
+"""Codecs of peek, pending, scan, find and reason, which only read; and of what tests need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ..operation import Reply
 from ..operations import inspection
 from ..operations import shift_time as testing
 from ..operations.inspection import (
+    FindRequest,
     PeekRequest,
     PendingPage,
     PendingRequest,
@@ -26,7 +27,7 @@ def _decode_pending(_: PendingRequest, reply: Reply) -> PendingPage:
     return PendingPage(messages, None if reply[0] < 0 else reply[0], reply[1])
 
 
-def _decode_scan(_: ScanRequest, reply: Reply) -> ScanPage:
+def _decode_scan(_: ScanRequest | FindRequest, reply: Reply) -> ScanPage:
     now, score, id = reply[:3]
     rows = iter(reply[3:])
     messages = []
@@ -66,6 +67,13 @@ SCAN: Codec[ScanRequest, ScanPage] = Codec(
     args=lambda r: (r.count, *r.at),
     decode=_decode_scan,
 )
+FIND: Codec[FindRequest, ScanPage] = Codec(
+    kind=inspection.FIND,
+    script="find",
+    keys=lambda r: (r.keys.zset, r.keys.hash),
+    args=lambda r: (r.id,),
+    decode=_decode_scan,
+)
 SHIFT: Codec[ShiftRequest, int] = Codec(
     kind=testing.SHIFT,
     script="test_shift_time",
@@ -74,4 +82,4 @@ SHIFT: Codec[ShiftRequest, int] = Codec(
     decode=lambda _, reply: int(reply),
 )
 
-CODECS: tuple[Codec[Any, Any], ...] = (REASON, PEEK, PENDING, SCAN, SHIFT)
+CODECS: tuple[Codec[Any, Any], ...] = (REASON, PEEK, PENDING, SCAN, FIND, SHIFT)

@@ -16,7 +16,7 @@ from ..session import run
 from ..shared_options import positive
 
 if TYPE_CHECKING:
-    from .sampling import Sampler
+    from ...sampling import Sampler
     from .screen import View
 
 COLUMNS = (
@@ -64,7 +64,7 @@ def top(once: bool, interval: float, sort: str) -> None:
     live = sys.stdout.isatty() and not once and settings.output is None
 
     async def work(rsmq: aiorsmq_ng.RSMQ) -> None:
-        from .sampling import Sampler
+        from ...sampling import Sampler
         from .screen import View
 
         place = f"{without_secrets(settings.redis_url or DEFAULT_URL)} ns={rsmq.ns}"

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ...sampling import Trace
 from ..output import Record, printable
-from .sampling import Trace
 
 #: Key -> the column by which it sorts.
 SORT_KEYS = {

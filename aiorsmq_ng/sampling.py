@@ -1,16 +1,20 @@
-"""Samples of all queues, and the rates between two samples."""
+"""Samples of many queues, and the rates between two samples; for ``rsmqctl top`` and dashboards."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-import aiorsmq_ng
+from .client import RSMQ
+from .errors import InvalidValue, QueueCorrupt, QueueNotFound
+from .models import QueueStats
 
-from ..output import Record
-from ..stats import all_stats
-
+#: Number of concurrent requests.
+_AT_ONCE = 64
 #: Number of samples in the sparkline of a queue.
 HISTORY = 60
 
@@ -19,12 +23,12 @@ HISTORY = 60
 class Trace:
     """History of one queue: the last two samples, and earlier depths."""
 
-    stats: aiorsmq_ng.QueueStats
+    stats: QueueStats
     at: float
     before: Trace | None = None
     depths: deque[int] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
-    def row(self, name: str) -> Record:
+    def row(self, name: str) -> dict[str, Any]:
         """Return the queue as a record; rates are null until there are two samples."""
         found = self.stats.attributes
         return {
@@ -38,7 +42,7 @@ class Trace:
             "consumers": sum(consumer.consumers for consumer in self.stats.consumers),
         }
 
-    def _rates(self) -> Record:
+    def _rates(self) -> dict[str, Any]:
         """Return rates of sends, of messages that left the queue, and of retries.
 
         Every delivery between two samples ends in one of three ways: its message left the queue,
@@ -64,14 +68,18 @@ class Sampler:
     def __init__(self) -> None:
         self.traces: dict[str, Trace] = {}
 
-    async def look(self, rsmq: aiorsmq_ng.RSMQ) -> None:
+    async def look(self, rsmq: RSMQ) -> None:
         """Take one sample; deleted queues are dropped."""
         found = await all_stats(rsmq)
         self.take(found, time.monotonic())
 
-    def take(self, found: dict[str, aiorsmq_ng.QueueStats], at: float) -> None:
-        """Store the sample *found*, taken at the time *at*."""
+    def take(
+        self, found: dict[str, QueueStats], at: float, asked: Collection[str] | None = None
+    ) -> None:
+        """Store the sample *found*, taken at the time *at*, of all queues or those *asked* for."""
         traces = {}
+        if asked is not None:
+            traces = {name: trace for name, trace in self.traces.items() if name not in asked}
         for name, stats in found.items():
             before = self.traces.get(name)
             trace = Trace(stats, at, before)
@@ -82,6 +90,37 @@ class Sampler:
             traces[name] = trace
         self.traces = traces
 
-    def rows(self) -> list[Record]:
+    def rows(self) -> list[dict[str, Any]]:
         """Return a record of each queue."""
         return [trace.row(name) for name, trace in self.traces.items()]
+
+
+async def all_stats(
+    rsmq: RSMQ,
+    names: Sequence[str] | None = None,
+    damaged: Callable[[str], None] = lambda _: None,
+) -> dict[str, QueueStats]:
+    """Return the stats of *names*, by default of all queues; deleted queues are left out.
+
+    A queue that was named must exist. The callback *damaged* is given the names of damaged queues.
+    """
+    wanted = await rsmq.list_queues() if names is None else names
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def look(name: str) -> QueueStats | None:
+        async with limit:
+            try:
+                return await rsmq.queue(name).stats()
+            except (
+                QueueNotFound,
+                QueueCorrupt,
+                InvalidValue,
+            ) as error:
+                if names is not None:
+                    raise
+                if not isinstance(error, QueueNotFound):
+                    damaged(name)
+                return None  # deleted since, or damaged: report the others
+
+    looks = await asyncio.gather(*map(look, wanted))
+    return {name: stats for name, stats in zip(wanted, looks, strict=True) if stats is not None}
