@@ -102,24 +102,9 @@ class Lease:
         return self.keys.queue
 
     @property
-    def over_s(self) -> float:
-        """Seconds since its end by this process's clock; 0 while it holds, or has no length."""
-        over_s = asyncio.get_running_loop().time() - self.expires_at
-        return over_s if over_s > 0 and self.vt > 0 else 0.0
-
-    @property
     def ended(self) -> bool:
         """True if it is lost, or over: another client may work on the message."""
         return has_ended(self, asyncio.get_running_loop().time())
-
-    def lose(self) -> None:
-        """Mark it as lost, and call its holder's callback; an error of that is logged."""
-        self.lost = True
-        if self.on_lost is not None:
-            try:
-                self.on_lost()
-            except Exception:
-                logger.exception("the callback for the lost %r failed", self)
 
     def __repr__(self) -> str:
         return f"<Lease of message {self.id} in queue {self.queue!r}>"
@@ -128,6 +113,21 @@ class Lease:
 def has_ended(lease: Lease, now: float) -> bool:
     """Return True if *lease* is lost, or over at *now* on the event loop's clock."""
     return lease.lost or (now > lease.expires_at and lease.vt > 0)
+
+
+def seconds_over(lease: Lease, now: float) -> float:
+    """Return how long *lease* is over at *now*; 0 while it holds, or has no length."""
+    return max(0.0, now - lease.expires_at) if lease.vt > 0 else 0.0
+
+
+def lose(lease: Lease) -> None:
+    """Mark *lease* as lost, and call its holder's callback; an error of that is logged."""
+    lease.lost = True
+    if lease.on_lost is not None:
+        try:
+            lease.on_lost()
+        except Exception:
+            logger.exception("the callback for the lost %r failed", lease)
 
 
 class LeaseKeeper:
@@ -293,7 +293,7 @@ class LeaseKeeper:
 
     def _lose(self, lease: Lease) -> None:
         self._kept.pop(lease, None)
-        lease.lose()
+        lose(lease)
 
 
 def _visibility(lease: Lease, *, vt_ms: int, how: messages.How = "") -> Operation[bool]:

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import anyio
 
 from ..errors import ClientClosed, WrongContext
-from .lease_renewal import Lease, has_ended
+from .lease_renewal import Lease, has_ended, seconds_over
 from .outage_retries import retry_through_outages
 from .queue_context import QueueContext
 
@@ -77,7 +77,8 @@ def still_leased(messages: list[D]) -> list[D]:
 
 
 def _give_back_late(late: list[D]) -> None:
-    if over_s := max(message.lease.over_s for message in late):
+    now = asyncio.get_running_loop().time()
+    if over_s := max(seconds_over(message.lease, now) for message in late):
         logger.warning(
             "the event loop was blocked for more than %.1f s: work on %d messages of queue %r is "
             "not begun, their leases have ended; run what blocks by asyncio.to_thread",

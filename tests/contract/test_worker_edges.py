@@ -19,6 +19,7 @@ from aiorsmq_ng import (
     Retry,
     Worker,
 )
+from aiorsmq_ng._runtime.lease_renewal import lose, seconds_over
 
 from ..support.waiting import until
 from .test_worker import stopped, work  # noqa: F401 - work is a fixture
@@ -441,7 +442,7 @@ async def test_handler_is_not_begun_on_a_lease_that_ended_while_the_loop_was_blo
     worker = Worker(rsmq, concurrency=6)
 
     def note(message):
-        late.append(message.lease.over_s)
+        late.append(seconds_over(message.lease, asyncio.get_running_loop().time()))
         if not handled:
             handled.append(message.text)
             time.sleep(1.5)
@@ -483,7 +484,7 @@ async def test_handler_that_ends_as_its_lease_is_given_up_has_not_failed(rsmq, q
 
     @worker.handler("jobs")
     async def handle(message: Delivery) -> None:
-        message.lease.lose()
+        lose(message.lease)
 
     running = asyncio.create_task(worker.run(signals=False))
     await until(lambda: worker.health.done or worker.health.failed)
@@ -505,7 +506,7 @@ async def test_iteration_hands_out_no_message_whose_lease_ended_while_the_loop_w
     async with asyncio.timeout(30), queue.consume(prefetch=prefetch, vt=0.5) as consumer:
         while len(seen) < 4:
             message = await anext(consumer)
-            late.append(message.lease.over_s)
+            late.append(seconds_over(message.lease, asyncio.get_running_loop().time()))
             seen.add(message.text)
             await message.ack()
             if len(seen) == 1:
@@ -607,7 +608,7 @@ async def test_handler_that_ends_as_its_lease_is_lost_fails_by_its_own_error(rsm
 
     @worker.handler("jobs", retry=Retry(1))
     async def handle(message: Delivery) -> None:
-        message.lease.lose()
+        lose(message.lease)
         inner = asyncio.get_running_loop().create_future()
         inner.cancel()
         await inner

@@ -14,7 +14,7 @@ from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operations import messages
 from aiorsmq_ng._protocol.operations.message_values import Leased
 from aiorsmq_ng._runtime.dead_letter_listeners import DeadLetterReports
-from aiorsmq_ng._runtime.lease_renewal import LeaseKeeper
+from aiorsmq_ng._runtime.lease_renewal import LeaseKeeper, lose
 from aiorsmq_ng._runtime.prefetch import Prefetch, still_leased
 from aiorsmq_ng._runtime.presence import Presence
 from aiorsmq_ng.consumer import Consumer
@@ -483,7 +483,7 @@ async def test_message_that_is_taken_from_the_prefetch_is_no_longer_kept():
 async def test_message_lost_while_it_waits_in_the_prefetch_is_not_handed_out():
     async with scene() as s:
         prefetch, held = await prefetch_of(s, b"a", b"b")
-        held[0].lease.lose()
+        lose(held[0].lease)
 
         assert (await prefetch.take()).body == b"b"
         prefetch.close()
