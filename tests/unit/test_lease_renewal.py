@@ -794,6 +794,8 @@ async def test_lease_whose_holder_is_at_work_on_it_is_not_renewed_beside():
 
         renewed = {request.id for command in s.sent(RENEWAL) for request in command.requests}
         assert renewed == {other.id}
+        assert paused.lease.renewing is None
+        assert paused.lease.expires_at < other.lease.expires_at
         assert not paused.lease_lost
 
 
