@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import aiorsmq_ng
@@ -12,15 +12,20 @@ from ..rpc import v1_pb2 as pb
 from ..rpc.wire_values import write_attributes, write_message
 from .broker_context import BrokerContext
 from .caller_limits import MAX_BYTES
+from .receive import BoundedReceiver
 from .tokens import CALLER
 
 M = TypeVar("M", bound=aiorsmq_ng.Message)
+
+#: Messages that are read at a time, even if they could be larger than a reply.
+_PAGE = 8
 
 
 class InspectionCalls:
     """Describe the broker and its queues, and read messages without leasing them."""
 
     _broker: BrokerContext
+    _receiver: BoundedReceiver
 
     async def GetInfo(self, _request: pb.GetInfoRequest, _: Any) -> pb.GetInfoResponse:
         """Describe this broker and its limits."""
@@ -60,15 +65,13 @@ class InspectionCalls:
     async def Peek(self, request: pb.PeekRequest, _: Any) -> pb.PeekResponse:
         """Read ready messages."""
         queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
-        found = await queue.peek(request.start, count)
-        shown = _that_fit(found)
-        return pb.PeekResponse(messages=map(write_message, shown), more=len(shown) < len(found))
+        shown, more = await self._read(queue, queue.peek, request.start, count)
+        return pb.PeekResponse(messages=map(write_message, shown), more=more)
 
     async def ListPending(self, request: pb.ListPendingRequest, _: Any) -> pb.ListPendingResponse:
         """Read leased messages."""
         queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
-        found = await queue.pending(request.start, count)
-        shown = _that_fit(found)
+        shown, more = await self._read(queue, queue.pending, request.start, count)
         return pb.ListPendingResponse(
             messages=[
                 pb.PendingMessage(
@@ -78,8 +81,39 @@ class InspectionCalls:
                 )
                 for m in shown
             ],
-            more=len(shown) < len(found),
+            more=more,
         )
+
+    async def _read(
+        self,
+        queue: aiorsmq_ng.Queue,
+        read: Callable[[int, int], Awaitable[list[M]]],
+        start: int,
+        count: int,
+    ) -> tuple[list[M], bool]:
+        """Return the messages that fit into a reply, and True if these are fewer than there are.
+
+        Pages are small enough that little more than one reply is in memory.
+        """
+        # The last leased messages can only be read together.
+        together = start < 0 and read == queue.pending
+        largest = 1 if together else MAX_BYTES // await self._receiver.safe([queue], MAX_BYTES)
+        found: list[M] = []
+        done, left = 0, MAX_BYTES
+        count = min(count, -start) if start < 0 else count
+        while done < count:
+            step = min(count - done, max(_PAGE, left // largest))
+            page = await read(start + done, step)
+            for one in page:
+                left -= len(one.body)
+                if found and left < 0:
+                    return found, True
+                found.append(one)
+            done += step
+            # From the end, there may be none at the first places.
+            if start >= 0 and len(page) < step:
+                break
+        return found, False
 
     async def Scan(self, request: pb.ScanRequest, _: Any) -> pb.ScanResponse:
         """Read one page of the messages of every state."""
@@ -106,16 +140,6 @@ class InspectionCalls:
         """Return why a message was rejected."""
         reason = await self._broker.queue(request.queue).reason(request.id)
         return pb.GetReasonResponse(reason=reason)
-
-
-def _that_fit(found: list[M]) -> list[M]:
-    """Return as many messages as fit into a reply, and at least one."""
-    size = 0
-    for place, one in enumerate(found):
-        size += len(one.body)
-        if place and size > MAX_BYTES:
-            return found[:place]
-    return found
 
 
 def _consumers(found: Sequence[aiorsmq_ng.ConsumerInfo]) -> list[pb.ConsumerInfo]:

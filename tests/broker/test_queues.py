@@ -6,7 +6,7 @@ import json
 import grpc
 import pytest
 
-from aiorsmq_ng import RSMQ
+from aiorsmq_ng import RSMQ, Queue
 from aiorsmq_ng.rpc import v1_pb2 as pb
 
 JOBS = [pb.Source(queue="jobs")]
@@ -295,3 +295,54 @@ async def test_watch_names_queues_in_which_something_arrives(queues, rsmq):
         if list((await watching.read()).queues) == ["other"]:
             break
     watching.cancel()
+
+
+READS = {
+    "peek": lambda queues, **place: queues.Peek(pb.PeekRequest(queue="jobs", **place)),
+    "pending": lambda queues, **place: queues.ListPending(
+        pb.ListPendingRequest(queue="jobs", **place)
+    ),
+}
+
+
+def ids_of(response):
+    return [getattr(one, "message", one).id for one in response.messages]
+
+
+@pytest.mark.parametrize("verb", READS)
+async def test_large_messages_are_read_in_pages_of_about_one_reply(queues, rsmq, verb, monkeypatch):
+    jobs = rsmq.queue("jobs")
+    ids = [id for _ in range(4) for id in await jobs.send_many([b"x" * 60_000] * 50)]
+    if verb == "pending":
+        await jobs.receive_many(200)
+    read, pages = getattr(Queue, verb), []
+
+    async def watched(*place):
+        pages.append(await read(*place))
+        return pages[-1]
+
+    monkeypatch.setattr(Queue, verb, watched)
+    found = await READS[verb](queues, count=200)
+
+    assert ids_of(found) == ids[:66]
+    assert found.more
+    in_memory = sum(len(one.body) for page in pages for one in page)
+    assert in_memory < 5_000_000
+
+
+@pytest.mark.parametrize("verb", READS)
+async def test_small_messages_are_read_as_many_as_asked_for(queues, rsmq, verb):
+    jobs = rsmq.queue("jobs")
+    ids = await jobs.send_many([b"x"] * 300)
+    if verb == "pending":
+        await jobs.receive_many(300)
+
+    for start, count, wanted in (
+        (0, 200, ids[:200]),
+        (150, 300, ids[150:]),
+        (-200, 150, ids[-200:-50]),
+        (-70, 300, ids[-70:]),
+        (-350, 300, ids[:250]),
+    ):
+        found = await READS[verb](queues, start=start, count=count)
+        assert (ids_of(found), found.more) == (wanted, False)
