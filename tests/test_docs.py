@@ -409,6 +409,7 @@ def test_page_of_options_lists_every_option_with_its_default():
         ("reference/grpc.md", f"| calls of the health service | {LIMITS.probes}, of one"),
         ("reference/grpc.md", f"| longest wait of a Receive | {LIMITS.wait:.0f} s |"),
         ("reference/grpc.md", f"| unsettled messages of a Consume | {LIMITS.unsettled} |"),
+        ("reference/grpc.md", f"| subscriptions of a topic | {LIMITS.subscriptions}; more are"),
     ],
 )
 def test_figure_on_a_page_is_that_of_the_code(page, sentence):

@@ -1319,6 +1319,20 @@ MUTANTS = (
         ("tests/broker/test_to_the_end.py",),
     ),
     Mutant(
+        "broker: a topic has a limit of subscriptions",
+        "aiorsmq_ng/broker/broker_context.py",
+        "        if len(there) >= most and ",
+        "        if False and ",
+        ("tests/broker/test_topics.py",),
+    ),
+    Mutant(
+        "broker: messages that are peeked at are read in pages",
+        "aiorsmq_ng/broker/inspection.py",
+        "            step = min(count - done, max(_PAGE, left // largest))\n",
+        "            step = count\n",
+        ("tests/broker/test_queues.py",),
+    ),
+    Mutant(
         "broker: a request id is bound to its content",
         "aiorsmq_ng/broker/idempotency.py",
         "if made.content != content:",

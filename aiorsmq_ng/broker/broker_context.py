@@ -112,6 +112,16 @@ class BrokerContext:
             **settings,
         )
 
+    async def check_subscriptions(self, topic: Topic, subscription: Subscription) -> None:
+        """Raise ``InvalidValue`` if *topic* has no room for a new subscription."""
+        there = (await topic.describe(attributes=False)).subscriptions
+        most = self.limits.subscriptions
+        if len(there) >= most and subscription.name not in [one.queue for one in there]:
+            raise InvalidValue(
+                f"topic {topic.name!r} has {len(there)} subscriptions, and the limit is {most}; "
+                "end those that are not used"
+            )
+
     def sources(self, request: pb.ReceiveRequest | pb.ConsumeRequest) -> list[Queue]:
         """Return the queues, or the subscription, that a request receives from."""
         self.batch("sources", len(request.sources))

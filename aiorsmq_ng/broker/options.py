@@ -45,6 +45,9 @@ class Limits:
     wait: Duration = Duration(60.0)
     #: Unsettled messages of one Consume stream.
     unsettled: int = 1000
+    #: Subscriptions of one topic: every publish makes a copy for each. Those that begin at the same
+    #: moment may exceed it.
+    subscriptions: int = 1000
 
     def __post_init__(self) -> None:
         for one in fields(self):

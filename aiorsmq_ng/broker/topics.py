@@ -63,6 +63,7 @@ class TopicsService:
         peer_timeout_s = peer_timeout(subscriber)
 
         async def work() -> pb.Subscription:
+            await self._broker.check_subscriptions(topic, self._broker.subscription(subscriber))
             subscription = await topic.subscribe(
                 subscriber.consumer,
                 mode="broadcast" if subscriber.mode == pb.MODE_BROADCAST else "shared",

@@ -34,7 +34,7 @@ logger = logging.getLogger("aiorsmq_ng.broker")
 #: Limits that have an option ``--max-...``.
 _LIMITS = (
     "message_bytes", "batch", "calls", "streams", "connection_streams", "receiving_bytes",
-    "reply_bytes", "unread_bytes", "wait",
+    "reply_bytes", "unread_bytes", "wait", "subscriptions",
 )  # fmt: skip
 #: Environment variable with a single admin token, instead of a file.
 TOKEN_VARIABLE, RECEIPT_VARIABLE = "RSMQ_BROKER_TOKEN", "RSMQ_RECEIPT_KEY"
@@ -122,6 +122,9 @@ def serve() -> None:
 )
 @click.option(
     "--max-wait", type=click.FloatRange(min=0.1), help="Longest wait of a call, in seconds."
+)
+@click.option(
+    "--max-subscriptions", type=click.IntRange(min=1), help="Maximum subscriptions of a topic."
 )
 @click.option(
     "--grace",

@@ -6,10 +6,13 @@ import grpc
 import pytest
 
 from aiorsmq_ng import Subscription
+from aiorsmq_ng.broker import Limits
+from aiorsmq_ng.rpc import routeguide_pb2, routeguide_pb2_grpc
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import TopicsStub
 
 from ..support.waiting import until
+from .support import connected
 
 
 @pytest.fixture
@@ -118,3 +121,23 @@ async def test_a_receive_that_waits_says_that_its_peer_is_alive(topics, queues, 
     await until(again)
     assert not pending.done()
     pending.cancel()
+
+
+async def test_a_topic_has_no_more_subscriptions_than_the_limit(serve, rsmq):
+    async with serve(limits=Limits(subscriptions=2)) as broker, connected(broker) as channel:
+        topics, guide = TopicsStub(channel), routeguide_pb2_grpc.RouteGuideStub(channel)
+        who = [source(name).subscriber for name in ("a", "b", "c")]
+        for one in who[:2]:
+            await topics.Subscribe(pb.SubscribeRequest(subscriber=one))
+
+        with pytest.raises(grpc.aio.AioRpcError, match="2 subscriptions") as refused:
+            await topics.Subscribe(pb.SubscribeRequest(subscriber=who[2]))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.aio.AioRpcError, match="2 subscriptions"):
+            await guide.Subscribe(routeguide_pb2.Subscription(key="news", consumerID="d"))
+        await topics.Subscribe(pb.SubscribeRequest(subscriber=who[1]))  # it has one
+        described = await rsmq.topic("news").describe()
+        assert [one.consumer for one in described.subscriptions] == ["a", "b"]
+
+        await topics.Unsubscribe(pb.UnsubscribeRequest(topic="news", consumer="a"))
+        await topics.Subscribe(pb.SubscribeRequest(subscriber=who[2]))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
@@ -53,7 +53,7 @@ class Peers:
     """All peers of this broker, by consumer and connection; keeps them alive and removes them."""
 
     def __init__(self, broker: BrokerContext, receiver: BoundedReceiver, mode: GomqMode) -> None:
-        self._rsmq = broker.rsmq
+        self._broker, self._rsmq = broker, broker.rsmq
         self._receiver = receiver
         self._mode: SubscriptionMode = "broadcast" if mode == "copy" else "shared"
         self._peers: OrderedDict[tuple[str, str], Peer] = OrderedDict()
@@ -131,9 +131,10 @@ class Peers:
         await asyncio.gather(*(peer.give_back() for peer in self._peers.values()))
 
     async def _join(self, consumer: str, name: str, key: str) -> Subscription:
-        return await self._rsmq.topic(key, keep_backlog=_NOTICED_S).subscribe(
-            consumer, mode=self._mode, peer=name, maxsize=-1, peer_timeout=PEER_TIMEOUT_S
-        )
+        topic = self._rsmq.topic(key, keep_backlog=_NOTICED_S)
+        who: dict[str, Any] = {"mode": self._mode, "peer": name, "peer_timeout": PEER_TIMEOUT_S}
+        await self._broker.check_subscriptions(topic, topic.subscription(consumer, **who))
+        return await topic.subscribe(consumer, maxsize=-1, **who)
 
     def _peer(self, consumer: str, name: str) -> Peer:
         now = asyncio.get_running_loop().time()
