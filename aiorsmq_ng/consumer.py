@@ -41,15 +41,21 @@ class Consumer(AsyncIterator[Delivery]):
         if self._closed or session is None:
             raise StopAsyncIteration
         self._context.transport.check()
+        if (acks := self._context.background_acks) is not None:
+            acks.raise_error()
         return session.take_now() or await session.take()
 
     async def aclose(self) -> None:
         """End the iteration, and wait up to 2 s until messages leased ahead are given back.
 
-        The give-backs go on if the caller is cancelled.
+        The give-backs go on if the caller is cancelled. A consumer that settles in the background
+        waits for the replies to its acks, too, and raises the errors of those that failed.
         """
         if going := self._close():
             await asyncio.wait(going, timeout=_GIVE_BACK_S)
+        if (acks := self._context.background_acks) is not None:
+            await acks.drain()
+            acks.raise_all()
 
     async def __aenter__(self) -> Self:
         return self

@@ -297,10 +297,12 @@ class Delivery(Message):
             self._context.transport.call_soon(self._abandon)
             return
         try:
-            if error is None:
-                await self.ack()
-            else:
+            if error is not None:
                 await self._fail(error)
+            elif (acks := self._context.background_acks) is not None:
+                await acks.ack(self)
+            else:
+                await self.ack()
         finally:
             # After an error, too: the block no longer works on the message.
             if not self.settled:

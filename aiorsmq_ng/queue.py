@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, overload
+from typing import Literal, TypeVar, overload
 
 from ._protocol import argument_checks
 from ._protocol.argument_checks import Seconds
@@ -501,20 +501,34 @@ class Queue:
             present = before if present is None else present
         return removed
 
-    def consume(self, *, prefetch: int = 1, vt: Seconds | None = None) -> Consumer:
+    def consume(
+        self,
+        *,
+        prefetch: int = 1,
+        vt: Seconds | None = None,
+        settle: Literal["await", "background"] = "await",
+    ) -> Consumer:
         """Iterate over messages for ever, waiting when there are none.
 
         *prefetch* is how many are leased ahead of time; they are refilled when half are gone.
         The leases of those not handed out yet are renewed, and they are given back when the
         iteration ends. An outage of Redis is waited out; other errors end the iteration.
 
+        With *settle* ``"background"`` the end of an ``async with`` block does not wait for its ack.
+        Acks of blocks that end at the same time share a call, at most 1000 are unanswered. Delivery
+        stays at least once. The error of an ack is raised by the next step of the iteration, or by
+        ``aclose``, so end such a consumer by ``async with`` or ``aclose``.
+
         Args:
             prefetch: how many messages are leased ahead of time.
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
+            settle: ``"await"``: a block that ends without an error waits for its ack;
+                ``"background"``: it goes on at once.
         """
         argument_checks.check_count(prefetch)
         vt_ms = argument_checks.optional_ms("vt", vt)
-        return Consumer(self._context, lambda n: self._receive(n, vt_ms, math.inf), prefetch)
+        context = self._context.settling(settle)
+        return Consumer(context, lambda n: self._receive(n, vt_ms, math.inf, context), prefetch)
 
     def __aiter__(self) -> Consumer:
         return self.consume()
@@ -537,9 +551,11 @@ class Queue:
             dedup=dedup,
         )
 
-    async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
+    async def _receive(
+        self, count: int, vt_ms: int, wait_s: float, context: QueueContext | None = None
+    ) -> list[Delivery]:
         received = await self._long_poll.receive(count, vt_ms, wait_s)
-        return from_reply(received, {self.name: self._context})
+        return from_reply(received, {self.name: context or self._context})
 
     async def _pending_pages(self, skip: int, count: int) -> list[PendingMessage]:
         found: list[PendingMessage] = []

@@ -139,15 +139,17 @@ class Subscription(Queue):
         argument_checks.check_count(count)
         return await self._alive(super().recover, count, idle, vt=vt)
 
-    async def _receive(self, count: int, vt_ms: int, wait_s: float) -> list[Delivery]:
+    async def _receive(
+        self, count: int, vt_ms: int, wait_s: float, context: QueueContext | None = None
+    ) -> list[Delivery]:
         if not self._field:
-            return await super()._receive(count, vt_ms, wait_s)
+            return await super()._receive(count, vt_ms, wait_s, context)
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
         receive = super()._receive
         while True:
             left_s = min(max(0.0, until - loop.time()), self._peer_timeout_s * _WAIT)
-            received = await self._alive(receive, count, vt_ms, left_s)
+            received = await self._alive(receive, count, vt_ms, left_s, context)
             if received or loop.time() >= until:
                 return received
 

@@ -48,6 +48,27 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "background acks: the window is bounded",
+        "aiorsmq_ng/_runtime/background_acks.py",
+        "        if self._open >= WINDOW:\n",
+        "        if False:\n",
+        ("tests/faults/test_background_acks.py",),
+    ),
+    Mutant(
+        "background acks: a lost lease is raised by the next step",
+        "aiorsmq_ng/consumer.py",
+        "            acks.raise_error()\n",
+        "            pass\n",
+        ("tests/contract/test_background_acks.py",),
+    ),
+    Mutant(
+        "background acks: the end of a worker waits for them",
+        "aiorsmq_ng/worker/worker.py",
+        "        await self._executions.finish_acks()\n",
+        "",
+        ("tests/contract/test_background_acks.py",),
+    ),
+    Mutant(
         "testing: the times of deliveries pass with those of visibility",
         f"{SCRIPTS}/testing/test_shift_time.lua",
         "  store_notes(deliveries, shifted)\n",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 from .._protocol import argument_checks
 from .._protocol.keys import QueueKeys
@@ -13,7 +13,9 @@ from .._protocol.operations.message_values import Dedup
 from .._protocol.operations.messages import ReceiveSpec
 from .._transport.transport import Transport
 from ..codec import JSON, Codec
+from ..errors import InvalidValue
 from ..retry import Retry
+from .background_acks import BackgroundAcks
 from .dead_letter_listeners import DeadLetterReports
 from .lease_renewal import LeaseKeeper
 from .presence import Presence
@@ -41,6 +43,16 @@ class QueueContext:
     vt_ms: int = -1
     #: How long a second message with the same dedup key is not stored.
     dedup_window_ms: int = 300_000
+    #: Acks messages whose blocks have ended; without it, each block waits for its own ack.
+    background_acks: BackgroundAcks | None = None
+
+    def settling(self, settle: Literal["await", "background"]) -> QueueContext:
+        """Return the context for deliveries of a consumer that settles in this way."""
+        if settle == "background":
+            return replace(self, background_acks=BackgroundAcks(self.transport, self.keeper))
+        if settle != "await":
+            raise InvalidValue(f"settle must be await or background, not {settle!r}")
+        return self
 
     def dedup(self, key: str) -> Dedup:
         """Return the dedup key *key* as the protocol has it."""

@@ -9,6 +9,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import anyio
+
+from .._runtime.background_acks import BackgroundAcks
 from .._runtime.prefetch import give_back, still_leased
 from ..delivery import Delivery
 from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError, WrongContext
@@ -23,6 +26,8 @@ logger = logging.getLogger("aiorsmq_ng.worker")
 _CANCEL_S = 1.0
 #: How long a handler that is cancelled at the end of the worker may take to end.
 _ABANDON_S = 2.0
+#: How long the end of the worker waits for replies to acks.
+_ACKS_S = 2.0
 
 
 async def call_dead_letter_hooks(letter: DeadLetter, hooks: Sequence[DeadLetterHook]) -> None:
@@ -57,6 +62,7 @@ class Execution:
         middleware: Sequence[Middleware],
         on_failure: Sequence[FailureHook],
         counters: Counters,
+        acks: BackgroundAcks | None = None,
     ) -> None:
         self.handler = handler
         self.stuck = False
@@ -64,6 +70,7 @@ class Execution:
         self._middleware = middleware
         self._on_failure = on_failure
         self._counters = counters
+        self._acks = acks
         #: True from the first step of the task; while the handler runs.
         self._begun = self._handling = False
         #: Why the handler is cancelled; True once the timeout, a lost lease or the worker did so.
@@ -132,11 +139,20 @@ class Execution:
         raised = await self._handle(arguments)
         if self._left_behind:
             return
-        if raised is None:
+        if raised is not None:
+            await self._failed(raised)
+        elif self._acks is not None and _may_ack_later(self._batch[0]):
+            await self._hand_over(self._acks)
+        else:
             settled = await self._settle_all(lambda delivery: delivery.ack())
             self._counters.done += len(settled)
-        else:
-            await self._failed(raised)
+
+    async def _hand_over(self, acks: BackgroundAcks) -> None:
+        """Have the messages acked in the background that the handler did not settle."""
+        for delivery in self._batch:
+            self._counters.count(delivery.outcome)
+            if not delivery.settled:
+                await acks.ack(delivery)
 
     async def _handle(self, arguments: list[Any]) -> BaseException | None:
         """Call the handler, and return what it raised, or why it was cancelled."""
@@ -294,12 +310,16 @@ class Executions:
         #: Handlers that did not end when the worker did.
         self.left_behind = 0
         self.counters = counters
+        #: Acks what handlers have done; without it, each waits for its own acks.
+        self.acks: BackgroundAcks | None = None
         self._middleware = middleware
         self._on_failure = on_failure
 
     def start(self, handler: RegisteredHandler, batch: list[Delivery]) -> Execution:
         """Run *handler* on *batch*, in a slot that the caller has acquired."""
-        execution = Execution(handler, batch, self._middleware, self._on_failure, self.counters)
+        execution = Execution(
+            handler, batch, self._middleware, self._on_failure, self.counters, self.acks
+        )
         self.running.add(execution)
         execution.start(on_end=self._ended)
         return execution
@@ -309,6 +329,15 @@ class Executions:
         if self.running:
             logger.info("stopping: %d handlers have %g s to end", len(self.running), within_s)
             await wait_until_done([e.task for e in self.running], within_s, grace_over)
+
+    async def finish_acks(self) -> None:
+        """Wait for the replies to acks in the background, for some seconds at most.
+
+        The calls go on afterwards.
+        """
+        if self.acks is not None:
+            with anyio.move_on_after(_ACKS_S):
+                await self.acks.drain()
 
     async def abandon(self) -> None:
         """Cancel all handlers and give their messages back; leave behind those that do not end."""
@@ -325,6 +354,14 @@ class Executions:
     def _ended(self, execution: Execution) -> None:
         self.running.discard(execution)
         self.slots.release()
+
+
+def _may_ack_later(delivery: Delivery) -> bool:
+    """Return True if its ack need not be answered before the next handler begins.
+
+    A suspect is handled alone. Deliveries of rmq are settled one by one.
+    """
+    return isinstance(delivery, Delivery) and not delivery.suspect
 
 
 async def _outcome_of(settling: Awaitable[None]) -> BaseException | None:

@@ -64,6 +64,10 @@ class Counters:
         elif outcome == "rejected":
             self.rejected += 1
 
+    def count_acked(self, count: int) -> None:
+        """Count messages that were acked in the background."""
+        self.done += count
+
     def note(self, error: BaseException) -> None:
         """Store the last error."""
         self.last_error = one_line(error)

@@ -8,7 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from .._common.durations import Duration, Seconds, at_least_0, in_seconds
+from .._runtime.background_acks import BackgroundAcks
 from .._runtime.dead_letter_listeners import log_move
+from .._runtime.queue_context import context_of
 from ..client import RSMQ
 from ..errors import ClientClosed, InvalidValue
 from ..models import DeadLetter
@@ -66,13 +68,16 @@ class Worker:
             dead-letter queue.
         wait_for_server: seconds to wait for an unavailable server at the start; ``None`` for ever,
             0 for one attempt.
+        settle: ``"background"``: a handler that has returned makes room for the next at once, and
+            acks of several handlers share a call; an ack that fails is logged, and the message is
+            delivered again. ``"await"``: each handler keeps its place until its ack is answered.
     """
 
     #: How long a suspect may keep other messages waiting before it begins, and while it runs; in
     #: seconds or as a timedelta, converted to seconds when the worker starts.
     alone = Duration(30.0, or_0=True)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one per setting
         self,
         rsmq: RSMQ | str | None = None,
         *,
@@ -82,11 +87,15 @@ class Worker:
         order: Literal["strict", "weighted"] = "strict",
         create: bool = True,
         wait_for_server: Seconds | None = None,
+        settle: Literal["await", "background"] = "background",
     ) -> None:
         if concurrency < 1:
             raise InvalidValue(f"concurrency must be at least 1, not {concurrency!r}")
         if order not in ("strict", "weighted"):
             raise InvalidValue(f"order must be strict or weighted, not {order!r}")
+        if settle not in ("await", "background"):
+            raise InvalidValue(f"settle must be await or background, not {settle!r}")
+        self._settle: Literal["await", "background"] = settle
         self._own = not isinstance(rsmq, RSMQ)
         self.rsmq = rsmq if isinstance(rsmq, RSMQ) else RSMQ(rsmq)
         self._grace = at_least_0("grace", grace)
@@ -338,6 +347,8 @@ class Worker:
                 for hook in self._on_start:
                     await hook()
                 self._started = True
+                if self._settle == "background" and self._handlers:
+                    self._executions.acks = self._background_acks()
                 self._intake = Intake(
                     self.rsmq,
                     self._handlers,
@@ -445,6 +456,10 @@ class Worker:
             await find_queues(self.rsmq, queues, create=self._create, limit_s=limit_s)
         return await open_rmq_queues(rmq_queues, limit_s)
 
+    def _background_acks(self) -> BackgroundAcks:
+        context = context_of(self._handlers[0].queue)
+        return BackgroundAcks(context.transport, context.keeper, self._counters.count_acked)
+
     async def _serve(self, intake: Intake) -> None:
         """Hand out messages until paused or stopped; after a pause, wait for the end of it."""
         if self._state == "paused":
@@ -491,6 +506,7 @@ class Worker:
         if self._interruptible is not None:
             await asyncio.wait([self._interruptible], timeout=_INTAKE_S)
         await self._executions.abandon()
+        await self._executions.finish_acks()
         if self._hook_tasks:
             await asyncio.wait(self._hook_tasks, timeout=_HOOKS_S)
         self.rsmq.dead_letters.forget(self._on_dead_letter_moved)

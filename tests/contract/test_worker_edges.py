@@ -326,7 +326,7 @@ async def test_message_lost_while_it_waited_for_a_slot_is_not_handled(rsmq, raw,
     gate, seen = asyncio.Event(), []
     worker = Worker(rsmq, concurrency=1)
 
-    @worker.handler("jobs", vt=0.6)
+    @worker.handler("jobs", vt=3)  # long enough for a stalled machine
     async def handle(body: str, message: Delivery) -> None:
         seen.append((body, message.lease_lost))
         await gate.wait()

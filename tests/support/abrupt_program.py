@@ -41,6 +41,18 @@ class PrefetchAndBlock(Blocks):
                 await asyncio.sleep(100)
 
 
+class BlocksInBackground(Blocks):
+    """Three blocks have ended, and their acks are not sent yet."""
+
+    async def run(self, rsmq):
+        consumer = rsmq.queue("jobs").consume(prefetch=8, vt=600, settle="background")
+        for message in [await anext(consumer) for _ in range(3)]:
+            async with message:
+                pass
+        self._ending()
+        await asyncio.sleep(100)
+
+
 class Handlers(Blocks):
     """Messages with the handlers of a worker."""
 

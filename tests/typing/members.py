@@ -127,7 +127,7 @@ async def queue_members(queue: Queue) -> None:
     assert_type(await queue.reason("id"), str | None)
     assert_type(await queue.redrive(queue, count=3, where=chosen, rate=0.5, progress=counted), int)
     assert_type(await queue.purge(leased=True, progress=counted), int)
-    assert_type(queue.consume(prefetch=3, vt=MINUTE), Consumer)
+    assert_type(queue.consume(prefetch=3, vt=MINUTE, settle="background"), Consumer)
     async for message in queue:
         assert_type(message, Delivery)
 

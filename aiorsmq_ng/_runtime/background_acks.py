@@ -1,0 +1,171 @@
+"""Background acks: blocks of a consumer, and handlers, end without waiting for their acks.
+
+Theory of operation
+-------------------
+
+Rule 1: the end of a block, or of a handler, hands its message over. The work is done by then, so a
+crash before the ack reaches the server means one more delivery, never a lost message.
+
+Rule 2: messages handed over in one tick of the event loop are acked by one call.
+
+Rule 3: at most ``WINDOW`` messages are handed over and not answered. The caller that fills the
+window waits until half of them are answered.
+
+Rule 4: the lease of a message stays registered, and paused, until its ack is answered. A client
+that is closed waits for the ack as for any call in flight.
+
+Rule 5: an ack that fails is logged, and its error is kept: a consumer raises it in its next step,
+or in ``aclose``. The message is delivered again once its lease ends, or it belongs to another
+holder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from .._protocol.keys import QueueKeys
+from .._protocol.operations import messages
+from .._transport.transport import Transport
+from ..errors import ClientClosed, LeaseLost, RSMQError
+from .lease_renewal import Lease, LeaseKeeper
+
+logger = logging.getLogger("aiorsmq_ng.delivery")
+
+#: Messages that are handed over and not answered, at most.
+WINDOW = 1000
+#: Messages of one call.
+MAX_CALL = 100
+#: Errors that are kept for the consumer's next steps; further ones are only logged.
+MAX_ERRORS = 100
+
+
+class AckableMessage(Protocol):
+    """What acking in the background needs of a delivery."""
+
+    lease: Lease
+    outcome: Any
+
+
+class BackgroundAcks:
+    """Acks messages without keeping those waiting that worked on them.
+
+    *on_acked* is called with the number of messages that a reply confirms.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        keeper: LeaseKeeper,
+        on_acked: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        self._transport = transport
+        self._keeper = keeper
+        self._on_acked = on_acked
+        self._handed_over: list[AckableMessage] = []
+        #: Messages handed over and not answered, those of calls in flight included.
+        self._open = 0
+        self._answered = asyncio.Event()
+        #: Of acks that failed, the oldest first; those that are raised are removed.
+        self._errors: deque[RSMQError] = deque()
+
+    async def ack(self, message: AckableMessage) -> None:
+        """Hand *message* over; wait for room if that fills the window.
+
+        A cancellation of the wait does not take the message back.
+        """
+        self._transport.check()
+        if not self._handed_over:
+            # Not at once: further blocks may end in this tick.
+            asyncio.get_running_loop().call_soon(self.send)
+        self._keeper.pause(message.lease)
+        message.outcome = "acked"
+        self._handed_over.append(message)
+        self._open += 1
+        if len(self._handed_over) >= MAX_CALL:
+            self.send()
+        if self._open >= WINDOW:
+            await self._until_open_at_most(WINDOW // 2)
+
+    def send(self) -> None:
+        """Send the acks of all messages handed over so far."""
+        handed_over, self._handed_over = self._handed_over, []
+        # The queue of a subscription may change while it is consumed.
+        by_queue: dict[QueueKeys, list[AckableMessage]] = {}
+        for message in handed_over:
+            by_queue.setdefault(message.lease.keys, []).append(message)
+        for keys, batch in by_queue.items():
+            operation = messages.ack_many(keys, [message.lease.receipt for message in batch])
+            try:
+                acking = self._transport.see_through(operation)
+            except ClientClosed as error:
+                self._note(batch, error, [False] * len(batch))
+            else:
+                acking.add_done_callback(partial(self._note_reply, batch))
+
+    async def drain(self) -> None:
+        """Send all acks and wait for their replies."""
+        self.send()
+        await self._until_open_at_most(0)
+
+    def raise_error(self) -> None:
+        """Raise the oldest error that was not raised yet, if there is one."""
+        if self._errors:
+            raise self._errors.popleft()
+
+    def raise_all(self) -> None:
+        """Raise all errors that were not raised yet: several as an ``ExceptionGroup``."""
+        if len(self._errors) > 1:
+            errors = list(self._errors)
+            self._errors.clear()
+            raise ExceptionGroup("messages could not be acked", errors)
+        self.raise_error()
+
+    async def _until_open_at_most(self, count: int) -> None:
+        while self._open > count:
+            self._answered.clear()
+            await self._answered.wait()
+
+    def _note_reply(self, batch: list[AckableMessage], acking: asyncio.Future[list[bool]]) -> None:
+        if acking.cancelled():
+            self._note(batch, ClientClosed("the client was closed"), [False] * len(batch))
+        elif isinstance(error := acking.exception(), RSMQError):
+            self._note(batch, error, [False] * len(batch))
+        else:
+            self._note(batch, None, acking.result())
+
+    def _note(
+        self, batch: list[AckableMessage], error: RSMQError | None, acked: list[bool]
+    ) -> None:
+        done = [message.lease for message, is_acked in zip(batch, acked, strict=True) if is_acked]
+        failed = [message for message, is_acked in zip(batch, acked, strict=True) if not is_acked]
+        self._keeper.drop(*done)
+        # A client that is being closed gives those back that are still registered.
+        self._keeper.resume(*[message.lease for message in batch])
+        self._keeper.drop(*[message.lease for message in failed])
+        for message in failed:
+            message.outcome = None
+        self._open -= len(batch)
+        self._answered.set()
+        self._on_acked(len(done))
+        if error is not None:
+            logger.warning("%d messages are not acked: %s", len(batch), error)
+            self._keep(error)
+            return
+        for message in failed:
+            lost = _lost(message.lease)
+            logger.warning("%s", lost)
+            self._keep(lost)
+
+    def _keep(self, error: RSMQError) -> None:
+        if len(self._errors) < MAX_ERRORS:
+            self._errors.append(error)
+
+
+def _lost(lease: Lease) -> LeaseLost:
+    cause = "another consumer has received it since, or it was deleted"
+    return LeaseLost(lease.queue, lease.id, gone=False, cause=cause)
