@@ -109,8 +109,8 @@ def _decode(decode: Callable[[bytes], Any], body: bytes, wanted: Any) -> Any:
     try:
         return decode(body)
     except msgspec.ValidationError as error:
-        told = _QUOTED.sub(lambda match: match[1], str(error))
-        fault = f"body does not fit {name_of(wanted)}: {told}"
+        text = _QUOTED.sub(lambda match: match[1], str(error))
+        fault = f"body does not fit {name_of(wanted)}: {text}"
     except UnicodeDecodeError as error:
         fault = f"body is not JSON: {error.reason} at byte {error.start}"
     except msgspec.DecodeError as error:

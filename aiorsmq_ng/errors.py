@@ -46,7 +46,7 @@ class RSMQError(Exception):
     code: str = "rsmqError"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between processes whatever the constructor takes; a token stays at home."""
+        """Pickle the fields, not the constructor; a token belongs to this process."""
         state = {name: value for name, value in self.__dict__.items() if name != "token"}
         return _rebuild, (type(self), self.args, state)
 

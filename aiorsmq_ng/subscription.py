@@ -23,9 +23,9 @@ from .queue import Queue
 
 #: The most messages that one observe returns by default.
 OBSERVED = 50
-#: Parts of a peer's timeout: how often it is heard of at most, and at least while it waits.
+#: Parts of a peer's timeout between two signs of life: the shortest, the longest while it waits.
 _BEAT, _WAIT = 1 / 10, 1 / 3
-#: Steps of looking after siblings that one receive makes, each some 2 ms of the server.
+#: Takeover steps per receive at most; each costs the server about 2 ms.
 _STEPS = 10
 #: How long a subscriber waits before it asks again whether another has moved the backlog.
 _ELSEWHERE_S = 0.02
@@ -43,7 +43,7 @@ class Subscription(Queue):
     """The queue in which a consumer, or one peer of it, finds what is published.
 
     Everything that a queue can do works here. What a peer receives, by any method, also
-    keeps it alive: one that was taken for dead comes back with its next receive, with an empty
+    keeps it alive: one that timed out comes back with its next receive, with an empty
     queue.
     """
 
@@ -56,7 +56,7 @@ class Subscription(Queue):
         self._field = topics.heard_field(parts[0].keys, joining.mode, joining.peer)
         self._peer_timeout_s = joining.peer_timeout_ms / 1000
         self._beat_at = 0.0
-        # Whether this peer looks after its siblings just now, and was not done with it last time.
+        # True while this peer takes over from siblings; True if the last takeover is not finished.
         self._looking = self._unfinished = False
 
     @property
@@ -71,7 +71,7 @@ class Subscription(Queue):
 
     @property
     def peer(self) -> str | None:
-        """Which of the consumer's peers this is, if that was said."""
+        """Name of this peer of the consumer, if one was given."""
         return self._joining.peer
 
     @property
@@ -82,7 +82,7 @@ class Subscription(Queue):
     async def observe(
         self, count: int = OBSERVED, *, vt: Seconds | None = None, wait: Seconds = 0
     ) -> list[Delivery]:
-        """Say that this peer is alive, and lease up to *count* messages, waiting for the first.
+        """Announce this peer, and lease up to *count* messages, waiting for the first.
 
         Args:
             count: how many messages at most.
@@ -97,7 +97,7 @@ class Subscription(Queue):
     async def keep_alive(self) -> bool:
         """Give a sign of life of this peer; return True if it is subscribed.
 
-        For a peer that works for longer than its timeout. One that was taken off is
+        For a peer that works for longer than its timeout. One that timed out is
         subscribed again.
         """
         if not self._field:
@@ -154,7 +154,7 @@ class Subscription(Queue):
                 return received
 
     async def _alive(self, take: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Take messages, and say that this peer is alive if that is due."""
+        """Take messages, and announce this peer if that is due."""
         if not self._field:
             return await take(*args, **kwargs)
         if asyncio.get_running_loop().time() >= self._beat_at:
@@ -162,13 +162,13 @@ class Subscription(Queue):
         try:
             return await take(*args, **kwargs)
         except QueueNotFound:
-            # Taken for dead since the last sign of life: after a long pause of this process.
+            # It timed out since its last sign of life: after a long pause of this process.
             if not await self._beat():
                 raise
             return await take(*args, **kwargs)
 
     async def _beat(self) -> int:
-        """Say that this peer is alive: 1 if it is subscribed, 0 if not, -1 if it came back."""
+        """Announce this peer; return 1 if it is subscribed, 0 if not, -1 if it came back."""
         state, due = await self._context.transport.run(topics.beat(self._topic, self._joining))
         self._beat_at = asyncio.get_running_loop().time() + self._peer_timeout_s * _BEAT
         if state < 0:
@@ -184,7 +184,7 @@ class Subscription(Queue):
             self._check_mode(state)
             own, keeper = state.find(self.name), state.keeper(self.consumer)
             try:
-                # What it left belongs to those that are there now.
+                # What it left belongs to the present peers.
                 if keeper and own and not own.on and await self._adopt(own, keeper, state):
                     continue
                 joined = await self._run(topics.join(self._topic, self._joining, state, nonce()))
@@ -198,7 +198,7 @@ class Subscription(Queue):
             await self._look_after_siblings()
 
     async def _look_after_siblings(self) -> None:
-        """Take off siblings that are silent, and let the keeper have what they left: some steps."""
+        """End subscriptions of siblings that timed out; move what they left to the keeper."""
         self._looking = True
         try:
             for _ in range(_STEPS):
@@ -211,7 +211,7 @@ class Subscription(Queue):
             self._looking = False
 
     async def _step(self, me: Member, state: TopicState) -> bool:
-        """Do a part of what is to be done; return True if there was any."""
+        """Make one takeover step. Return True if there was one to make."""
         dead, (keeper, left) = state.dead(me), state.left(me)
         try:
             if dead.members:

@@ -42,7 +42,7 @@ _NO_LIMIT = -1
 
 
 class Unchanged(Enum):
-    """Stands for a setting that is not named and stays as it is."""
+    """Default of a setting that stays as it is."""
 
     UNCHANGED = "unchanged"
 
@@ -61,7 +61,7 @@ class Parts(Protocol):
         retry: Retry | None = None,
         vt: Seconds | None = None,
     ) -> tuple[QueueContext, LongPoll]:
-        """Return the queue's context, and what waits for its messages."""
+        """Return the context of a queue, and its long poll."""
         ...
 
 

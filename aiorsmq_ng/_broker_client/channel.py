@@ -37,7 +37,7 @@ _SETTINGS = {
     "grpc.max_reconnect_backoff_ms": 1_000,
     # Only the operation knows whether it may be repeated.
     "grpc.enable_retries": 0,
-    # A connection of this client's own, whatever others this process has to the same address.
+    # A connection of this client's own, also if this process has others to the same address.
     "grpc.use_local_subchannel_pool": 1,
 }
 

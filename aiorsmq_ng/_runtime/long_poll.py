@@ -2,7 +2,7 @@
 
 All waiters of a queue share one loop, which receives for them. Theory of operation:
 
-1. A receive is one script call, whatever the number of waiters.
+1. A receive is one script call for any number of waiters.
 2. A receive that finds nothing registers the loop's name with the queue. The reply says when to
    receive again; the script schedules the loops of all clients, so that one of them receives when
    one is enough.

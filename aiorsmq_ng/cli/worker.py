@@ -59,7 +59,7 @@ def run(target: str, wait_for_server: float | None) -> None:
     found = load(target)
     if settings.namespace not in (None, found.rsmq.ns):
         raise click.UsageError(
-            f"{target!r} works in namespace {found.rsmq.ns!r}, whatever --ns says; change it in "
+            f"{target!r} works in namespace {found.rsmq.ns!r}, also with --ns; change it in "
             f"the program: Worker(RSMQ(ns={settings.namespace!r}))"
         )
     if wait_for_server is not None:

@@ -122,6 +122,6 @@ def socket_path(folder: Path) -> Path:
     path = folder / "server.sock"
     if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES:
         return path
-    # Not in XDG_RUNTIME_DIR or TMPDIR: all processes must agree, whatever their environment.
+    # Not in XDG_RUNTIME_DIR or TMPDIR: processes with different environments must agree.
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]
     return private_folder("/tmp") / f"{digest}.sock"  # noqa: S108 - checked to be private

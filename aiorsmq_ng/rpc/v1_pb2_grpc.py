@@ -341,7 +341,7 @@ class QueuesServicer(object):
 
         At most `max_unsettled` of them are in the client's hands at a time: the next one is leased when
         one was settled by Ack, Release, Reject or Forward, at this broker. The broker renews the leases
-        meanwhile. When the stream ends, by whatever cause, all that is not settled is visible again at
+        meanwhile. When the stream ends, for any reason, all that is not settled is visible again at
         once. What the client had in its hands counts as delivered and vanished with it, as if it had
         crashed: release it first. A suspect (Delivery.strikes) comes when nothing else is unsettled, or after
         30 s, and for as long nothing comes beside it. (C)

@@ -134,7 +134,7 @@ class Execution:
         if not self._batch:
             return  # given back: it was too late to begin
         if self.handler.size:
-            # A copy: whatever the handler does to its list, all messages are settled.
+            # A copy: the handler may change its list, and all messages are settled.
             arguments = [list(self._batch)]
         raised = await self._handle(arguments)
         if self._left_behind:

@@ -173,7 +173,7 @@ async def test_namespace_that_the_program_does_not_use_is_refused(tmp_path, serv
     _, err = await process.communicate()
 
     assert process.returncode == 2
-    assert f"works in namespace {ns!r}, whatever --ns says" in err.decode()
+    assert f"works in namespace {ns!r}, also with --ns" in err.decode()
 
 
 async def test_error_that_quotes_a_message_does_not_steer_the_terminal(

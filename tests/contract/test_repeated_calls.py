@@ -1,4 +1,4 @@
-"""A call that reaches the server twice, in whatever order, has one effect and one answer."""
+"""A call that reaches the server twice, in any order, has one effect and one answer."""
 
 import asyncio
 

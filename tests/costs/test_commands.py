@@ -1,7 +1,7 @@
 """What each path costs the server: script calls, and commands inside them. No clock is asked.
 
-The bounds are what the paths cost when the test was written, so whatever makes one dearer fails
-here. Lower them when a path gets cheaper.
+The bounds are what the paths cost when the test was written, so a change that makes one more
+expensive fails here. Lower them when a path gets cheaper.
 """
 
 import asyncio

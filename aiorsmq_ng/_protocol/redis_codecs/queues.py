@@ -89,9 +89,9 @@ def _attributes(reply: Reply) -> QueueAttributes:
     )
 
 
-def _consumer(name: bytes, idle_ms: int, told: bytes) -> ConsumerInfo:
+def _consumer(name: bytes, idle_ms: int, announced: bytes) -> ConsumerInfo:
     try:
-        known = json.decode(told, type=dict[str, Any])
+        known = json.decode(announced, type=dict[str, Any])
         consumers, holding = int(known["consumers"]), [str(id) for id in known["holding"]]
     except (DecodeError, KeyError, TypeError, ValueError):
         consumers, holding = 0, []

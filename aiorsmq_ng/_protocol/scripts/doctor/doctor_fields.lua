@@ -33,7 +33,7 @@ for i = 1, #rows, step do
   end
 end
 local suspects, unknown = {}, {0}
--- A name that the sorted set holds is a message, whatever it looks like: doctor_ids examines it.
+-- A name that the sorted set holds is a message, also if it looks like something else: doctor_ids examines it.
 local function strangers(list)
   local found = {}
   for from = 1, #list, 1000 do

@@ -3,8 +3,8 @@
 -- Every send pays for its memory, so it holds only what the reply depends on besides the arguments:
 -- "call seconds micros limit", then, if a dedup key met a duplicate, per part with a window the id that its marker
 -- held ('-' none). From these, and from the arguments, which a repetition sends again, replay_send builds the same
--- reply. "call void": a repetition found that the call had not run. Whatever becomes of the repetition, earlier
--- attempts are late.
+-- reply. "call void": a repetition found that the call had not run. Earlier attempts
+-- are late, also if the repetition fails.
 --
 -- memory: the key; call_number, attempt: ARGV[1] and ARGV[2], as text. A negative attempt must write even if it
 -- changes nothing: the caller asks next how far the last write of its connection has got.

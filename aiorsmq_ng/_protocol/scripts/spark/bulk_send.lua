@@ -1,6 +1,6 @@
 -- Store rows of one partition of a job, each once however often the call is made. A mark under the job stores how many of
--- the partition's rows are sent, and a digest of them; rows below it are skipped, whatever has become of their messages
--- since.
+-- the partition's rows are sent, and a digest of them; rows below it are skipped, also if their messages are
+-- consumed since.
 -- KEYS: zset, hash, marks.
 -- ARGV: wake-up channel, partition, number of the first row, digest of the rows up to the last one, TTL of the mark (s), what
 --   to do with rows over maxsize (fail or drop), then the suffixes of all ids in one text, the delay of all rows (ms, -1 =

@@ -3,8 +3,7 @@
 -- A queue is a table {zset, hash, deliveries}. Into a queue without deliveries messages go as if never received.
 -- delete_messages(from, ids).
 -- transfer(from, to, ids, copy) moves messages, or copies them. A member that is no id is not stored in the target.
--- merge_queues(from, to, page) -> true if all messages are moved. A queue is renamed into an empty one, whatever its
---   length; a short one is moved in one step; of two long ones a page is moved per call, the oldest messages first.
+-- merge_queues(from, to, page) -> true if all messages are moved. A queue of any length is renamed into an empty one; a short one is moved in one step; of two long ones a page is moved per call, the oldest messages first.
 -- @include queue_fields
 -- @include delivery_notes
 -- @include is_id
