@@ -83,6 +83,8 @@ class CommonOptions:
 
     #: The use of the source that has these options, for error messages.
     USE: ClassVar[str] = ""
+    #: False if a column can name the queue instead of an option.
+    QUEUE_NEEDED: ClassVar[bool] = True
 
     queue: str = ""
     url: str = ""
@@ -255,6 +257,7 @@ class WriteOptions(CommonOptions):
     """Options of ``df.write`` and ``df.writeStream``."""
 
     USE: ClassVar[str] = "write"
+    QUEUE_NEEDED: ClassVar[bool] = False
 
     codec: str = _one_of("plain", "json", "base64", "gzip")
     #: Empty: direct for a batch, staged for a stream.
@@ -279,6 +282,14 @@ class WriteOptions(CommonOptions):
                 f"{self.job_id!r}"
             )
 
+    @property
+    def records(self) -> QueueKeys:
+        """The keys beside which commits are recorded: those of the queue, if the options name one.
+
+        The place must not depend on rows, because a commit that is repeated must find the record.
+        """
+        return self.keys_of(self.queue or "spark-sink")
+
 
 #: Spark stores the options of a table, and passes them to no source that is written in Python.
 _IN_SQL = "in SQL, name it by CREATE TEMPORARY VIEW ... USING rsmq OPTIONS (queue 'jobs')"
@@ -295,7 +306,8 @@ def parse(kind: type[O], given: Mapping[str, str]) -> O:
             values[known[key].name] = _value(known[key], text)
         elif not _of_spark(key):
             raise _misplaced(name, kind) or _unknown(name, known)
-    check_queue(given)
+    if kind.QUEUE_NEEDED:
+        check_queue(given)
     _shards(values.get("namespace", "rsmq"))
     return kind(**values)
 

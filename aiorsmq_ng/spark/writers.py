@@ -68,7 +68,7 @@ class BatchSink(DataSourceArrowWriter):
     """Sends the rows of a DataFrame. One copy of it serves all tasks, and the commit."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        _check(schema, overwrite)
+        _check(options, schema, overwrite)
         self._options = options
         self._job = options.job_id or uuid.uuid4().hex
 
@@ -97,7 +97,7 @@ class StreamSink(DataSourceStreamArrowWriter):
     """Sends the rows of a stream, epoch by epoch. Spark makes a new one for every step."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        _check(schema, overwrite)
+        _check(options, schema, overwrite)
         if options.job_id:
             # With it, the epochs of a new checkpoint would be taken for those of the old one.
             raise InvalidValue(
@@ -128,7 +128,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         _discard(self._options, messages)
 
 
-def _check(schema: StructType, overwrite: bool) -> None:
+def _check(options: WriteOptions, schema: StructType, overwrite: bool) -> None:
     if overwrite:
         raise InvalidValue(
             "a queue is not overwritten; write with mode('append') or output mode append"
@@ -149,6 +149,11 @@ def _check(schema: StructType, overwrite: bool) -> None:
             )
     if "body" not in names:
         raise InvalidValue("there is no column 'body', which is what is sent")
+    if not options.queue and "queue" not in names:
+        raise InvalidValue(
+            "there is neither an option 'queue' nor a column 'queue': rows need a queue",
+            code="missingParameter",
+        )
 
 
 class _Lot(NamedTuple):
@@ -290,6 +295,11 @@ def _by_queue(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[st
     places: dict[str, list[int]] = {}
     for at, queue in enumerate(batch.column("queue").to_pylist()):
         places.setdefault(queue or options.queue, []).append(at)
+    if "" in places:
+        raise InvalidValue(
+            "a row has no queue; give option 'queue' for such rows, or filter them out: "
+            "df.where('queue IS NOT NULL')"
+        )
     for queue, chosen in places.items():
         yield queue, rows.choose(chosen)
 
@@ -331,9 +341,9 @@ def _commit(
 ) -> None:
     """Turn the staged rows of an epoch into messages, or complete an interrupted commit of it.
 
-    One record, beside the queue of the options, decides which attempts belong to the epoch, also
-    for queues in other namespaces: no script can reach those together with the record. Their rows
-    are kept for as long as the record before it is written.
+    One record, in a place that does not depend on the rows, decides which attempts belong to the
+    epoch, also for queues in other namespaces: no script can reach those together with the record.
+    Their rows are kept for as long as the record before it is written.
     """
     client, ttl_s = options.client(), ttl_ms // 1000
     pairs = sorted(
@@ -345,16 +355,16 @@ def _commit(
     ours = json.dumps(pairs)
     beside: list[str] = []
     for keys, names in _by_namespace(options, pairs):
-        if keys.namespace == options.keys.namespace:
+        if keys.namespace == options.records.namespace:
             beside = names
         else:
             client.run(bulk.keep_staged(keys, names, ttl_s=ttl_s))
-    record = client.run(bulk.begin_epoch(options.keys, job, epoch, ours, beside, ttl_s=ttl_s))
+    record = client.run(bulk.begin_epoch(options.records, job, epoch, ours, beside, ttl_s=ttl_s))
     if record:
         for queue, attempt in json.loads(record):
             while client.run(_move(options, queue, attempt)):
                 pass
-        client.run(bulk.end_epoch(options.keys, job, epoch, ttl_s=ttl_s))
+        client.run(bulk.end_epoch(options.records, job, epoch, ttl_s=ttl_s))
     if record != ours:
         _discard(options, messages)
 

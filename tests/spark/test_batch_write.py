@@ -50,6 +50,16 @@ def test_rows_name_queue_delay_and_id(spark, bench, other):
 
 
 @pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_column_names_the_queue_without_an_option(spark, bench, other, delivery):
+    rows = spark.createDataFrame([("a", "jobs"), ("b", "out")], "body string, queue string")
+
+    for _ in range(2):  # the second one sends nothing: its record is found
+        bench.write(rows, queue="", delivery=delivery, jobId="nightly")
+
+    assert (bench.bodies(), other.bodies()) == ([b"a"], [b"b"])
+
+
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
 def test_id_as_long_as_the_random_part_of_one_is_kept(spark, bench, delivery):
     bench.write(spark.sql("SELECT 'x' AS body, repeat('k', 22) AS id"), delivery=delivery)
 
@@ -121,6 +131,8 @@ def test_missing_queue_is_made_if_asked(spark, bench):
         ("'x' AS body, 'short' AS id", {}, "append", "message id 'short' is not allowed"),
         ("'x' AS body, -1 AS delay", {}, "append", "delay must be between 0 and"),
         ("cast(NULL AS string) AS body", {}, "append", "a row has no body"),
+        ("'x' AS body", {"queue": ""}, "append", "neither an option 'queue' nor a column 'queue'"),
+        ("'x' AS body, '' AS queue", {"queue": ""}, "append", "a row has no queue; give option"),
         ("'x' AS body", {}, "overwrite", "a queue is not overwritten"),
         ("'{' AS body", {"codec": "json"}, "append", "body is not JSON"),
     ],
