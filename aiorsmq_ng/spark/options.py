@@ -275,7 +275,8 @@ class WriteOptions(CommonOptions):
     commit_ttl_ms: int = _number(30 * DAY_MS, 60_000)
 
     def __post_init__(self) -> None:
-        argument_checks.check_name(self.queue)
+        if self.queue:
+            argument_checks.check_name(self.queue)
         if self.job_id and not re.fullmatch(r"[\w.-]{1,100}", self.job_id):
             raise InvalidValue(
                 f"option 'jobId' is a name of letters, digits, '.', '-' and '_', not "

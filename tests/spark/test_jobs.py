@@ -2,6 +2,8 @@
 
 import html
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from aiorsmq_ng import InvalidValue, QueueNotFound, Unavailable
+from aiorsmq_ng import InvalidValue, QueueNotFound, RSMQError, Unavailable
 from aiorsmq_ng._protocol.operations import messages
 from aiorsmq_ng.cli.pipeline import _unwrapped
 from aiorsmq_ng.spark import jobs
@@ -146,6 +148,39 @@ def test_archive_starts_again_if_python_was_late_and_not_if_something_is_wrong()
         _run(hopeless)
 
     assert (patient.outcomes, wrong.outcomes, len(hopeless.outcomes)) == ([], [""], 2)
+
+
+def source_processes(spark):
+    """Return the ids of the processes that Spark runs for the sources of its queries."""
+    jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    listed = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    return [
+        int(pid)
+        for pid, parent, command in rows
+        if int(parent) == jvm and "python_streaming_source_runner" in command
+    ]
+
+
+def test_archive_whose_source_process_is_killed_names_it(spark, bench, options, tmp_path):
+    """Spark's own error has no text."""
+    bench.fill_numbers(3)
+
+    def kill(*_):
+        for pid in source_processes(spark):
+            os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(RSMQError, match="python_streaming_source_runner, on the driver"):
+        jobs.archive(
+            spark,
+            ["jobs"],
+            str(tmp_path / "lake"),
+            options=options,
+            every="1 second",
+            progress=kill,
+        )
 
 
 def test_replay_sends_chosen_messages_to_where_they_came_from(spark, bench, mails, options, lake):

@@ -3,12 +3,13 @@
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ..._protocol.operations import queues as protocol
-from ...errors import QueueNotFound
+from ...errors import QueueNotFound, RSMQError
 from ..options import StreamReadOptions, parse
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ Progress = Callable[[int, int], None]
 #: starts of a query.
 _LATE = "Python worker failed to connect back"
 _STARTS = 3
+#: Spark's errors if the process that it runs for a source is gone: the first has no text.
+_ENDED = re.compile(r"terminated with exception:\s+(Connection reset|Broken pipe)?\s*SQLSTATE")
 #: How often the batches that are done are looked for. Spark keeps the last hundred.
 _LOOK_S = 0.5
 
@@ -127,6 +130,12 @@ def _run(writer: DataStreamWriter, progress: Progress | None = None) -> set[str]
                             progress(one["batchId"], one["numInputRows"])
             break
         except Exception as error:
+            if _ENDED.search(str(error)):
+                raise RSMQError(
+                    "the Python process that claims messages for Spark (python_streaming_source_"
+                    "runner, on the driver) ended: it was killed, or the machine has no memory "
+                    "left; run it again, it resumes from its checkpoint"
+                ) from error
             if not left or _LATE not in str(error):
                 raise
         finally:
