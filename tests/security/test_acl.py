@@ -348,7 +348,9 @@ async def test_side_keys_of_the_queue_can_be_read_and_set(acl_server, owner):
 
 
 def test_admin_may_run_every_command_of_every_script_within_a_namespace():
-    text = "".join(path.read_text() for path in SCRIPTS.rglob("*.lua"))
+    # Queues of Go's rmq are in a namespace of their own, which the rules of these users leave out.
+    scripts = [path for path in SCRIPTS.rglob("*.lua") if path.parent.name != "rmq"]
+    text = "".join(path.read_text() for path in scripts)
     used = {c.lower() for c in re.findall(r"redis\.p?call\(\s*'([A-Z]+)'", text)}
     allowed = {word[1:] for word in ACL_RULES["admin"] if word.startswith("+")}
 
