@@ -20,6 +20,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .._common.tasks import retrieve_exception
 from .._protocol.operations import queues
 from .._protocol.operations.spark.claims import Backlog
 from ..errors import ClaimLost, InvalidValue, QueueCorrupt, QueueNotFound, RSMQError, Unavailable
@@ -84,6 +85,8 @@ class StreamParts:
         self._dropped: set[str] = set()
         self._reported: set[str] = set()
         self._next_discovery = 0.0
+        #: Namespaces whose queues the last discovery could not list.
+        self._unlisted: dict[str, Unavailable] = {}
         #: True if the query ends when what is ready now is consumed.
         self._ends = False
         self._batch = 0
@@ -91,6 +94,8 @@ class StreamParts:
     async def stop_at_now(self) -> None:
         """From now on, claim only messages that are ready at this moment."""
         await self._discover()
+        for outage in self._unlisted.values():
+            raise outage
         self._ends = True
         await self._on_each(self._selected_parts(), StreamClaims.stop_at_now, "stop", wait=True)
         self._raise_outage()
@@ -296,10 +301,12 @@ class StreamParts:
         tasks: dict[str, asyncio.Task[R]] = {}
         for part in parts:
             name = part_name(part.keys)
-            late = self._steps.pop((kind, name), None)
-            tasks[name] = late or asyncio.create_task(
-                step(part) if kind == "backlog" else self._after_others(name, step(part))
-            )
+            if (task := self._steps.pop((kind, name), None)) is None:
+                work = step(part) if kind == "backlog" else self._after_others(name, step(part))
+                task = asyncio.create_task(work)
+                # The result of one that is late may never be asked for.
+                task.add_done_callback(retrieve_exception)
+            tasks[name] = task
         if not tasks:
             return {}
         patience = None if wait or len(self._selected) == 1 else PATIENCE_S
@@ -389,6 +396,7 @@ class StreamParts:
             for namespace, calls in self._calls.items()
             if namespace in self._options.shards.namespaces
         }
+        self._unlisted.clear()
         known = bool(self._selected)
         await asyncio.wait(tasks.values(), timeout=PATIENCE_S if known else None)
         found: list[QueueKeys] = []
@@ -399,9 +407,10 @@ class StreamParts:
             try:
                 found += task.result()
             except Unavailable as error:
-                if not known and len(tasks) == 1:
-                    raise
                 logger.warning("namespace %s cannot be reached: %s", namespace.name, error)
+                self._unlisted[namespace.name] = error
+        if len(self._unlisted) == len(tasks):
+            raise next(iter(self._unlisted.values()))
         return found
 
     def _check(self, offset: StreamOffset) -> None:

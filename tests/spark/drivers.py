@@ -224,8 +224,13 @@ def connect() -> None:
     writer = writer.option("checkpointLocation", str(FOLDER / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
     drained = spark.read.parquet(str(FOLDER / "parquet")).collect()
+    rows.limit(20).write.format("rsmq").options(**options).mode("append").save()
+    server = {name: options[name] for name in ("url", "namespace")}
+    archived = jobs.archive(spark, ["copied", "none"], str(FOLDER / "lake"), options=server)
     result = {
         "session": type(spark).__module__,
+        "archived": [archived["queues"], archived["missing"]],
+        "in files": jobs.read_archive(spark, str(FOLDER / "lake")).count(),
         "seen": seen,
         "bodies": sorted(int(row.body) for row in drained),
     }

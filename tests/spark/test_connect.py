@@ -20,6 +20,8 @@ def test_connect_runs_source_and_sink(bench, tmp_path):
     assert told["session"] == "pyspark.sql.connect.session"
     assert told["seen"] == 200
     assert told["bodies"] == list(range(200))
+    assert told["archived"] == [{"copied": 20}, ["none"]]
+    assert told["in files"] == 20
     assert bench.size == 0
-    assert bench.redis.hget(f"{bench.ns}:copied:Q", "totalsent") == b"200"
+    assert bench.redis.hget(f"{bench.ns}:copied:Q", "totalsent") == b"220"
     assert bench.redis.zcard(f"{bench.ns}:copied") == 0

@@ -93,6 +93,29 @@ def test_archive_goes_on_without_a_missing_queue_and_with_other_queues(
     assert sorted(int(r.body) for r in jobs.read_archive(spark, lake).collect()) == [*range(5)]
 
 
+def test_archive_of_a_hundred_queues_is_one_query_of_few_batches(
+    spark, server_url, ns, options, tmp_path
+):
+    """Ninety of them are empty; taken one after the other they would need minutes."""
+    names = [f"queue-{number}" for number in range(100)]
+    benches = [Bench(server_url, ns, name) for name in names]
+    for number, bench in enumerate(benches[::10]):
+        bench.fill_numbers(5, start=5 * number)
+    batches = []
+
+    summary = jobs.archive(
+        spark,
+        names,
+        str(tmp_path / "lake"),
+        options=options,
+        progress=lambda *what: batches.append(what),
+    )
+
+    assert summary["queues"] == dict.fromkeys(names, 0) | dict.fromkeys(names[::10], 5)
+    assert batches == [(0, 50)]
+    assert [bench.size for bench in benches] == [0] * 100
+
+
 def test_archive_batch_that_runs_again_replaces_its_files(
     spark, bench, options, tmp_path, monkeypatch
 ):

@@ -195,3 +195,37 @@ def test_documentation_lists_every_option_with_its_default():
     for name, default in defaults.items():
         if default:
             assert listed[name] == str(default).lower(), name
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"queue": "jobs"}, ("jobs",)),
+        ({"path": "jobs, mails"}, ("jobs", "mails")),
+        ({"queues": "jobs,mails"}, ("jobs", "mails")),
+        ({"paths": '["jobs", "mails"]'}, ("jobs", "mails")),
+        ({"queuesPattern": "jobs-.*"}, ()),
+    ],
+)
+def test_queues_are_named_in_several_ways(given, names):
+    options = parse(StreamReadOptions, given)
+
+    assert options.names == names
+    assert options.is_single == (given == {"queue": "jobs"})
+    assert options.skips_missing == ("queuesPattern" in given)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"queue": "jobs", "queues": "mails"}, "'queue' and 'queues' both name queues"),
+        ({"queues": "jobs", "queuesPattern": ".*"}, "'queues' and 'queuesPattern' both"),
+        ({"queues": "jobs,jobs"}, "'queues' names a queue twice"),
+        ({"queues": "jobs,,mails"}, "name|queue"),
+        ({"queuesPattern": "jobs-("}, "'queuesPattern' is a regular expression"),
+        ({"queues": ""}, "'queue' is missing"),
+    ],
+)
+def test_wrong_selections_of_queues_are_one_sentence(given, sentence):
+    with pytest.raises(InvalidValue, match=sentence):
+        parse(StreamReadOptions, given)

@@ -223,6 +223,7 @@ def test_deleted_queue_does_not_stop_the_others_and_may_return(start, make):
     driver = start(queues="a,b", onMissingQueue="skip")
     first = driver.latest(NOTHING, 4)
     a.run(queues.delete(a.keys))
+    a.redis.delete(*a.redis.keys(f"{a.keys.zset}:ng:*"))
 
     b.fill_numbers(3)
     second = driver.latest(first, 100)
@@ -233,6 +234,20 @@ def test_deleted_queue_does_not_stop_the_others_and_may_return(start, make):
     found = []
     eventually(lambda: found.append(driver.latest(second, 100)) or found[-1] != second)
     assert taken(driver.plan(second, found[-1])) == {"a": 2}
+
+
+def test_deleted_queue_that_returns_before_anything_else_came_begins_as_a_new_one(start, make):
+    a, _ = make("a", 2), make("b", 2)
+    driver = start(queues="a,b", onMissingQueue="skip")
+    first = driver.latest(NOTHING, 4)
+    a.run(queues.delete(a.keys))
+    a.redis.delete(*a.redis.keys(f"{a.keys.zset}:ng:*"))
+    assert driver.latest(first, 4) == first
+
+    make("a", 1)
+    found = []
+    eventually(lambda: found.append(driver.latest(first, 4)) or found[-1] != first)
+    assert taken(driver.plan(first, found[-1])) == {"a": 1}
 
 
 @pytest.mark.parametrize("ledgers", ["with its ledgers", "alone"])

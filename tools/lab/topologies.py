@@ -297,8 +297,9 @@ class Cluster(Group):
             await asyncio.sleep(pause_s)
             reply = await source.command("MIGRATE", HOST, to.port, keys[0], 0, _MIGRATE_MS)
             moved += reply == b"OK"
-        for node in (to, source, *self.masters):
-            if node.running:
+        for node in dict.fromkeys((to, source, *self._nodes())):
+            # After failovers, other nodes are masters than those that were started as such.
+            if node.running and (await node.info("replication"))["role"] == "master":
                 await node.command("CLUSTER", "SETSLOT", slot, "NODE", await to.id())
         return moved
 
