@@ -160,6 +160,16 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def conformance(session: nox.Session) -> None:
+    """Play all known RSMQ clients, alone and in pairs; write docs/reports/conformance.md.
+
+    Needs Node, Go and Rust, which install the clients; ``-- --page`` writes the page only.
+    """
+    session.install("-e", ".[all]", "-e", "conformance")
+    session.run("python", "-m", "tools.conformance", *session.posargs)
+
+
+@nox.session
 def mutants(session: nox.Session) -> None:
     """Take out one mechanism at a time; the tests must go red for each."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))

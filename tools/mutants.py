@@ -23,6 +23,7 @@ from .storms import report
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "docs" / "reports" / "fault-report.json"
 SCRIPTS = "aiorsmq_ng/_protocol/scripts"
+KIT = "conformance/src/rsmq_conformance"
 
 TOPICS = (
     "tests/contract/test_topics.py",
@@ -67,6 +68,41 @@ MUTANTS = (
         "        await self._executions.finish_acks()\n",
         "",
         ("tests/contract/test_background_acks.py",),
+    ),
+    Mutant(
+        "conformance: a scenario whose call came too late is begun again",
+        f"{KIT}/player.py",
+        '                self._in_time(step["within"])\n',
+        "                pass\n",
+        ("tests/conformance/test_mutants.py",),
+    ),
+    Mutant(
+        "conformance: a driver that ended is started again for the next scenario",
+        f"{KIT}/driver.py",
+        "                lost.request = request\n                self._end()\n",
+        "                lost.request = request\n",
+        ("tests/conformance/test_command.py",),
+    ),
+    Mutant(
+        "conformance: a server of the user is not disturbed",
+        f"{KIT}/command.py",
+        "disturb=private",
+        "disturb=True",
+        ("tests/conformance/test_command.py",),
+    ),
+    Mutant(
+        "conformance: what a scenario stored is removed",
+        f"{KIT}/player.py",
+        '            self._redis.call("DEL", *left)\n',
+        "            pass\n",
+        ("tests/conformance/test_command.py",),
+    ),
+    Mutant(
+        "conformance: a key that is left for ever is found",
+        f"{KIT}/player.py",
+        "        if extra := sorted(set(lasting) - set(expected)):\n",
+        "        if extra := []:\n",
+        ("tests/conformance/test_mutants.py",),
     ),
     Mutant(
         "testing: the times of deliveries pass with those of visibility",

@@ -9,7 +9,8 @@ from importlib.metadata import version
 
 from aiorsmq_ng import RSMQ, RSMQError
 
-HELLO = {"name": "aiorsmq-ng", "version": version("aiorsmq-ng"), "options": ["realtime"]}
+HELLO = {"name": "aiorsmq-ng", "version": version("aiorsmq-ng"), "language": "Python"}
+HELLO["options"] = ["realtime"]
 
 
 def shown(message):

@@ -18,7 +18,7 @@ function worker(ns, qname) {
   const key = `${ns} ${qname}`;
   if (!workers.has(key)) {
     const rsmq = new RSMQ({ client: connection, ns });
-    // By default a worker sends with a delay of 1 s, whatever the queue has.
+    // By default a worker sends with a delay of 1 s, not with that of the queue.
     const made = new Worker(qname, { rsmq, autostart: false, timeout: 0, defaultDelay: 0 });
     workers.set(key, new Promise((resolve) => made.once("ready", () => resolve(made))));
   }

@@ -43,6 +43,9 @@ class InProcess:
             except (RedisError, TypeError, ValueError) as error:
                 return request, {"error": type(error).__name__}
 
+    def hello(self) -> Hello:
+        return Hello(self._kind.__name__, "", "Python", VERBS, OPTIONS)
+
     def close(self) -> None:
         if self._redis:
             self._redis.close()
@@ -55,8 +58,8 @@ def played(
     clients = {}
     for kind, _ in wanted:
         if kind not in clients:
-            hello = Hello(kind.__name__, "", "Python", VERBS, OPTIONS)
-            clients[kind] = Client("", hello, (InProcess(kind, url), InProcess(kind, url)))
+            processes = InProcess(kind, url), InProcess(kind, url)
+            clients[kind] = Client("", processes[0].hello(), processes)
 
     def play(kind: type[Reference], scenario: Scenario) -> Outcome:
         return play_one(url, scenario, dict.fromkeys(scenario.roles, clients[kind])).outcome

@@ -283,14 +283,14 @@ class SizeOneLess(Mutant):
 
 
 class SizeUnchecked(Mutant):
-    caught_by = ("size-limit", "leftovers-refused")
+    caught_by = ("size-limit",)
 
     def check_size(self, message, maxsize):
         pass
 
 
 class SizeCheckedTooLate(Mutant):
-    caught_by = ("leftovers-refused",)
+    caught_by = ("size-limit",)
 
     def check_size(self, message, maxsize):
         self.too_long = maxsize != -1 and len(message) > maxsize
@@ -618,7 +618,7 @@ class ScriptIsCachedOnce(Mutant):
 
 
 class DeleteIsAlwaysTrue(Mutant):
-    caught_by = ("delete-twice", "leftovers-refused")
+    caught_by = ("delete-twice",)
 
     def deleteMessage(self, qname, id):
         super().deleteMessage(qname, id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -14,16 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tools.conformance.installation import CACHE, NotInstalled, installation, run
+
 HERE = Path(__file__).parent
-#: Kept between runs and out of git; remove it to install again.
-CACHE = HERE.parents[1] / ".interop"
 NODE_RSMQ, PYRSMQ = "rsmq@0.12.4", "PyRSMQ==0.6.1"
 #: Less than the time limit of a test, so that a mute registry leads to a reason, not to a crash.
 INSTALL_LIMIT_S = 50
-
-
-class NotInstalled(Exception):
-    """A foreign client cannot be had here; the text says why."""
 
 
 class Refused(Exception):
@@ -81,12 +76,12 @@ def node_driver(url: str) -> Iterator[Driver]:
     if node is None or npm is None:
         raise NotInstalled("node and npm are not both on the PATH")
     folder = CACHE / "node"
-    with _installation(folder, NODE_RSMQ, folder / "node_modules" / "rsmq") as needed:
+    with installation(folder, NODE_RSMQ, folder / "node_modules" / "rsmq") as needed:
         if needed:
             (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
             # Without --prefix npm walks up to the nearest folder that looks like a package.
             install = ("install", "--no-audit", "--no-fund", "--no-save", "--prefix", folder)
-            _run(npm, *install, NODE_RSMQ)
+            run(npm, *install, NODE_RSMQ, limit_s=INSTALL_LIMIT_S)
     extra = {"NODE_PATH": str(folder / "node_modules")}
     yield from _running([node, HERE / "node_driver.js"], url, extra)
 
@@ -96,49 +91,12 @@ def pyrsmq_driver(url: str) -> Iterator[Driver]:
     """Run PyRSMQ; its own environment, because it brings a top-level package ``tests`` along."""
     folder = CACHE / "pyrsmq"
     python = folder / "bin" / "python"
-    with _installation(folder, PYRSMQ, python) as needed:
+    with installation(folder, PYRSMQ, python) as needed:
         if needed:
-            _run(sys.executable, "-m", "venv", "--clear", folder)
-            _run(python, "-m", "pip", "install", "--quiet", "--no-input", PYRSMQ)
+            run(sys.executable, "-m", "venv", "--clear", folder, limit_s=INSTALL_LIMIT_S)
+            install = (python, "-m", "pip", "install", "--quiet", "--no-input")
+            run(*install, PYRSMQ, limit_s=INSTALL_LIMIT_S)
     yield from _running([python, "-I", HERE / "pyrsmq_driver.py"], url, {})
-
-
-@contextmanager
-def _installation(folder: Path, what: str, witness: Path) -> Iterator[bool]:
-    """Yield whether *what* has to be installed into *folder*; one run at a time may do it."""
-    folder.parent.mkdir(exist_ok=True)
-    stamp = folder / "installed"
-    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        folder.mkdir(exist_ok=True)
-        done = stamp.is_file() and stamp.read_text(encoding="utf-8") == what and witness.exists()
-        yield not done
-        # Written last, so that an installation that was broken off is repeated.
-        if not done:
-            stamp.write_text(what, encoding="utf-8")
-
-
-def _run(*command: str | Path) -> None:
-    try:
-        subprocess.run(
-            command,
-            check=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            timeout=INSTALL_LIMIT_S,
-        )
-    except subprocess.CalledProcessError as error:
-        # The first lines name the cause, the others what could be done about it.
-        causes = [line for line in error.output.splitlines() if "error" in line.lower()]
-        said = " / ".join(causes[:2]) or error.output[-200:]
-        raise NotInstalled(
-            f"{Path(command[0]).name} ended with {error.returncode}: {said}"
-        ) from None
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotInstalled(str(error)) from None
 
 
 def _running(command: Sequence[str | Path], url: str, extra: Mapping[str, str]) -> Iterator[Driver]:

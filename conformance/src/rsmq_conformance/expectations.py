@@ -94,7 +94,7 @@ def _id(expected: dict[str, Any], seen: Any, scope: Scope, where: str) -> None:
 
 
 def _moment(expected: dict[str, Any], seen: Any, scope: Scope, where: str) -> None:
-    """Expect a whole number: the time of a call in *unit*, *plus* so many of it."""
+    """Expect a whole number: the time of a call in *unit*, and *plus* more of them."""
     unit, plus = expected.get("unit", "ms"), expected.get("plus", 0)
     before, after = scope.calls[expected.get("of", "last")]
     low, high = (at // _PER_UNIT_US[unit] + plus for at in (before, after))

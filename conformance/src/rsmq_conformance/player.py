@@ -20,10 +20,16 @@ from .scenarios import Scenario
 #: A message that becomes visible later than this was given the wrong time.
 PATIENCE_S = 5.0
 #: A race is over after this, whether or not all messages arrived.
-RACE_LIMIT_S = 30.0
+RACE_LIMIT_S = 60.0
+#: How often a scenario is begun again whose calls a busy machine made too late.
+ATTEMPTS = 5
 PAUSE_S = 0.005
 _DIGITS = string.digits + string.ascii_lowercase
 _LETTERS = string.ascii_letters + string.digits
+
+
+class TooSlow(Exception):
+    """A call that must be made before some time was made too late: its result shows nothing."""
 
 
 @dataclass
@@ -43,6 +49,9 @@ class Play:
         self._url = url
         self._scenario = scenario
         self._cast = cast
+        self._begin()
+
+    def _begin(self) -> None:
         self._scope = Scope({"ns": f"rsmq-conformance-{secrets.token_hex(6)}"})
         self._trace: list[dict[str, Any]] = []
         self._channel: Redis | None = None
@@ -55,18 +64,27 @@ class Play:
     def run(self) -> Outcome:
         """Play all steps until one fails, and remove what they stored."""
         with Redis(self._url) as self._redis:
-            try:
-                for number, step in enumerate(self._scenario.steps, 1):
-                    self._step(number, step)
-            except Mismatch as mismatch:
-                return Outcome("failed", str(mismatch), self._trace)
-            finally:
-                self._clean()
+            for _ in range(ATTEMPTS):
+                try:
+                    return self._attempt()
+                except TooSlow:
+                    self._begin()
+        return Outcome("failed", f"the machine was too slow in {ATTEMPTS} attempts", self._trace)
+
+    def _attempt(self) -> Outcome:
+        try:
+            for number, step in enumerate(self._scenario.steps, 1):
+                self._step(number, step)
+        except Mismatch as mismatch:
+            return Outcome("failed", str(mismatch), self._trace)
+        finally:
+            self._clean()
         return Outcome("passed", "", self._trace)
 
     def _clean(self) -> None:
         if self._channel is not None:
             self._channel.close()
+            self._channel = None
         if left := self._redis.keys(f"{self.ns}:"):
             self._redis.call("DEL", *left)
 
@@ -93,13 +111,22 @@ class Play:
     def _call(self, step: dict[str, Any]) -> None:
         errors = []
         for _ in range(step.get("tries", 1)):
+            answer = self._ask(self._redis, step)
+            if "within" in step:
+                self._in_time(step["within"])
             try:
-                self._judge(step, self._ask(self._redis, step))
+                self._judge(step, answer)
             except Mismatch as mismatch:
                 errors.append(mismatch)
             else:
                 return
         raise errors[-1]
+
+    def _in_time(self, limit: dict[str, Any]) -> None:
+        """Raise ``TooSlow`` if the last call ended later than *ms* after that one began."""
+        begun_us, _ = self._scope.calls[limit["of"]]
+        if self._scope.calls["last"][1] - begun_us >= limit["ms"] * 1000:
+            raise TooSlow
 
     def _ask(self, redis: Redis, step: dict[str, Any]) -> dict[str, Any]:
         driver = self._cast[step["role"]]

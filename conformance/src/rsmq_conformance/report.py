@@ -82,7 +82,7 @@ def table(run: Run) -> list[list[str]]:
 
 
 def pair_table(run: Run) -> list[list[str]]:
-    """Return head and rows: who sends by who receives."""
+    """Return head and rows: senders by receivers."""
     titles = [client.title for client in run.clients]
     rows = [["sends \\ receives", *titles]]
     for sender in titles:

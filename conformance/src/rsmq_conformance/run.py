@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from .driver import Driver, Hello
+from .driver import Driver, DriverLost, Hello
 from .player import Outcome, Play
 from .scenarios import AT_ONCE, Scenario
 
@@ -29,6 +29,10 @@ class Client:
     def title(self) -> str:
         """Name and version."""
         return self.hello.title
+
+
+#: A scenario and the client in each of its roles.
+Cast = tuple[Scenario, dict[str, Client]]
 
 
 @dataclass
@@ -77,9 +81,10 @@ def started(commands: Sequence[str], url: str) -> Iterator[list[Client]]:
     """Start the clients and let them introduce themselves; raise ``DriverLost`` if one cannot."""
     drivers = [(Driver(command, url), Driver(command, url)) for command in commands]
     try:
+        said = [(one.hello(), two.hello())[0] for one, two in drivers]
         clients = [
-            Client(command, pair[0].hello(), pair)
-            for command, pair in zip(commands, drivers, strict=True)
+            Client(command, hello, pair)
+            for command, hello, pair in zip(commands, said, drivers, strict=True)
         ]
         yield _distinct(clients)
     finally:
@@ -105,27 +110,33 @@ def play_all(
     """Play everything; *progress* hears what is played, how much of it is done, and of how much."""
     begun = time.monotonic()
     for client in run.clients:
-        casts = [(scenario, _solo(scenario, client)) for scenario in run.scenarios]
-        run.alone[client.title] = _play(url, casts, disturb, client.title, progress)
+        casts = alone(run.scenarios, client)
+        run.alone[client.title] = play(url, casts, disturb, client.title, progress)
     for one, two in combinations(run.clients, 2) if pairs else ():
-        casts = [
-            (scenario, {role: (one, two)[at] for role, at in cast.items()})
-            for scenario in run.scenarios
-            if scenario.pair
-            for cast in scenario.casts()
-        ]
         title = f"{one.title} with {two.title}"
-        run.pairs[one.title, two.title] = _play(url, casts, disturb, title, progress)
+        casts = together(run.scenarios, one, two)
+        run.pairs[one.title, two.title] = play(url, casts, disturb, title, progress)
     run.seconds = time.monotonic() - begun
 
 
-def _solo(scenario: Scenario, client: Client) -> dict[str, Client]:
-    return dict.fromkeys(scenario.roles, client)
+def alone(scenarios: list[Scenario], client: Client) -> list[Cast]:
+    """Return every scenario with one client in all roles."""
+    return [(scenario, dict.fromkeys(scenario.roles, client)) for scenario in scenarios]
 
 
-def _play(
+def together(scenarios: list[Scenario], one: Client, two: Client) -> list[Cast]:
+    """Return the scenarios for pairs, in every distribution of their roles over two clients."""
+    return [
+        (scenario, {role: (one, two)[at] for role, at in cast.items()})
+        for scenario in scenarios
+        if scenario.pair
+        for cast in scenario.casts()
+    ]
+
+
+def play(
     url: str,
-    casts: list[tuple[Scenario, dict[str, Client]]],
+    casts: list[Cast],
     disturb: bool,
     title: str,
     progress: Callable[[str, int, int], None],
@@ -143,7 +154,7 @@ def _play(
             results[at] = play_one(url, scenario, cast) if disturb else _left_out(scenario, cast)
             for client in cast.values():
                 for process in client.processes:
-                    process.close()  # the next call starts it again
+                    _restart(process)
             progress(title, len(results), len(casts))
     return [results[at] for at in sorted(results)]
 
@@ -158,7 +169,7 @@ def play_one(url: str, scenario: Scenario, cast: dict[str, Client]) -> Result:
         if (missing := client.hello.lacks(_needs(scenario, cast, client)))
     }
     if lacking:
-        text = "; ".join(f"{who} has no {', '.join(what)}" for who, what in lacking.items())
+        text = "; ".join(f"{title} has no {', '.join(what)}" for title, what in lacking.items())
         return Result(scenario, titles, commands, Outcome("lacking", text))
     processes = {role: _process(role, client) for role, client in cast.items()}
     return Result(scenario, titles, commands, Play(url, scenario, processes).run())
@@ -180,7 +191,16 @@ def _needs(scenario: Scenario, cast: dict[str, Client], client: Client) -> set[s
     return needed
 
 
+def _restart(process: Driver) -> None:
+    """Start a process again now, because a scenario may be in a hurry later."""
+    process.close()
+    try:
+        process.hello()
+    except DriverLost:
+        return  # the next call that needs it reports why
+
+
 def _left_out(scenario: Scenario, cast: dict[str, Client]) -> Result:
-    text = "changes the server for everyone, so it is played on a server of its own only"
+    text = "changes the server for all its users, so it is played on a server of its own only"
     titles = {role: client.title for role, client in cast.items()}
     return Result(scenario, titles, {}, Outcome("lacking", text))

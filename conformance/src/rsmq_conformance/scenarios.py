@@ -35,7 +35,7 @@ class Scenario:
     advice: bool = False
     #: Played by pairs of clients too.
     pair: bool = False
-    #: Changes the server for everyone, so it is played alone and on a server of its own.
+    #: Changes the server for all its users, so it is played alone and on a server of its own.
     disturbs: bool = False
 
     @classmethod
@@ -67,7 +67,7 @@ class Scenario:
 
     @property
     def roles(self) -> list[str]:
-        """Who acts in it, in order of appearance."""
+        """The roles in it, in order of appearance."""
         return list(dict.fromkeys(call["role"] for call in self.calls if "role" in call))
 
     def casts(self) -> list[dict[str, int]]:
