@@ -39,6 +39,7 @@ FindingKind = Literal[
     "too_far",
     "long_hidden",
     "sent_in_future",
+    "moved",
     "milliseconds",
     "fraction",
     "unknown_field",

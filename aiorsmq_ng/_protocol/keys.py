@@ -101,6 +101,20 @@ class QueueKeys:
         """Sorted set: runs of messages of one claim, score = number of the first one."""
         return f"{self.namespace.name}:{self.queue}:ng:claim:{ledger}:{number}"
 
+    def moved_bodies(self, ledger: str, number: int) -> str:
+        """List: bodies of the messages that one claim has moved out of the queue, in order."""
+        return f"{self.claim(ledger, number)}:bodies"
+
+    @cached_property
+    def moved(self) -> str:
+        """Hash: key of a claim -> how many messages it holds outside of the queue."""
+        return f"{self.namespace.name}:{self.queue}:ng:moved"
+
+    @cached_property
+    def lean_leases(self) -> str:
+        """Sorted set with a TTL: scores of messages under lean leases; see ``_lean_lease.lua``."""
+        return f"{self.namespace.name}:{self.queue}:ng:leases"
+
     def group(self, name: str) -> str:
         """Key: id of the present ledger of a named reader."""
         return f"{self.namespace.name}:{self.queue}:ng:group:{name}"

@@ -111,6 +111,11 @@ _WORDS: dict[FindingKind, _Words] = {
         "messages whose ids were made by a clock ahead of the server's, so it went back",
         "they are delivered all the same; keep the clock right (NTP)",
     ),
+    "moved": _Words(
+        "info",
+        "messages are held outside of the queue by a Spark query with claimMode=move: {}",
+        "its query acknowledges them; if it never runs again, return them with spark.release",
+    ),
     "milliseconds": _Words(
         "warning",
         "{}, so it looks like milliseconds, which some Rust clients store",

@@ -21,6 +21,7 @@ from aiorsmq_ng import (
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operations import doctor as operations
 from aiorsmq_ng._protocol.operations.doctor import FieldsCursor
+from aiorsmq_ng._protocol.operations.spark import claims
 from aiorsmq_ng.doctor import kinds
 from aiorsmq_ng.doctor import queue_examination as examination
 from aiorsmq_ng.doctor import server_settings as doctor_server
@@ -890,6 +891,27 @@ async def test_full_server_can_be_repaired():
         assert {f.kind for f in report.findings if f.queue} == {"orphan", "ghost"}
         assert all(f.fixed for f in report.findings if f.queue)
         assert (await queue.receive()).text == "lost"
+
+
+@pytest.mark.parametrize("mode", ["lease", "move"])
+async def test_what_a_claim_holds_is_left_to_it(rsmq, queue, mode):
+    """Messages under a lean lease have no count; moved ones are not in the queue."""
+    await queue.send_many([b"a", b"b", b"c"])
+    context = queue._context
+    ledger = claims.Ledger(context.keys, "etl.0a", mode)
+    terms = claims.Terms(2, 10, 60_000, 600)
+    await context.transport.run(claims.claim(ledger, 1, terms, create=True))
+
+    report = await rsmq.doctor(fix=True)
+
+    found = [(f.kind, f.fixed, f.detail) for f in report.findings if f.kind not in ABOUT_SERVER]
+    assert len(found) == (mode == "move")
+    assert all(
+        kind == "moved" and not fixed and "2 in ledger etl.0a" in detail
+        for kind, fixed, detail in found
+    )
+    page = await context.transport.run(claims.read(ledger, 1, 0, 2, bodies=True))
+    assert page.bodies == [b"a", b"b"]
 
 
 def test_page_on_the_doctor_tells_of_every_kind(pytestconfig):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 #: Tests of the scripts that Spark's processes call; they need a server and no Spark.
-WITHOUT_SPARK = {"test_bulk.py", "test_claims.py"}
+WITHOUT_SPARK = {"test_bulk.py", "test_claims.py", "test_lean_claims.py", "test_claim_model.py"}
 # PySpark is half a gigabyte: the other tests have a nox session of their own.
 collect_ignore = (
     []

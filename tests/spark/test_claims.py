@@ -1,79 +1,13 @@
 """Claims: messages held under a number, read again at will, deleted when acknowledged."""
 
-import os
-import uuid
-
 import pytest
-from redis import Redis
 
-from aiorsmq_ng._common.message_ids import suffixes
-from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operations import inspection, messages, queues
-from aiorsmq_ng._protocol.operations.message_values import Leased
-from aiorsmq_ng._protocol.operations.spark import bulk, claims
+from aiorsmq_ng._protocol.operations.spark import claims
 from aiorsmq_ng._protocol.operations.spark.claims import Ledger
-from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.errors import ClaimLost, QueueNotFound, RSMQError
-from aiorsmq_ng.options import Options
 
-LEASE_MS, TTL_S = 60_000, 600
-
-
-class Desk:
-    """A queue, a way to run operations, and shorthand for the ones tried here."""
-
-    def __init__(self, url: str, ns: str) -> None:
-        self.run = shared_client(url, Options(deadline=5)).run
-        self.redis = Redis.from_url(url)
-        self.keys = Namespace(ns).queue("jobs")
-        self.run(queues.create(self.keys, vt=30, delay=0, maxsize=65536))
-
-    def send(self, count: int) -> None:
-        bodies = [b"body %d" % n for n in range(count)]
-        rows = bulk.Rows(suffixes(os.urandom(22 * count)), [-1] * count, bodies)
-        self.run(
-            bulk.send(
-                self.keys,
-                rows,
-                bulk.Place(uuid.uuid4().hex, "0"),
-                ttl_s=60,
-                oversize="fail",
-            )
-        )
-
-    def claim(
-        self, ledger: Ledger, number: int = 1, *, create: bool = True, **changes: int
-    ) -> claims.Claimed:
-        terms = claims.Terms(1000, 100, LEASE_MS, TTL_S)._replace(**changes)
-        return self.run(claims.claim(ledger, number, terms, create=create))
-
-    def read(self, ledger: Ledger, count: int, number: int = 1) -> claims.ClaimPage:
-        return self.run(claims.read(ledger, number, 0, count, bodies=True))
-
-    def renew(self, ledger: Ledger, lease_ms: int = LEASE_MS) -> claims.Renewed:
-        return self.run(claims.renew(ledger, 1, 0, count=100, lease_ms=lease_ms, ttl_s=TTL_S))
-
-    def receive(self, count: int) -> list[Leased]:
-        """Receive as any other client does."""
-        receive_spec = messages.ReceiveSpec(self.keys)
-        return self.run(messages.receive(receive_spec, count, vt_ms=30_000)).messages
-
-    def give_back(self, leased: list[Leased], how: messages.How) -> None:
-        for m in leased:
-            back = {"vt_ms": 0, "channel": self.keys.wake, "receipt": m.receipt, "how": how}
-            self.run(messages.visibility(self.keys, m.id, **back))
-
-    def expire_leases(self) -> None:
-        for id in self.redis.zrange(self.keys.zset, 0, -1):
-            self.redis.zadd(self.keys.zset, {id: 1})
-
-    @property
-    def size(self) -> int:
-        return self.redis.zcard(self.keys.zset)
-
-    def side_keys(self) -> list[str]:
-        keys = (k.decode().split(":ng:")[1] for k in self.redis.keys(f"{self.keys.zset}:ng:*"))
-        return sorted(key for key in keys if not key.startswith("call:"))
+from .claim_desk import TTL_S, Desk, past
 
 
 @pytest.fixture
@@ -194,7 +128,7 @@ def test_read_of_a_claim_that_is_gone_says_so(desk, ledger):
 def test_renewal_hides_messages_whose_lease_ran_out(desk, ledger):
     desk.send(3)
     desk.claim(ledger)
-    desk.expire_leases()
+    desk.expire_leases(ledger)
 
     assert desk.renew(ledger) == (-1, 0, 0)
     assert desk.receive(3) == []
@@ -203,7 +137,7 @@ def test_renewal_hides_messages_whose_lease_ran_out(desk, ledger):
 def test_renewal_leaves_what_others_hold_by_now(desk, ledger):
     desk.send(3)
     desk.claim(ledger)
-    desk.expire_leases()
+    desk.expire_leases(ledger)
     (theirs,) = desk.receive(1)
     score = desk.redis.zscore(desk.keys.zset, theirs.id)
 
@@ -227,7 +161,7 @@ def test_acknowledge_deletes_the_claim_and_nothing_else(desk, ledger):
 def test_acknowledge_leaves_what_others_received_since(desk, ledger):
     desk.send(3)
     desk.claim(ledger)
-    desk.expire_leases()
+    desk.expire_leases(ledger)
     (theirs,) = desk.receive(1)
 
     desk.run(claims.acknowledge(ledger, 1, count=10))
@@ -296,7 +230,7 @@ def test_released_messages_are_ready_since_they_were_sent(desk, ledger):
 def test_release_leaves_what_others_received_since(desk, ledger):
     desk.send(2)
     desk.claim(ledger)
-    desk.expire_leases()
+    desk.expire_leases(ledger)
     (theirs,) = desk.receive(1)
 
     assert desk.run(claims.release(ledger, 1, count=10)) == (1, 0)
@@ -397,10 +331,6 @@ def test_claim_of_messages_that_differ_lists_each_as_it_is(desk, mode):
     assert desk.redis.hlen(desk.keys.hash) == 7
 
 
-def past(message):
-    return message.rc, message.excused, message.strikes
-
-
 @pytest.mark.parametrize("mode", ["lease", "move"])
 def test_claim_that_is_released_changes_nothing_that_is_known_of_earlier_deliveries(desk, mode):
     """Deliveries that were given back unseen do not count, also after the claim."""
@@ -442,7 +372,7 @@ def test_claim_that_runs_out_is_one_more_strike(desk, ledger):
         desk.receive(1)
         desk.expire_leases()
     desk.claim(ledger)
-    desk.expire_leases()
+    desk.expire_leases(ledger)
 
     assert past(*desk.receive(1)) == (4, 0, 3)
 

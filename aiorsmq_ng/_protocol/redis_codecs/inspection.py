@@ -33,7 +33,9 @@ def _decode_scan(_: ScanRequest | FindRequest, reply: Reply) -> ScanPage:
     messages = []
     for raw_id, body, rc, fr, at in zip(*[rows] * 5, strict=True):
         visible_at = float(at)
-        state: MessageState = "ready" if visible_at <= now else "leased" if rc else "delayed"
+        # A lean lease leaves rc as it is, and ends at half a millisecond; see _lean_lease.lua.
+        leased = rc or visible_at % 1 == 0.5
+        state: MessageState = "ready" if visible_at <= now else "leased" if leased else "delayed"
         row = ScannedMessage(read_id(raw_id), body, rc, fr, visible_at=visible_at, state=state)
         messages.append(row)
     return ScanPage(messages, (score, id) if score else None)

@@ -122,7 +122,10 @@ EXISTS: Codec[ExistsRequest, bool] = Codec(
 DELETE: Codec[DeleteQueueRequest, None] = Codec(
     kind=queues.DELETE,
     script="delete_queue",
-    keys=lambda r: (r.keys.namespace.index, *r.keys.with_deliveries, r.keys.consumers),
+    keys=lambda r: (
+        *(r.keys.namespace.index, r.keys.zset, r.keys.hash, r.keys.moved),
+        *(r.keys.deliveries, r.keys.consumers, r.keys.lean_leases),
+    ),
     args=lambda r: (r.keys.queue,),
     decode=_decode_deleted,
 )

@@ -35,8 +35,12 @@ def _failure(request: LedgerRequest, code: str) -> RSMQError:
     return request.ledger.failure(code)
 
 
-def _claim(request: ClaimRequest | ReadRequest | RenewRequest | AcknowledgeRequest) -> str:
-    return request.keys.claim(request.ledger.id, request.number)
+def _claim(
+    request: ClaimRequest | ReadRequest | RenewRequest | AcknowledgeRequest | ReleaseRequest,
+) -> tuple[str, str]:
+    """Return the keys of a claim: its messages, and the bodies of those that were moved."""
+    keys, id = request.keys, request.ledger.id
+    return keys.claim(id, request.number), keys.moved_bodies(id, request.number)
 
 
 def _claim_args(request: ClaimRequest) -> Sequence[Argument]:
@@ -93,7 +97,7 @@ def _decode_page(_: ReadRequest, reply: Reply) -> ClaimPage:
 CLAIM: Codec[ClaimRequest, Claimed] = Codec(
     kind=claims.CLAIM,
     script="claim",
-    keys=lambda r: (*r.keys.with_deliveries, r.ledger.key, _claim(r), r.ledger.group_key),
+    keys=lambda r: (*r.keys.with_deliveries, r.ledger.key, *_claim(r), r.ledger.group_key),
     args=_claim_args,
     decode=lambda _, reply: Claimed(reply[0], reply[1] == 1, reply[2] == 1),
     fail=_failure,
@@ -124,7 +128,7 @@ GET_GROUP: Codec[GetGroupRequest, str] = Codec(
 READ: Codec[ReadRequest, ClaimPage] = Codec(
     kind=claims.READ,
     script="claim_read",
-    keys=lambda r: (r.keys.hash, _claim(r)),
+    keys=lambda r: (r.keys.zset, r.keys.hash, *_claim(r)),
     args=lambda r: (r.start, r.stop, int(r.bodies), r.ledger.mode, r.max_bytes),
     decode=_decode_page,
     fail=_failure,
@@ -132,7 +136,7 @@ READ: Codec[ReadRequest, ClaimPage] = Codec(
 RENEW: Codec[RenewRequest, Renewed] = Codec(
     kind=claims.RENEW,
     script="claim_renew",
-    keys=lambda r: (r.keys.zset, r.keys.hash, r.ledger.key, _claim(r), r.ledger.group_key),
+    keys=lambda r: (r.keys.zset, r.keys.hash, r.ledger.key, _claim(r)[0], r.ledger.group_key),
     args=_renew_args,
     decode=lambda _, reply: Renewed(*reply),
     fail=_failure,
@@ -140,7 +144,7 @@ RENEW: Codec[RenewRequest, Renewed] = Codec(
 ACKNOWLEDGE: Codec[AcknowledgeRequest, int] = Codec(
     kind=claims.ACKNOWLEDGE,
     script="claim_ack",
-    keys=lambda r: (*r.keys.with_deliveries, r.ledger.key, _claim(r)),
+    keys=lambda r: (*r.keys.with_deliveries, r.ledger.key, *_claim(r)),
     args=lambda r: (r.ledger.fence, r.number, r.count),
     decode=lambda _, reply: int(reply),
     fail=_failure,
@@ -148,10 +152,7 @@ ACKNOWLEDGE: Codec[AcknowledgeRequest, int] = Codec(
 RELEASE: Codec[ReleaseRequest, Released] = Codec(
     kind=claims.RELEASE,
     script="claim_release",
-    keys=lambda r: (
-        *(r.keys.zset, r.keys.hash, r.ledger.key),
-        *(r.keys.claim(r.ledger.id, r.number), r.keys.deliveries),
-    ),
+    keys=lambda r: (*r.keys.with_deliveries, r.ledger.key, *_claim(r)),
     args=lambda r: (r.keys.wake, r.ledger.fence, r.number, r.count, r.max_bytes),
     decode=lambda _, reply: Released(*reply),
     fail=_failure,

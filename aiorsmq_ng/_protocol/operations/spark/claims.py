@@ -105,8 +105,8 @@ class Run(NamedTuple):
     def of(cls, text: bytes) -> Run:
         """Decode a run as scripts write it."""
         head, _, ids = text.partition(b"\n")
-        rc, fr, width = head.split(b" ")
-        return cls(rc, fr, int(width), ids)
+        rc, fr, width, _, *note = head.split(b" ")
+        return cls(rc, fr, int(width), ids[: len(ids) - int(note[0])] if note else ids)
 
     @property
     def size(self) -> int:

@@ -6,7 +6,8 @@
 --   look like those of another program; never repaired), 'other_format' (a queue of rbmq, or one in microseconds; never
 --   repaired, and its messages are not examined), 'vacant' (listed, but no key exists: removed from the list), 'headless'
 --   (ids without a hash; not repaired here), 'ghost' (missing attributes: completed with RSMQ's defaults, and listed),
---   'bad_number' (a field: set to a default), 'unlisted' (listed).
+--   'bad_number' (a field: set to a default), 'unlisted' (listed), 'moved' (messages that readers hold outside of the queue;
+--   nothing to repair).
 -- Errors: none.
 -- Cost: O(1).
 -- @include clock
@@ -96,6 +97,13 @@ for tail, expected in pairs({deliveries = 'hash', consumers = 'hash', waiters = 
     find('wrong_type', false, key .. ' is not a ' .. expected)
   end
 end
+-- pcall: as above.
+local moved, held = redis.pcall('HGETALL', zset .. ':ng:moved'), {}
+for i = 1, moved.err and 0 or #moved, 2 do
+  local ledger = string.match(moved[i], ':ng:claim:(.*):%d+$') or moved[i]
+  held[ledger] = (held[ledger] or 0) + (tonumber(moved[i + 1]) or 0)
+end
+for ledger, count in pairs(held) do find('moved', false, string.format('%.0f in ledger %s', count, ledger)) end
 if not fields then
   find('headless', false, '')
   return reply

@@ -3,7 +3,8 @@
 --   -1}; or queueNotFound.
 -- Leased and delayed messages differ only in having been received. So the script reads rc of every hidden message, up
 -- to 4096 of them (about 1 ms). Beyond that the number of received messages, which follows from the size of the hash
--- (body, rc and fr per message), is an upper bound of the leased ones.
+-- (body, rc and fr per message), is an upper bound of the leased ones. Lean leases are counted as such.
+-- @include lean_lease
 local function describe(zset, hash, now)
   local fields = redis.call('HMGET', hash,
     'vt', 'delay', 'maxsize', 'totalrecv', 'totalsent', 'created', 'modified')
@@ -29,6 +30,7 @@ local function describe(zset, hash, now)
       if counts[i] then leased = leased + 1 end
     end
   end
+  if hidden > 0 then leased = math.min(hidden, leased + count_lean(zset, now)) end
   local head = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')
   local head_age_ms = -1
   if head[2] and tonumber(head[2]) <= now then

@@ -10,6 +10,7 @@
 -- @include read_queue
 -- @include last_delivery
 -- @include is_id
+-- @include lean_lease
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local refused, queue_vt_ms = read_queue(zset, hash)
 if refused then return refused end
@@ -40,11 +41,12 @@ local notes = read_notes(deliveries, ids)
 for i = 1, #ids do
   local body, rc, fr = values[3 * i - 2], tonumber(values[3 * i - 1] or 0) or 0, tonumber(values[3 * i] or 0) or 0
   at = at + 1
+  if rc == 0 and is_lean(range[2 * i]) then rc = 1 end
   if body and rc > 0 and is_id(ids[i]) then
     if skip > 0 then
       skip = skip - 1
     else
-      local last = last_delivery(rc, fr, tonumber(range[2 * i]), notes[i], queue_vt_ms, now)
+      local last = last_delivery(rc, fr, math.floor(tonumber(range[2 * i])), notes[i], queue_vt_ms, now)
       local size = #reply
       reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = ids[i], body, rc, fr
       reply[size + 5], reply[size + 6] = last, now - last

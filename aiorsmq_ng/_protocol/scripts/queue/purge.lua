@@ -10,6 +10,7 @@
 -- @include idempotency
 -- @include is_id
 -- @include remove_messages
+-- @include lean_lease
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local refused = read_queue(zset, hash)
 if refused then return refused end
@@ -24,12 +25,14 @@ local ids = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, 1000)
 local doomed, next_at = ids, at
 if #ids == 0 then
   doomed = {}
-  ids = redis.call('ZRANGE', zset, at, at + 999)
-  local fields = {}
-  for i = 1, #ids do fields[i] = ids[i] .. ':rc' end
+  local range, fields, scores = redis.call('ZRANGE', zset, at, at + 999, 'WITHSCORES'), {}, {}
+  ids = {}
+  for i = 1, #range, 2 do
+    ids[#ids + 1], scores[#scores + 1], fields[#fields + 1] = range[i], range[i + 1], range[i] .. ':rc'
+  end
   local counts = #ids > 0 and redis.call('HMGET', hash, unpack(fields)) or {}
   for i = 1, #ids do
-    if not counts[i] or not is_id(ids[i]) then doomed[#doomed + 1] = ids[i] end
+    if not (counts[i] or is_lean(scores[i])) or not is_id(ids[i]) then doomed[#doomed + 1] = ids[i] end
   end
   next_at = #ids < 1000 and -1 or at + #ids - #doomed
 end

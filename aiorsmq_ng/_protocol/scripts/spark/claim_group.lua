@@ -9,10 +9,9 @@ local current = redis.call('GET', group) or ''
 if current == ARGV[2] then return {1} end
 if current ~= ARGV[1] then return {0, current} end
 -- The ledger first: if a command fails, the group does not name a ledger that is not there.
-redis.call('HSET', ledger, 'fence', 1, 'acked', 0, 'mode', ARGV[3])
+redis.call('HSET', ledger, 'fence', 1, 'acked', 0, 'mode', ARGV[3], 'ttl', ARGV[4], 'group', group)
 redis.call('SET', group, ARGV[2])
-if ARGV[3] == 'lease' then
-  redis.call('EXPIRE', group, ARGV[4])
-  redis.call('EXPIRE', ledger, ARGV[4])
-end
+-- It holds nothing yet.
+redis.call('EXPIRE', group, ARGV[4])
+redis.call('EXPIRE', ledger, ARGV[4])
 return {1}

@@ -1,6 +1,6 @@
 -- Return the messages of a claim, as far as they are still the claimant's: ready at once, in the order in which they were
--- sent.
--- KEYS: zset, hash, ledger, claim, deliveries.
+-- sent, and received once more than before the claim.
+-- KEYS: zset, hash, deliveries, ledger, claim, bodies that were moved.
 -- ARGV: wake-up channel, fence, number of the claim, how many messages, how many bytes of moved bodies.
 -- Returns: {messages returned, runs of messages left}; at 0 left the claim is removed.
 -- Errors: queueNotFound, queueCorrupt, fenced, ledgerGone.
@@ -8,55 +8,88 @@
 -- @include clock
 -- @include read_queue
 -- @include ledger
--- @include runs
+-- @include lean_lease
+-- @include moved
 -- @include delivery_notes
 -- @include prune_notes
 -- @include wake_waiters
-local zset, hash, ledger, claim, deliveries = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local refused = read_queue(zset, hash) or check_fence(ledger, ARGV[2])
+local zset, hash, deliveries, ledger, claim, list = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local refused = read_queue(zset, hash)
 if refused then return refused end
+local fenced, mode, open = check_fence(ledger, ARGV[2])
+if fenced then return fenced end
 local now, _, micros = server_time()
-local moved = redis.call('HGET', ledger, 'mode') == 'move'
-local ids, rcs, frs, runs, bodies, notes = first_runs(claim, tonumber(ARGV[4]), moved and tonumber(ARGV[5]))
-local held = moved and ids or still_held(hash, ids, rcs)
-local scores, fields = {}, {}
-for i = 1, #held do
-  local id, at = held[i], 6 * i
-  -- Their send time, not now: a reader that takes only messages from before it began must find them.
-  local sent_ms = math.floor((tonumber(string.sub(id, 1, 10), 36) or 0) / 1000)
-  scores[2 * i - 1], scores[2 * i] = string.format('%.0f', math.min(now, sent_ms)), id
-  if moved then
-    fields[at - 5], fields[at - 4] = id, bodies[i]
-    fields[at - 3], fields[at - 2], fields[at - 1], fields[at] = id .. ':rc', rcs[i], id .. ':fr', frs[i]
+local moved = mode == 'move'
+local parts = front_parts(claim, tonumber(ARGV[4]))
+local bodies, notes = {}, {}
+-- Take moved messages out of the claim. Of a run that has more bytes than a call may write, the rest stays.
+if moved then
+  local left, maxsize = tonumber(ARGV[5]), longest_body(hash)
+  for i, part in ipairs(parts) do
+    local count, bytes = 0, 0
+    if left > 0 then count, bytes = moved_bodies(list, part, left, maxsize, bodies) end
+    parts[i], left = nil, left - bytes
+    if count > 0 then
+      redis.call('ZREM', claim, part.run)
+      parts[i], notes[#bodies] = part_of(part.run, part.first, part.first, part.first + count), part.note
+    end
+    if count > 0 and count < part.count then
+      redis.call('ZADD', claim, part.first + count, part_of(part.run, part.first, part.first + count, math.huge).run)
+    end
   end
+  if #bodies > 0 then count_moved(zset, claim, -#bodies) end
+elseif #parts > 0 then
+  redis.call('ZREMRANGEBYRANK', claim, 0, #parts - 1)
+end
+
+local ids, state, scores, fields, held, over = {}, {}, {}, {}, {}, {}
+if moved then
+  for _, part in ipairs(parts) do ids_of(part, ids) end
+else
+  ids, state = examine_held(zset, hash, parts)
+  notes = read_notes(deliveries, ids)
+end
+local place = 0
+for _, part in ipairs(parts) do
+  for i = place + 1, place + part.count do
+    if moved or state[i] == true then
+      local id, size = ids[i], #fields
+      held[#held + 1] = id
+      -- Their send time, not now: a reader that takes only messages from before it began must find them.
+      local sent_ms = math.floor((tonumber(string.sub(id, 1, 10), 36) or 0) / 1000)
+      scores[#scores + 1] = string.format('%.0f', math.min(now, sent_ms))
+      scores[#scores + 1] = id
+      if moved or part.lean then
+        fields[size + 1], fields[size + 2], fields[size + 3], fields[size + 4] = id .. ':rc', part.rc, id .. ':fr', part.fr
+      end
+      if moved then fields[size + 5], fields[size + 6] = id, bodies[i] end
+      -- Their holder returns them, so none of them is a suspect.
+      over[#over + 1] = id
+      over[#over + 1] = note_of_return(notes[i], tonumber(part.rc) or 0, tonumber(part.fr) or now, 'r', now)
+    end
+  end
+  place = place + part.count
+  if part.lean then redis.call('ZREM', leases_of(zset), part.fourth) end
 end
 for from = 1, #fields, 3000 do
   redis.call('HSET', hash, unpack(fields, from, math.min(#fields, from + 2999)))
 end
 if #held > 0 then
-  if moved then
-    redis.call('ZADD', zset, unpack(scores))
-  else
-    redis.call('ZADD', zset, 'XX', unpack(scores))
-  end
-  -- Their holder returns them, so none of them is a suspect.
-  local place, over = {}, {}
-  if not moved then notes = read_notes(deliveries, held) end
-  for i = 1, #ids do place[ids[i]] = i end
-  for i = 1, #held do
-    local at = place[held[i]]
-    over[2 * i - 1] = held[i]
-    over[2 * i] = note_of_return(notes[i], tonumber(rcs[at]) or 0, tonumber(frs[at]) or now, 'r', now)
+  for from = 1, #scores, 4000 do
+    redis.call('ZADD', zset, unpack(scores, from, math.min(#scores, from + 3999)))
   end
   store_notes(deliveries, over)
   prune_notes_after(zset, deliveries, over)
   redis.pcall('PUBLISH', ARGV[1], redis.call('ZCARD', zset))
   wake_waiters(zset, now, micros, now)
 end
-if runs > 0 then redis.call('ZREMRANGEBYRANK', claim, 0, runs - 1) end
 local left = redis.call('ZCARD', claim)
 if left == 0 then
   redis.call('HDEL', ledger, 'sealed:' .. ARGV[3])
-  if redis.call('HGET', ledger, 'open') == ARGV[3] then redis.call('HDEL', ledger, 'open', 'bytes') end
+  if open == ARGV[3] then redis.call('HDEL', ledger, 'open', 'bytes') end
+  if moved then
+    redis.call('UNLINK', list)
+    let_expire(ledger)
+  end
 end
 return {#held, left}
