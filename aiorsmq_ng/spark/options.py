@@ -43,6 +43,7 @@ ALIASES = {
     "ns": "namespace",
     "groupid": "ledger",
     "maxoffsetspertrigger": "maxmessagespertrigger",
+    "minoffsetspertrigger": "minmessagespertrigger",
 }
 #: URL schemes of other clients, and why Spark's processes cannot use them.
 _UNUSABLE = {
@@ -224,6 +225,11 @@ class StreamReadOptions(_Reading):
     claim_mode: str = _one_of("lease", "move")
     lease_ms: int = _number(600_000, 1000, 1000 * argument_checks.MAX_SECONDS)
     max_messages_per_trigger: int = _number(100_000, 1)
+    #: A batch begins when this number of messages is visible, or after the delay; 0: with any.
+    min_messages_per_trigger: int = _number(0, 0)
+    max_trigger_delay_ms: int = _number(900_000, 0)
+    #: 0: any number.
+    max_messages_per_second: int = _number(0, 0)
     #: 0: any number.
     max_bytes_per_trigger: int = _number(0, 0)
     min_partitions: int = _number(1, 1, 100_000)

@@ -24,6 +24,7 @@ from .._common.tasks import retrieve_exception
 from .._protocol.operations import queues
 from .._protocol.operations.spark.claims import Backlog
 from ..errors import ClaimLost, InvalidValue, QueueCorrupt, QueueNotFound, RSMQError, Unavailable
+from .batch_pacing import BatchPacing
 from .offsets import Offset, StreamOffset, part_name
 from .options import MAX_CONNECTIONS, StreamReadOptions
 from .queue_selection import matching_queues, named_queues
@@ -42,6 +43,8 @@ logger = logging.getLogger("aiorsmq_ng.spark")
 PATIENCE_S = 2.0
 #: Pause for each part after a question that found nothing.
 IDLE_S = 0.002
+#: Pause before a batch that is held back is considered again.
+PACING_S = 0.05
 #: Calls in flight to one namespace.
 CALLS_PER_NAMESPACE = 4
 
@@ -90,6 +93,7 @@ class StreamParts:
         #: True if the query ends when what is ready now is consumed.
         self._ends = False
         self._batch = 0
+        self._pacing = BatchPacing(options)
 
     async def stop_at_now(self) -> None:
         """From now on, claim only messages that are ready at this moment."""
@@ -115,6 +119,9 @@ class StreamParts:
         await self._discover()
         await self._finish_others(start)
         parts = self._selected_parts()
+        limit = await self._admitted(start, limit)
+        if not limit:
+            return start
         latest = await self._claim(parts, start, limit)
         if self._ends and not latest:
             # The query would end, so this is the last chance of those that are slow.
@@ -128,6 +135,7 @@ class StreamParts:
                 await asyncio.sleep(min(0.5, IDLE_S * (len(names) - 1)))
             return start
         self._batch += 1
+        self._pacing.began(sum(offset.count for offset in latest.values()))
         gone = self._finished | self._dropped
         kept = {name: offset for name, offset in start.parts.items() if name not in gone}
         self._dropped -= latest.keys()
@@ -176,6 +184,32 @@ class StreamParts:
             await asyncio.wait(self._steps.values(), timeout=CLOSE_S)
         closings = (part.aclose() for part in self._parts.values())
         await asyncio.gather(*closings, return_exceptions=True)
+
+    async def _admitted(self, start: StreamOffset, limit: int) -> int:
+        """Return how many messages the next batch may have; 0 if Spark shall ask again later."""
+        if not self._pacing.is_active:
+            return limit
+        while True:
+            waiting = (await self.backlog()).visible if self._pacing.needs_backlog else 0
+            admitted = self._pacing.admit(waiting, limit, ends=self._ends)
+            if admitted:
+                return admitted
+            await self._finish(start)
+            await asyncio.sleep(PACING_S)
+            if not self._ends:
+                return 0
+            # Spark would take an answer without messages for the end of the query.
+
+    async def _finish(self, start: StreamOffset) -> None:
+        """Acknowledge what Spark has finished, without a claim."""
+        if self._options.ack_on != "start":
+            return
+
+        async def finish(part: StreamClaims) -> None:
+            if offset := start.parts.get(part_name(part.keys)):
+                await part.finish(offset)
+
+        await self._on_each(self._selected_parts(), finish, "finish")
 
     async def _claim(
         self,
@@ -271,6 +305,8 @@ class StreamParts:
 
         What *more* gives to parts that have nothing in this batch stays free for them.
         """
+        if self._pacing.is_active:
+            return
         limits = self._limits(more)
         for name in more.keys() & latest.keys():
             self._parts[name].claim_ahead(latest[name], limits[name])
