@@ -27,6 +27,7 @@ COMMANDS = {
     "worker": "worker:worker",
     "serve": "broker:serve",
     "dashboard": "dashboard:dashboard",
+    "rmq": "rmq:rmq",
     "pipeline": "pipeline:pipeline",
     "doctor": "doctor:doctor",
     "top": "top.command:top",

@@ -57,14 +57,18 @@ class Settings:
             self.full_url(url),
             ns=namespaces,
             token=self.token(),
-            options=aiorsmq_ng.Options(
-                deadline=PATIENT_S if patient else _DEADLINE_S,
-                connect_timeout=_CONNECT_S,
-                # An operator must be able to inspect a badly configured server; doctor reports it.
-                allow_eviction=True,
-                insecure_tls=self.insecure_tls,
-                plain_password=self.plain_password,
-            ),
+            options=self.options(patient=patient),
+        )
+
+    def options(self, *, patient: bool = False) -> aiorsmq_ng.Options:
+        """Return the settings of a client; *patient* is for long work."""
+        return aiorsmq_ng.Options(
+            deadline=PATIENT_S if patient else _DEADLINE_S,
+            connect_timeout=_CONNECT_S,
+            # An operator must be able to inspect a badly configured server; doctor reports it.
+            allow_eviction=True,
+            insecure_tls=self.insecure_tls,
+            plain_password=self.plain_password,
         )
 
     def token(self) -> str | None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from .batch import RmqBatch
+from .bridge import Bridge, BridgeReport
 from .client import Rmq
 from .consumer import RmqConsumer
 from .delivery import RmqDelivery
@@ -13,6 +14,8 @@ from .queue import RmqQueue
 from .stats import RmqConnectionStats, RmqQueueStats, RmqStats
 
 __all__ = [
+    "Bridge",
+    "BridgeReport",
     "Rmq",
     "RmqBatch",
     "RmqConnectionStats",

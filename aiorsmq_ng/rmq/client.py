@@ -74,7 +74,9 @@ class Rmq:
             raise InvalidValue("a broker serves no queues of rmq; give the URL of the server")
         on_cluster = is_cluster(client, self._address)
         if on_cluster and cluster is False:
-            raise InvalidValue("a cluster needs rmq's layout for clusters; leave out cluster=False")
+            raise InvalidValue(
+                "a cluster needs rmq's layout for clusters, and not that for a single server"
+            )
         self._layout = RmqLayout(on_cluster if cluster is None else cluster)
         check_name("tag", tag, self._layout)
         self._transport = make_transport(self._connect, self._options, self._address)

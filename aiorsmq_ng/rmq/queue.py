@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .._common.durations import Seconds, at_least_0
@@ -12,6 +13,7 @@ from .._protocol.operations.rmq import messages, registry
 from .._protocol.operations.rmq.messages import SLICE
 from .._protocol.rmq_keys import RmqKeys
 from .._protocol.rmq_payload import Headers, pack
+from .._transport.transport import Transport
 from ..codec import Codec, to_body
 from ..errors import InvalidValue, QueueNotFound, SendToken
 from .batch import RmqBatch
@@ -91,6 +93,16 @@ class RmqQueue:
         if not self._listed:
             await self.open()
         await self._run(messages.publish(self._keys, payloads))
+
+    async def publish_payloads(self, payloads: Sequence[bytes]) -> None:
+        """Append payloads as they are: with rmq's own header, if they have one. All or none.
+
+        Args:
+            payloads: payloads as ``drain`` returns them.
+        """
+        if payloads:
+            await self.open()
+            await self._run(messages.publish(self._keys, list(payloads)))
 
     async def resend(self, token: SendToken) -> None:
         """Learn the outcome of a publication that raised ``SendUnknown``; store it if it is not.
@@ -221,6 +233,11 @@ class RmqQueue:
                 break
             removed += step
         return removed
+
+
+#: What other modules of this package need of a queue: the one way to it.
+keys_of: Callable[[RmqQueue], RmqKeys] = attrgetter("_keys")
+transport_of: Callable[[RmqQueue], Transport] = attrgetter("_context.transport")
 
 
 def _at_least_1(number: int, what: str = "count") -> int:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from ...errors import RSMQError
 from ..operation import Argument, Kind, Operation, Reply
 from ..scripts import Script, load
-from . import doctor, queues, receive, rmq, send, settle, topics
+from . import doctor, queues, receive, rmq, rmq_bridge, send, settle, topics
 from . import inspection as inspect
 from . import spark_bulk as bulk
 from . import spark_claims as claims
@@ -23,7 +23,19 @@ from .codec import Codec, Entropy
 
 CODECS: dict[Kind[Any], Codec[Any, Any]] = {
     codec.kind: codec
-    for module in (send, receive, settle, queues, inspect, topics, doctor, claims, bulk, rmq)
+    for module in (
+        send,
+        receive,
+        settle,
+        queues,
+        inspect,
+        topics,
+        doctor,
+        claims,
+        bulk,
+        rmq,
+        rmq_bridge,
+    )
     for codec in module.CODECS
 }
 

@@ -1,0 +1,35 @@
+-- Move ready messages of a queue of RSMQ to a queue of rmq, in order. Leased and delayed ones stay.
+-- KEYS: zset, hash, deliveries, ready list, memory of the caller's series.
+-- ARGV: call number, attempt (see _idempotency.lua), how many at most.
+-- Returns: how many were moved, how many ids were looked at; to a repeated call what the first attempt did.
+-- Errors: queueNotFound, queueCorrupt.
+-- Cost: O(messages * log n); callers ask for at most 100 so that other clients can go on.
+-- @include clock
+-- @include read_queue
+-- @include idempotency
+-- @include ready_ids
+-- @include remove_messages
+local zset, hash, deliveries, ready, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local now = server_time()
+local before = recall(memory, ARGV[1], ARGV[2])
+if before then
+  local past_moved, past_seen = string.match(before, '^(%d+) (%d+)$')
+  return {tonumber(past_moved) or 0, tonumber(past_seen) or 0}
+end
+local refusal = read_queue(zset, hash)
+if refusal then return refusal end
+redis.call('LLEN', ready)
+local ids, moved = ready_ids(zset, now, tonumber(ARGV[3])), 0
+for i = 1, #ids do
+  local body = redis.call('HGET', hash, ids[i])
+  if body then
+    redis.call('LPUSH', ready, body)
+    moved = moved + 1
+  end
+end
+remove_messages(zset, hash, deliveries, ids)
+if #ids > 0 or ARGV[2] ~= '1' then
+  forget(memory, ARGV[1], ARGV[2])
+  remember(memory, ARGV[1], ARGV[2], moved .. ' ' .. #ids)
+end
+return {moved, #ids}

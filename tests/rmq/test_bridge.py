@@ -1,0 +1,201 @@
+"""Messages between queues of rmq and of RSMQ: in order, none lost, also if the bridge is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from asyncio.subprocess import PIPE
+
+import pytest
+
+from aiorsmq_ng import RSMQ, QueueNotFound
+from aiorsmq_ng.cli import main
+from aiorsmq_ng.rmq import Bridge, BridgeReport
+from aiorsmq_ng.testing import PrivateServer
+
+from ..support.waiting import until
+from .test_client import READY, REJECTED, listed
+
+HEADED = b'\xff\x00\xbe\xbeJ{"Traceparent":["00-1"]}\nbody'
+
+
+@pytest.fixture
+async def jobs(url):
+    async with RSMQ(url) as rsmq:
+        yield await rsmq.create_queue("jobs", maxsize=1024)
+
+
+@pytest.fixture
+async def far_jobs():
+    """A queue of RSMQ on another server."""
+    async with PrivateServer() as server, RSMQ(server.url) as rsmq:
+        yield await rsmq.create_queue("jobs", maxsize=1024)
+
+
+async def bodies(queue, count):
+    return [m.body for m in await queue.peek(0, count)]
+
+
+@pytest.mark.parametrize("near", [True, False], ids=["one-server", "two-servers"])
+async def test_messages_go_both_ways_in_order_as_they_are(rmq, redis, jobs, far_jobs, near):
+    queue = jobs if near else far_jobs
+    things = await rmq.queue("things")
+    await things.publish(*(f"m{n}" for n in range(230)))
+    await redis.lpush(READY, HEADED, b"x" * 2000, b"last")
+    steps = []
+
+    report = await Bridge(things, queue, same_server=near, progress=steps.append).to_rsmq()
+
+    expected = [*(b"m%d" % n for n in range(230)), HEADED, b"last"]
+    assert report == BridgeReport(moved=232, rejected=1)
+    assert sum(steps) == 233
+    assert await bodies(queue, 300) == expected
+    assert (await listed(redis, READY), await listed(redis, REJECTED)) == ([], [b"x" * 2000])
+    assert (await queue.attributes()).totalsent == 232
+
+    report = await Bridge(things, queue, same_server=near).from_rsmq(200)
+    assert report.moved == 200
+    report = await Bridge(things, queue, same_server=near).from_rsmq()
+    assert report.moved == 32
+    assert await listed(redis, READY) == expected
+    assert (await queue.attributes()).msgs == 0
+
+
+async def test_leased_messages_stay_and_a_missing_queue_takes_nothing(rmq, redis, jobs, url):
+    await jobs.send_many(["a", "b"])
+    held = await jobs.receive()
+    things = await rmq.queue("things")
+    assert (await Bridge(things, jobs, same_server=True).from_rsmq()).moved == 1
+    assert await listed(redis, READY) == [b"b"]
+    await held.ack()
+    async with RSMQ(url) as rsmq:
+        missing = rsmq.queue("missing")
+        for same in (True, False):
+            with pytest.raises(QueueNotFound):
+                await Bridge(things, missing, same_server=same).to_rsmq()
+    assert await listed(redis, READY) == [b"b"]
+
+
+async def test_a_message_that_the_bridge_moves_wakes_a_receiver(rmq, jobs):
+    waiting = asyncio.create_task(jobs.receive(wait=30))
+    await asyncio.sleep(0.1)
+    await rmq.queue("things").publish("a")
+    await Bridge(rmq.queue("things"), jobs, same_server=True).to_rsmq()
+    message = await waiting
+    assert message.body == b"a"
+    await message.ack()
+
+
+async def killed_bridge(url, *words, dice, progress):
+    """Start the command, and kill it a moment after it has begun to move messages."""
+    before = await progress()
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "aiorsmq_ng.cli", "-r", url, "rmq", "bridge", "-n", "things"),
+        *words,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+
+    async def has_begun():
+        return program.returncode is not None or await progress() > before
+
+    await until(has_begun)
+    await asyncio.sleep(dice.uniform(0, 0.05))
+    if program.returncode is None:
+        program.kill()
+    await program.communicate()
+
+
+@pytest.mark.parametrize("way", ["--to-rsmq", "--from-rsmq"])
+async def test_bridge_that_is_killed_loses_and_doubles_nothing_on_one_server(
+    rmq, redis, jobs, url, way
+):
+    """Messages go on arriving all the time, so it is killed in the middle of its work."""
+    dice, sent, enough = random.Random(3), [], asyncio.Event()
+    things, to_rsmq = await rmq.queue("things"), way == "--to-rsmq"
+
+    async def feed():
+        while not enough.is_set():
+            texts = [f"m{len(sent) + n}" for n in range(50)]
+            await (things.publish(*texts) if to_rsmq else jobs.send_many(texts))
+            sent.extend(texts)
+            await asyncio.sleep(0.005)
+
+    async def moved():
+        return (await jobs.attributes()).msgs if to_rsmq else await redis.llen(READY)
+
+    feeding = asyncio.create_task(feed())
+    for _ in range(2):
+        await killed_bridge(url, way, "jobs", "--follow", dice=dice, progress=moved)
+    enough.set()
+    await feeding
+    assert 0 < await moved() <= len(sent)
+    bridge = Bridge(things, jobs, same_server=True)
+    await (bridge.to_rsmq() if to_rsmq else bridge.from_rsmq())
+
+    ready = await listed(redis, READY)
+    stored = [m.body async for m in jobs.scan()]
+    here, there = (stored, ready) if to_rsmq else (ready, stored)
+    assert there == []
+    assert sorted(here) == sorted(text.encode() for text in sent)
+
+
+async def test_bridge_between_servers_that_is_killed_loses_nothing(rmq, redis, url):
+    dice, total = random.Random(5), 6000
+    things = await rmq.queue("things")
+    await things.publish(*(f"m{n}" for n in range(total)))
+    async with PrivateServer() as server, RSMQ(server.url) as rsmq:
+        jobs = await rsmq.create_queue("jobs")
+
+        async def moved():
+            return (await jobs.attributes()).msgs
+
+        for _ in range(2):
+            words = ("--to-rsmq", "jobs", "--rmq-url", url)
+            await killed_bridge(server.url, *words, dice=dice, progress=moved)
+            for name in await redis.smembers("rmq::connections"):
+                await redis.delete(f"rmq::connection::{name.decode()}::heartbeat")
+            await rmq.clean()
+        await Bridge(things, jobs).to_rsmq()
+        stored = [m.body async for m in jobs.scan()]
+    assert set(stored) == {b"m%d" % n for n in range(total)}
+    # At most one slice for each kill.
+    assert len(stored) - total <= 2 * 100
+
+
+async def test_command_line(url, redis, capsys):
+    async def ctl(*words):
+        status = await asyncio.to_thread(main, ("-r", url, "rmq", *words))
+        out, err = capsys.readouterr()
+        return status, json.loads(out) if out.strip() else None, err
+
+    words = ("publish", "-n", "things", "-m", "a", "-m", "b", "-H", "traceparent: 00-1")
+    assert (await ctl(*words))[:2] == (0, {"published": 2})
+    row = {"message": "a", "headers": {"Traceparent": ["00-1"]}}
+    assert (await ctl("consume", "-n", "things", "--then", "release"))[:2] == (0, [row])
+    assert (await ctl("consume", "-n", "things", "--then", "reject"))[:2] == (0, [row])
+    [stats] = (await ctl("stats"))[1]
+    assert (stats["queue"], stats["ready"], stats["rejected"]) == ("things", 1, 1)
+    assert (await ctl("return", "-n", "things"))[1] == {"returned": 1}
+    assert len((await ctl("consume", "-n", "things", "-c", "9"))[1]) == 2
+    assert (await ctl("consume", "-n", "things", "--fail-empty"))[0] == 3
+    await redis.sadd("rmq::connections", "gone-abcdef")
+    assert (await ctl("clean"))[:2] == (0, {"returned": 0})
+    assert await redis.smembers("rmq::connections") == set()
+    await ctl("publish", "-n", "things", "-m", "a")
+    assert (await ctl("purge", "-n", "things"))[0] == 2  # there is no terminal to ask on
+    assert (await ctl("purge", "-n", "things", "--yes"))[1] == {"purged": 1}
+    assert (await ctl("destroy", "-n", "things", "-y"))[1] == {"ready": 0, "rejected": 0}
+    status, _, err = await ctl("destroy", "-n", "things", "-y")
+    assert (status, "does not exist" in err) == (1, True)
+    assert (await ctl("bridge", "-n", "things"))[0] == 2
+    assert (await ctl("publish", "-n", "things", "-m", "a", "-H", "no"))[0] == 2
+    async with RSMQ(url) as rsmq:
+        await rsmq.create_queue("jobs")
+        await ctl("publish", "-n", "things", "-m", "a")
+        done = {"moved": 1, "rejected": 0, "doubtful": 0}
+        assert (await ctl("bridge", "-n", "things", "--to-rsmq", "jobs"))[1] == done
+        assert (await ctl("bridge", "-n", "things", "--from-rsmq", "jobs"))[1] == done
+    assert await listed(redis, READY) == [b"a"]
