@@ -135,6 +135,7 @@ def test_scenario_that_disturbs_a_server_is_not_played_on_that_of_the_user(tmp_p
     [
         ("/no/such/program", "cannot start"),
         (f"{sys.executable} -c 'raise SystemExit(7)'", "ended with 7"),
+        (f"{sys.executable} -c 'import os; os.close(0); raise KeyError(5)'", "KeyError: 5"),
         (f"{sys.executable} -c 'print(1); input()'", "not an answer to call 1"),
         (f"{sys.executable} -c 'print(chr(123)); input()'", "not a line of JSON"),
     ],

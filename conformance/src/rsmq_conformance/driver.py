@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import threading
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,17 +111,15 @@ class Driver:
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         process = self._process or self._start()
         assert process.stdin
-        try:
+        with suppress(OSError):  # that it reads no more is seen by the end of its output
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
-        except OSError as error:
-            raise DriverLost(self._story(f"the driver reads no more ({error})")) from error
         try:
             line = self._lines.get(timeout=ANSWER_LIMIT_S)
         except queue.Empty:
             raise DriverLost(self._story(f"no answer within {ANSWER_LIMIT_S:g} s")) from None
         if line is None:
-            raise DriverLost(self._story(f"the driver ended with {process.wait(10)}"))
+            raise DriverLost(self._story(_end_of(process)))
         try:
             answer = json.loads(line)
         except ValueError:
@@ -145,25 +144,16 @@ class Driver:
         except (OSError, ValueError) as error:
             raise DriverLost(f"cannot start {self.command!r}: {error}") from error
         self._process, self._lines = process, queue.Queue()
-        self._said.clear()
-        for work in (self._listen, self._hear):
-            threading.Thread(target=work, args=(process, self._lines), daemon=True).start()
+        self._said = deque(maxlen=STDERR_LINES)
+        listening = threading.Thread(target=_listen, args=(process, self._lines), daemon=True)
+        self._hearing = threading.Thread(target=_hear, args=(process, self._said), daemon=True)
+        listening.start()
+        self._hearing.start()
         return process
 
-    def _listen(self, process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-        assert process.stdout
-        with process.stdout as talk:
-            for line in talk:
-                lines.put(line)
-        lines.put(None)
-
-    def _hear(self, process: subprocess.Popen[str], _: object) -> None:
-        assert process.stderr
-        with process.stderr as talk:
-            for line in talk:
-                self._said.append(line.rstrip())
-
     def _story(self, what: str) -> str:
+        """Return what happened, with the line on stderr that says most about it."""
+        self._hearing.join(1)  # if it has ended, what it said last is here soon
         said = [line.strip() for line in self._said if line.strip()]
         telling = [line for line in said if _TELLING.search(line)] or said[-1:]
         return f"{what}; on stderr: {telling[0]}" if telling else what
@@ -179,3 +169,25 @@ class Driver:
         except (OSError, subprocess.TimeoutExpired):
             process.kill()
             process.wait(5)
+
+
+def _listen(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    assert process.stdout
+    with process.stdout as talk:
+        for line in talk:
+            lines.put(line)
+    lines.put(None)
+
+
+def _hear(process: subprocess.Popen[str], said: deque[str]) -> None:
+    assert process.stderr
+    with process.stderr as talk:
+        for line in talk:
+            said.append(line.rstrip())
+
+
+def _end_of(process: subprocess.Popen[str]) -> str:
+    try:
+        return f"the driver ended with {process.wait(5)}"
+    except subprocess.TimeoutExpired:
+        return "the driver closed its output"
