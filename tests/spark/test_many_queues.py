@@ -1,16 +1,19 @@
 """Many queues of a cluster in one query, and nodes of it that are down."""
 
 import asyncio
+import os
 
 import pytest
 
 from aiorsmq_ng import Unavailable
+from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.operations import queues
+from aiorsmq_ng._protocol.operations.spark import bulk
 from aiorsmq_ng._protocol.shards import Shards
 from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.options import Options
 from aiorsmq_ng.spark.offsets import StreamOffset
-from tools.lab import Cluster
+from tools.lab import Cluster, SentinelGroup
 
 from .support import StreamDriver, eventually
 
@@ -152,3 +155,35 @@ def test_node_that_is_down_does_not_stop_the_others_and_comes_back(
                 and client.run(queues.attributes(SHARDS.queue(name))).msgs == 0
             )
         )
+
+
+def test_failover_of_sentinels_between_claim_and_acknowledgement(run):
+    group = run(SentinelGroup(replicas=1, sentinels=1).start())
+    try:
+        shards = Shards.of("rsmq", nested=False)
+        client = SyncClient(group.url, Options(deadline=60))
+        for name in ("a", "b"):
+            client.run(queues.create(shards.queue(name), vt=30, delay=0, maxsize=1024))
+            rows = bulk.Rows(suffixes(os.urandom(22 * 6)), -1, [b"x"] * 6)
+            place = bulk.Place("fill", "0")
+            sending = bulk.send(shards.queue(name), rows, place, ttl_s=60, oversize="fail")
+            assert client.run(sending).stored == 6
+        driver = StreamDriver({"url": group.url, "queues": "a,b", "claimAhead": "false"})
+        first = driver.latest(NOTHING, 6)
+        assert run(group.master.command("WAIT", "1", "30000")) == 1
+
+        group.master.kill()
+        run(group.failed_over())
+        second = driver.latest(first, 100)
+        while second == first:
+            second = driver.latest(first, 100)
+
+        assert (counts(first), counts(second)) == ({"a": 3, "b": 3}, {"a": 3, "b": 3})
+        assert len([slice for task in driver.plan(first, second) for slice in task]) == 2
+        assert driver.latest(second, 100) == second
+        for name in ("a", "b"):
+            assert client.run(queues.attributes(shards.queue(name))).msgs == 0
+        driver.close()
+        client.close()
+    finally:
+        run(group.aclose())
