@@ -60,13 +60,33 @@ class Calls(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class StreamMetrics:
+    """What the process of a query has done since it was started."""
+
+    claimed: int = 0
+    #: Renewals of leases, one per message.
+    renewed: int = 0
+    #: Messages of its claims that a renewal found in the hands of other consumers.
+    taken: int = 0
+    #: Times that a queue could not be reached, or leases could not be renewed.
+    outages: int = 0
+
+
 class StreamClaims:
     """Holds a query's claims on one queue, in the process that Spark runs for the query.
 
     At most one of ``latest``, ``plan``, ``commit`` and ``finish`` may run at a time.
     """
 
-    def __init__(self, options: StreamReadOptions, keys: QueueKeys, transport: Calls) -> None:
+    def __init__(
+        self,
+        options: StreamReadOptions,
+        keys: QueueKeys,
+        transport: Calls,
+        metrics: StreamMetrics | None = None,
+    ) -> None:
+        self._metrics = metrics or StreamMetrics()
         self.keys = keys
         self._options = options
         self._transport = transport
@@ -78,6 +98,8 @@ class StreamClaims:
         self._finished = 0
         #: Claims of this process that are not acknowledged: number -> messages.
         self._held: dict[int, int] = {}
+        #: Messages of these claims that other consumers have.
+        self._taken: dict[int, int] = {}
         #: The newest claim that a limit ended.
         self._full = 0
         #: The newest claim that Spark knows, and the newest that this process began to make.
@@ -281,6 +303,7 @@ class StreamClaims:
                 claims.claim(self._ledger, number, terms, create=create)
             )
         if claimed.messages:
+            self._metrics.claimed += claimed.messages - self._held.get(number, 0)
             self._hold(number, claimed.messages)
         if claimed.full:
             self._full = number
@@ -300,14 +323,9 @@ class StreamClaims:
             await asyncio.sleep(every_s)
             for number in sorted(self._held):
                 try:
-                    taken, _gone = await self._renew(number)
-                    if taken:
-                        logger.warning(
-                            "%d messages of claim %d were received by other consumers",
-                            taken,
-                            number,
-                        )
+                    self._note_renewal(number, *await self._renew(number))
                 except (Unavailable, AccessDenied) as outage:
+                    self._metrics.outages += 1
                     logger.warning("leases were not renewed: %s", outage)
                 except RSMQError as error:
                     self._failure = error
@@ -318,6 +336,18 @@ class StreamClaims:
                         f"the leases are not renewed any more: {type(error).__name__}: {error}"
                     )
                     return
+
+    def _note_renewal(self, number: int, taken: int, gone: int) -> None:
+        """Count a renewal; messages that others took are found by every one, and counted once."""
+        self._taken = {n: count for n, count in self._taken.items() if n in self._held}
+        new = taken - self._taken.get(number, 0)
+        if number not in self._held:
+            return
+        self._taken[number] = taken
+        self._metrics.renewed += max(0, self._held[number] - taken - gone)
+        self._metrics.taken += max(0, new)
+        if new > 0:
+            logger.warning("%d messages of claim %d were received by other consumers", new, number)
 
     async def _renew(self, number: int) -> tuple[int, int]:
         """Renew the leases of one claim; count messages received elsewhere, and deleted ones."""

@@ -29,7 +29,7 @@ from .offsets import Offset, StreamOffset, part_name
 from .options import MAX_CONNECTIONS, StreamReadOptions
 from .queue_selection import matching_queues, named_queues
 from .shares import divide
-from .stream_claims import CLOSE_S, Calls, ClaimSlice, Limits, StreamClaims
+from .stream_claims import CLOSE_S, Calls, ClaimSlice, Limits, StreamClaims, StreamMetrics
 
 if TYPE_CHECKING:
     from .._protocol.keys import QueueKeys
@@ -94,6 +94,7 @@ class StreamParts:
         self._ends = False
         self._batch = 0
         self._pacing = BatchPacing(options)
+        self._metrics = StreamMetrics()
 
     async def stop_at_now(self) -> None:
         """From now on, claim only messages that are ready at this moment."""
@@ -110,8 +111,16 @@ class StreamParts:
         found = await self._on_each(self._selected_parts(), StreamClaims.backlog, "backlog")
         now = max((one.now_ms for one in found.values()), default=0)
         return Backlog(
-            now, sum(one.visible for one in found.values()), sum(o.hidden for o in found.values())
+            now,
+            sum(one.visible for one in found.values()),
+            sum(one.hidden for one in found.values()),
+            max((one.oldest_age_ms for one in found.values()), default=0),
         )
+
+    @property
+    def metrics(self) -> StreamMetrics:
+        """What this process has done in all queues."""
+        return self._metrics
 
     async def latest(self, start: StreamOffset, limit: int) -> StreamOffset:
         """Claim up to *limit* messages after *start*; return *start* if there are none."""
@@ -373,6 +382,7 @@ class StreamParts:
         if isinstance(error, Unavailable) and not self._options.is_single:
             if name not in self._away:
                 logger.warning("queue %s cannot be reached; the others go on: %s", name, error)
+                self._metrics.outages += 1
             self._away[name] = error
         elif part is not None and await self._is_missing(part.keys, error):
             self._drop(name, error)
@@ -469,7 +479,7 @@ class StreamParts:
         name = part_name(keys)
         if name not in self._parts:
             calls = self._calls.setdefault(keys.namespace, NamespaceCalls(self._transport))
-            self._parts[name] = StreamClaims(self._options, keys, calls)
+            self._parts[name] = StreamClaims(self._options, keys, calls, self._metrics)
         return self._parts[name]
 
 

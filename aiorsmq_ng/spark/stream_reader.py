@@ -89,12 +89,22 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest.to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the backlog, for the query's progress."""
+        """Return backlog and counts for the query's progress: Spark asks sources for no metrics."""
         now = time.monotonic()
         if self._backlog is None or now - self._backlog[0] > _BACKLOG_S:
             client, claims = self._on_driver()
             backlog = client.call(claims.backlog())
-            self._backlog = (now, {"visible": backlog.visible, "hidden": backlog.hidden})
+            done = claims.metrics
+            shown = {
+                "visible": backlog.visible,
+                "hidden": backlog.hidden,
+                "oldestAgeMs": backlog.oldest_age_ms,
+                "claimed": done.claimed,
+                "renewed": done.renewed,
+                "takenByOthers": done.taken,
+                "outages": done.outages,
+            }
+            self._backlog = (now, shown)
         return self._backlog[1]
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

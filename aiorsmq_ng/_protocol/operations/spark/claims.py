@@ -157,6 +157,8 @@ class Backlog(NamedTuple):
     now_ms: int
     visible: int
     hidden: int
+    #: How long the first message has been visible; 0 if none is.
+    oldest_age_ms: int = 0
 
 
 class Released(NamedTuple):

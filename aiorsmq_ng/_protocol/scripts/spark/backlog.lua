@@ -1,7 +1,7 @@
 -- Count how much waits in a queue.
 -- KEYS: zset, hash.
 -- ARGV: none.
--- Returns: {time (epoch ms), visible messages, hidden messages}.
+-- Returns: {time (epoch ms), visible messages, hidden messages, how long the first one has been visible (ms)}.
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(log n).
 -- @include clock
@@ -11,4 +11,6 @@ local refused = read_queue(zset, hash)
 if refused then return refused end
 local now = server_time()
 local visible = redis.call('ZCOUNT', zset, '-inf', now)
-return {now, visible, redis.call('ZCARD', zset) - visible}
+local first = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+local age = visible > 0 and now - math.floor(tonumber(first[2])) or 0
+return {now, visible, redis.call('ZCARD', zset) - visible, age}
