@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 from . import codec
-from ._common import message_ids as ids
+from ._common.message_ids import sent_ms
 from .errors import InvalidValue
 
 T = TypeVar("T")
@@ -92,12 +92,12 @@ class Message:
     @property
     def sent(self) -> float | None:
         """When it was sent, in epoch milliseconds; ``None`` if its id has no time."""
-        return ids.sent_ms(self.id)
+        return sent_ms(self.id)
 
     @property
     def sent_at(self) -> datetime | None:
         """When it was sent, as an aware datetime; ``None`` if its id has no time."""
-        return None if (sent := ids.sent_ms(self.id)) is None else _aware(sent)
+        return None if (sent := sent_ms(self.id)) is None else _aware(sent)
 
     @property
     def first_received_at(self) -> datetime | None:

@@ -12,10 +12,9 @@ from ._protocol import argument_checks
 from ._protocol.argument_checks import Seconds
 from ._protocol.keys import QueueKeys
 from ._protocol.operation import Operation
-from ._protocol.operations import inspection, messages, queues
-from ._protocol.operations import recover as recovery
+from ._protocol.operations import inspection, messages, queues, recovery
 from ._protocol.operations.message_values import Dedup, Receipt, Received
-from ._protocol.operations.recover import Recovered
+from ._protocol.operations.recovery import Recovered
 from ._runtime.long_poll import LongPoll
 from ._runtime.queue_context import QueueContext
 from ._runtime.redrive import counted, redrive

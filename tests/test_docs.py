@@ -20,8 +20,7 @@ from aiorsmq_ng._broker_client import attempt
 from aiorsmq_ng._broker_client.message_calls import MAX_BYTES
 from aiorsmq_ng._protocol import argument_checks
 from aiorsmq_ng._protocol.operation import Kind
-from aiorsmq_ng._protocol.operations import messages, queues, topics
-from aiorsmq_ng._protocol.operations import recover as recovery
+from aiorsmq_ng._protocol.operations import messages, queues, recovery, topics
 from aiorsmq_ng._protocol.scripts import names
 from aiorsmq_ng._runtime import prefetch
 from aiorsmq_ng._transport import batching, redis_driver, send_tokens

@@ -13,7 +13,7 @@ from .._common.queue_defaults import dead_letter_queue
 from .._protocol.keys import QueueKeys
 from .._protocol.operations import messages as kinds
 from .._protocol.operations.message_values import DeadLettered, Leased, Receipt, Received
-from .._protocol.operations.recover import DELETE_LEASED, RECOVER, Recovered, RecoverRequest
+from .._protocol.operations.recovery import DELETE_LEASED, RECOVER, Recovered, RecoverRequest
 from .._protocol.operations.topics import PUBLISH
 from .._transport.driver import NotExecuted, ReplyLost
 from ..errors import InvalidValue, LeaseLost, RSMQError, SendUnknown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._protocol import argument_checks
 from .._protocol.argument_checks import Seconds
-from .._protocol.operations import shift_time as testing
+from .._protocol.operations import shift_time
 from .._runtime.queue_context import context_of
 from ..client import RSMQ
 from ..errors import InvalidValue, QueueNotFound
@@ -58,7 +58,7 @@ class TimeMachine:
                 keys = context.keys.namespace.queue(name)
             stay = () if stalled else self._kept(name)
             try:
-                ready += await context.transport.run(testing.shift(keys, by_ms=by_ms, stay=stay))
+                ready += await context.transport.run(shift_time.shift(keys, by_ms=by_ms, stay=stay))
             except QueueNotFound:
                 if given:
                     raise

@@ -20,8 +20,7 @@ from aiorsmq_ng._broker_client.status_to_error import Answered
 from aiorsmq_ng._common.durability import Durability
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operation import Kind
-from aiorsmq_ng._protocol.operations import doctor, inspection, messages, queues, topics
-from aiorsmq_ng._protocol.operations import recover as recovery
+from aiorsmq_ng._protocol.operations import doctor, inspection, messages, queues, recovery, topics
 from aiorsmq_ng._protocol.operations.message_values import Dedup, Receipt
 from aiorsmq_ng._transport.call import Call
 from aiorsmq_ng._transport.call_numbers import CallNumbers

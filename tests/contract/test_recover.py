@@ -7,7 +7,7 @@ import pytest
 from aiorsmq_ng import RSMQ, InvalidValue, LeaseLost, QueueCorrupt, QueueNotFound, Retry
 from aiorsmq_ng._protocol import redis_codecs as redis
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.operations import recover as recovery
+from aiorsmq_ng._protocol.operations import recovery
 from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
 
 from ..support.clock import server_ms

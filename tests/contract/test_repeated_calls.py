@@ -8,8 +8,7 @@ from redis.exceptions import NoScriptError, OutOfMemoryError
 
 from aiorsmq_ng import RSMQ, InvalidValue, MessageTooLong, QueueNotFound, Sent
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.operations import messages, queues
-from aiorsmq_ng._protocol.operations import recover as recovery
+from aiorsmq_ng._protocol.operations import messages, queues, recovery
 from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
 from aiorsmq_ng._transport.call import Call
 from aiorsmq_ng._transport.call_numbers import CallNumber

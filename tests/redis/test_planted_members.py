@@ -10,8 +10,7 @@ import pytest
 
 from aiorsmq_ng import RSMQ, InvalidValue, LeaseLost, Retry
 from aiorsmq_ng._protocol import argument_checks, scripts
-from aiorsmq_ng._protocol.operations import messages
-from aiorsmq_ng._protocol.operations import recover as recovery
+from aiorsmq_ng._protocol.operations import messages, recovery
 from aiorsmq_ng._protocol.operations.message_values import Receipt
 from aiorsmq_ng._protocol.operations.spark import bulk, claims
 from aiorsmq_ng._protocol.operations.spark.claims import Ledger, Terms

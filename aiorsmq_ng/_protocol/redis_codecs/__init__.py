@@ -15,28 +15,27 @@ from msgspec import Struct
 from ...errors import RSMQError
 from ..operation import Argument, Kind, Operation, Reply
 from ..scripts import Script, load
-from . import doctor, queues, receive, rmq, rmq_bridge, send, settle, topics
-from . import inspection as inspect
-from . import spark_bulk as bulk
-from . import spark_claims as claims
+from . import (
+    doctor,
+    inspection,
+    queues,
+    receive,
+    rmq,
+    rmq_bridge,
+    send,
+    settle,
+    spark_bulk,
+    spark_claims,
+    topics,
+)
 from .codec import Codec, Entropy
 
+_MODULES = (
+    send, receive, settle, queues, inspection, topics, doctor, spark_claims, spark_bulk, rmq,
+    rmq_bridge,
+)  # fmt: skip
 CODECS: dict[Kind[Any], Codec[Any, Any]] = {
-    codec.kind: codec
-    for module in (
-        send,
-        receive,
-        settle,
-        queues,
-        inspect,
-        topics,
-        doctor,
-        claims,
-        bulk,
-        rmq,
-        rmq_bridge,
-    )
-    for codec in module.CODECS
+    codec.kind: codec for module in _MODULES for codec in module.CODECS
 }
 
 

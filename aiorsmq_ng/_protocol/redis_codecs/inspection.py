@@ -6,8 +6,7 @@ from typing import Any
 
 from ...models import Message, MessageState, PendingMessage, ScannedMessage
 from ..operation import Reply
-from ..operations import inspection
-from ..operations import shift_time as testing
+from ..operations import inspection, shift_time
 from ..operations.inspection import (
     FindRequest,
     PeekRequest,
@@ -77,7 +76,7 @@ FIND: Codec[FindRequest, ScanPage] = Codec(
     decode=_decode_scan,
 )
 SHIFT: Codec[ShiftRequest, int] = Codec(
-    kind=testing.SHIFT,
+    kind=shift_time.SHIFT,
     script="test_shift_time",
     keys=lambda r: r.keys.with_deliveries,
     args=lambda r: (r.keys.wake, r.by_ms, *r.stay),

@@ -7,8 +7,7 @@ from typing import Any
 
 from ...models import Message
 from ..operation import Argument, Reply
-from ..operations import messages
-from ..operations import recover as recovery
+from ..operations import messages, recovery
 from ..operations.message_values import DeadLettered, Leased, Received
 from ..operations.messages import (
     Popped,
@@ -18,7 +17,7 @@ from ..operations.messages import (
     ReceiveSpec,
     UnwaitRequest,
 )
-from ..operations.recover import Recovered, RecoverRequest
+from ..operations.recovery import Recovered, RecoverRequest
 from .codec import Codec, read_id, read_messages
 
 

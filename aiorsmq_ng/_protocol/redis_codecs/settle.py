@@ -8,8 +8,7 @@ from typing import Any
 from ...errors import LeaseLost
 from ..keys import QueueKeys
 from ..operation import Argument, Reply
-from ..operations import messages
-from ..operations import recover as recovery
+from ..operations import messages, recovery
 from ..operations.message_values import Receipt
 from ..operations.messages import (
     AckManyRequest,
@@ -20,7 +19,7 @@ from ..operations.messages import (
     RejectRequest,
     VisibilityRequest,
 )
-from ..operations.recover import DeleteLeasedRequest
+from ..operations.recovery import DeleteLeasedRequest
 from .codec import Codec
 from .send import check_size
 
