@@ -81,6 +81,7 @@ async def rsmq_members(rsmq: RSMQ) -> None:
     assert_type(rsmq.watch("a", queue), AsyncGenerator[set[str], None])
     assert_type(rsmq.topic("news", keep_backlog=MINUTE), Topic)
     assert_type(await rsmq.list_topics(), list[str])
+    assert_type(await rsmq.doctor(server_only=True), DoctorReport)
     assert_type(
         await rsmq.doctor("a", queue, fix=True, max_hidden=MINUTE, progress=examined), DoctorReport
     )
@@ -125,6 +126,7 @@ async def queue_members(queue: Queue) -> None:
     assert_type(queue.scan(start=-3, count=3, after=None), AsyncIterator[ScannedMessage])
     assert_type(await queue.recover(3, MINUTE, vt=30), list[Delivery])
     assert_type(await queue.reason("id"), str | None)
+    assert_type(await queue.find("id"), ScannedMessage | None)
     assert_type(await queue.redrive(queue, count=3, where=chosen, rate=0.5, progress=counted), int)
     assert_type(await queue.purge(leased=True, progress=counted), int)
     assert_type(queue.consume(prefetch=3, vt=MINUTE, settle="background"), Consumer)
@@ -271,4 +273,5 @@ async def gateway_members(gateway: Gateway, queue: Queue) -> None:
         tuple[list[Delivery], RecoverPlace],
     )
     assert_type(await gateway.purge_page(queue, 1000), PurgedPage)
+    assert_type(await gateway.move_page(queue, queue, ["id"]), int)
     await gateway.announce(queue, "name", 1, ["id"])
