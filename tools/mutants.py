@@ -49,6 +49,62 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "rmq: a payload is moved only if it was in the unacked list",
+        f"{SCRIPTS}/rmq/rmq_settle.lua",
+        "if done == 1 and where == 'last' then",
+        "if where == 'last' then",
+        ("tests/rmq/test_client.py",),
+    ),
+    Mutant(
+        "rmq: a connection without heartbeat takes nothing",
+        f"{SCRIPTS}/rmq/rmq_take.lua",
+        "if heartbeat and redis.call('EXISTS', heartbeat) == 0 then return nil end\n",
+        "",
+        ("tests/rmq/test_cleaner.py",),
+    ),
+    Mutant(
+        "rmq: a heartbeat that expired is not revived",
+        f"{SCRIPTS}/rmq/rmq_beat.lua",
+        "if ARGV[2] ~= '1' and redis.call('EXISTS', KEYS[1]) == 0 then return 0 end\n",
+        "",
+        ("tests/rmq/test_cleaner.py",),
+    ),
+    Mutant(
+        "rmq: the cleaner's script looks for the heartbeat again",
+        f"{SCRIPTS}/rmq/rmq_retire.lua",
+        "if heartbeat and not back and redis.call('TTL', heartbeat) > 0 then return {-1, -1} end\n",
+        "",
+        ("tests/rmq/test_cleaner.py",),
+    ),
+    Mutant(
+        "rmq: closing gives everything back before the names go",
+        "aiorsmq_ng/rmq/client.py",
+        "                await self._connections.retire()\n",
+        "                pass\n",
+        ("tests/rmq/test_client.py",),
+    ),
+    Mutant(
+        "rmq: what waits takes nothing",
+        "aiorsmq_ng/_transport/list_waiter.py",
+        '"BLMOVE", key, key, "RIGHT", "RIGHT"',
+        '"BLMOVE", key, key + "x", "RIGHT", "RIGHT"',
+        ("tests/rmq/test_client.py",),
+    ),
+    Mutant(
+        "rmq: a repeated settlement answers as the first attempt",
+        f"{SCRIPTS}/rmq/rmq_settle.lua",
+        "local before = recall(memory, ARGV[1], ARGV[2])\n",
+        "local before = nil\n",
+        ("tests/rmq/test_lost_replies.py",),
+    ),
+    Mutant(
+        "rmq: what a lost reply held is found in the unacked list",
+        "aiorsmq_ng/rmq/connection.py",
+        "                self._in_doubt |= error.executed is None\n",
+        "",
+        ("tests/rmq/test_lost_replies.py",),
+    ),
+    Mutant(
         "background acks: the window is bounded",
         "aiorsmq_ng/_runtime/background_acks.py",
         "        if self._open >= WINDOW:\n",

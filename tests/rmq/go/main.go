@@ -143,12 +143,23 @@ func (p *program) benchConsume(queue rmq.Queue, o order) (any, error) {
 	if err := queue.StartConsuming(o.Size, time.Duration(o.PollMs)*time.Millisecond); err != nil {
 		return nil, err
 	}
+	ack := func(delivery rmq.Delivery) {
+		if delivery.Ack() == nil && seen.Add(1) == o.Count {
+			close(done)
+		}
+	}
 	for i := 0; i < max(1, o.Workers); i++ {
-		_, err := queue.AddConsumerFunc("bench", func(delivery rmq.Delivery) {
-			if delivery.Ack() == nil && seen.Add(1) == o.Count {
-				close(done)
-			}
-		})
+		var err error
+		if o.By > 0 {
+			wait := time.Duration(o.WaitMs) * time.Millisecond
+			_, err = queue.AddBatchConsumerFunc("bench", int64(o.By), wait, func(batch rmq.Deliveries) {
+				for _, delivery := range batch {
+					ack(delivery)
+				}
+			})
+		} else {
+			_, err = queue.AddConsumerFunc("bench", ack)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,141 @@
+"""Ours beside Go's rmq on the same queues, in one run: ``python -m benchmarks.rmq``.
+
+Publishing by 64; consuming with a prefetch of 1000 by ten consumers that ack one by one, and by
+batches. Turns alternate (A B B A); the medians and their ratio are printed. Needs Go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from redis.asyncio import Redis
+
+from aiorsmq_ng.rmq import Rmq, RmqConsumer, RmqDelivery
+from aiorsmq_ng.testing import PrivateServer
+from tests.rmq.go_program import build, go_program
+
+BY, SIZE, CONSUMERS, PREFETCH, BATCH = 64, 100, 10, 1000, 100
+Turn = Callable[[int], Awaitable[float]]
+
+
+class Arena:
+    """A server, and one turn of each contender on it."""
+
+    def __init__(self, url: str, port: int) -> None:
+        self._url = url
+        self._address = f"127.0.0.1:{port}"
+        self._program = build()
+
+    async def _empty(self, messages: int = 0) -> None:
+        async with Redis.from_url(self._url) as redis:
+            await redis.flushall()
+            for _ in range(0, messages, 1000):
+                await redis.lpush("rmq::queue::[bench]::ready", *["x" * SIZE] * 1000)
+
+    async def go_publish(self, messages: int) -> float:
+        """Return the seconds that Go takes to publish."""
+        await self._empty()
+        async with go_program(self._program, "go", "server", [self._address]) as go:
+            words = {"count": messages, "by": BY, "size": SIZE}
+            return float(await go.ask("bench_publish", "bench", **words))
+
+    async def go_consume(self, messages: int, poll_ms: int = 10, batch: int = 0) -> float:
+        """Return the seconds that Go takes to consume; by batches, one consumer does."""
+        await self._empty(messages)
+        async with go_program(self._program, "go", "server", [self._address]) as go:
+            words = {"count": messages, "size": PREFETCH, "poll_ms": poll_ms, "wait_ms": 50}
+            workers = 1 if batch else CONSUMERS
+            words |= {"by": batch, "workers": workers}
+            return float(await go.ask("bench_consume", "bench", **words))
+
+    async def our_batches(self, messages: int) -> float:
+        """Return the seconds that we take to consume by batches."""
+        await self._empty(messages)
+        async with Rmq(self._url) as rmq:
+            queue, left = await rmq.queue("bench"), messages
+            began = time.perf_counter()
+            batches = queue.consume_batches(size=BATCH, wait=0.05, prefetch=PREFETCH)
+            async with batches:
+                while left:
+                    batch = await anext(batches)
+                    await batch.ack()
+                    left -= len(batch)
+            return time.perf_counter() - began
+
+    async def our_publish(self, messages: int) -> float:
+        """Return the seconds that we take to publish."""
+        await self._empty()
+        async with Rmq(self._url) as rmq:
+            queue, bodies = await rmq.queue("bench"), ["x" * SIZE] * BY
+            began = time.perf_counter()
+            for _ in range(0, messages, BY):
+                await queue.publish(*bodies)
+            return time.perf_counter() - began
+
+    async def our_consume(self, messages: int) -> float:
+        """Return the seconds that we take to consume."""
+        await self._empty(messages)
+        async with Rmq(self._url) as rmq:
+            queue, left = await rmq.queue("bench"), messages
+            done = asyncio.Event()
+
+            async def consume(consumer: RmqConsumer[RmqDelivery]) -> None:
+                nonlocal left
+                async for delivery in consumer:
+                    await delivery.ack()
+                    left -= 1
+                    if not left:
+                        done.set()
+
+            began = time.perf_counter()
+            async with queue.consume(prefetch=PREFETCH) as consumer:
+                tasks = [asyncio.create_task(consume(consumer)) for _ in range(CONSUMERS)]
+                await done.wait()
+                seconds = time.perf_counter() - began
+                for task in tasks:
+                    task.cancel()
+            return seconds
+
+
+async def compare(name: str, ours: Turn, go: Turn, messages: int, rounds: int) -> None:
+    """Play turns in the order A B B A, and print the medians and their ratio."""
+    seconds: dict[Turn, list[float]] = {ours: [], go: []}
+    for n in range(rounds):
+        for turn in (ours, go) if n % 2 else (go, ours):
+            seconds[turn].append(await turn(messages))
+    rates = {turn: messages / statistics.median(taken) for turn, taken in seconds.items()}
+    ratios = sorted(b / a for a, b in zip(seconds[ours], seconds[go], strict=True))
+    print(
+        f"| {name} | {rates[ours]:,.0f} | {rates[go]:,.0f} | {rates[ours] / rates[go]:.2f} "
+        f"| {ratios[0]:.2f} to {ratios[-1]:.2f} |"
+    )
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=64_000)
+    parser.add_argument("--rounds", type=int, default=6)
+    chosen = parser.parse_args()
+    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
+    print("| workload | ours, msg/s | Go's rmq, msg/s | ratio | ratios of the rounds |")
+    print("|---|---|---|---|---|")
+    async with PrivateServer() as server:
+        arena, messages, rounds = Arena(server.url, server.port), chosen.messages, chosen.rounds
+        await compare(f"publish by {BY}", arena.our_publish, arena.go_publish, messages, rounds)
+        for poll_ms in (10, 100):
+            name = f"consume by {CONSUMERS} consumers; Go polls every {poll_ms} ms"
+            go = partial(arena.go_consume, poll_ms=poll_ms)
+            await compare(name, arena.our_consume, go, messages, rounds)
+        go = partial(arena.go_consume, batch=BATCH)
+        name = f"consume by batches of {BATCH}; Go polls every 10 ms"
+        await compare(name, arena.our_batches, go, messages, rounds)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
