@@ -11,13 +11,15 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2025.2.9"
-nox.options.sessions = ["lint", "types", "tests", "spark"]
+nox.options.sessions = ["lint", "types", "tests", "browser", "spark"]
 nox.options.default_venv_backend = "venv"
 nox.options.download_python = "never"
 nox.options.reuse_existing_virtualenvs = True
 
 #: What Spark needs.
 JAVA = 17
+#: Browsers that Playwright can drive.
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 GROUPS = nox.project.dependency_groups
 PROJECT = nox.project.load_toml("pyproject.toml")
 # Long forms of the tests; about two hours.
@@ -83,6 +85,24 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def browser(session: nox.Session) -> None:
+    """Test the dashboard in a real browser: Chromium of the system, driven by Playwright.
+
+    On Debian as root, a Chromium that is missing is installed; elsewhere the session is skipped.
+    """
+    if not (os.environ.get("RSMQ_CHROMIUM") or any(map(shutil.which, CHROMIUM))):
+        if os.geteuid() != 0 or shutil.which("apt-get") is None:
+            session.skip("needs Chromium, on the path or by RSMQ_CHROMIUM")
+        session.run("apt-get", "update", "-qq", external=True, silent=True)
+        session.run(
+            "apt-get", "install", "-y", "--no-install-recommends", "chromium",
+            external=True, silent=True, env={"DEBIAN_FRONTEND": "noninteractive"},
+        )  # fmt: skip
+    session.install("-e", ".[all]", *GROUPS(PROJECT, "test", "browser"))
+    session.run("pytest", "-n", "2", "tests/dashboard/test_browser.py", *session.posargs)
+
+
+@nox.session
 def spark(session: nox.Session) -> None:
     """Test the Spark front on a real Spark, if there is Java; ``-- --long`` kills drivers too."""
     if _java() < JAVA:
@@ -108,7 +128,7 @@ def lowest(session: nox.Session) -> None:
     """All tests with the oldest versions that pyproject.toml allows of what users install."""
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
     # Over what the tests' own tools ask for; import-linter is the one that does not start then.
-    session.install("--no-deps", *_lowest("cli", "grpc"))
+    session.install("--no-deps", *_lowest("cli", "dashboard", "grpc"))
     session.run(
         "pytest", "-n", "3",
         "--ignore=tests/test_architecture.py", *session.posargs,

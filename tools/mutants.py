@@ -1619,6 +1619,55 @@ MUTANTS = (
         "except aiorsmq_ng.Unavailable:",
         ("tests/cli/test_rights.py",),
     ),
+    Mutant(
+        "dashboard: a write of another site is refused",
+        "aiorsmq_ng/dashboard/access.py",
+        'return None if site == "same-origin" else (403, "writes of other sites are refused")',
+        "return None",
+        ("tests/dashboard/test_access.py",),
+    ),
+    Mutant(
+        "dashboard: foreign host names are refused",
+        "aiorsmq_ng/dashboard/access.py",
+        "return self._hosts is None or host in self._hosts or name in self._hosts",
+        "return True",
+        ("tests/dashboard/test_access.py",),
+    ),
+    Mutant(
+        "dashboard: without a login other machines are refused",
+        "aiorsmq_ng/dashboard/access.py",
+        "return ANONYMOUS if _is_local(request) else None",
+        "return ANONYMOUS",
+        ("tests/dashboard/test_access.py",),
+    ),
+    Mutant(
+        "dashboard: a token sees the queues of its patterns only",
+        "aiorsmq_ng/dashboard/visit.py",
+        "if not self.caller.sees_queue(name):",
+        "if False:",
+        ("tests/dashboard/test_access.py",),
+    ),
+    Mutant(
+        "dashboard: what is not shown is not searched",
+        "aiorsmq_ng/dashboard/matching.py",
+        "shown = self._board.shown(self._queue.name, message.body)",
+        "shown = message.body",
+        ("tests/dashboard/test_access.py",),
+    ),
+    Mutant(
+        "dashboard: what is extended is not found again",
+        "aiorsmq_ng/dashboard/actions.py",
+        'Manner(("leased",), once=True)',
+        'Manner(("leased",))',
+        ("tests/dashboard/test_actions.py",),
+    ),
+    Mutant(
+        "dashboard: the sampler rests without a page",
+        "aiorsmq_ng/dashboard/live.py",
+        "                self._task.cancel()\n",
+        "",
+        ("tests/dashboard/test_live.py",),
+    ),
 )
 
 

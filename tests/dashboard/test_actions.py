@@ -91,6 +91,17 @@ async def test_leases_are_extended_once_and_others_are_left_alone(act, queue):
     assert min(scores.values()) > delayed + 400_000
 
 
+async def test_lease_that_is_extended_is_not_found_again_behind_the_walk(act, queue, monkeypatch):
+    monkeypatch.setattr("aiorsmq_ng.queue._SCAN_PAGE", 1)
+    monkeypatch.setattr("aiorsmq_ng.dashboard.matching.STEP", 1)
+    await queue.send_many(["a", "b"])
+    await queue.receive_many(2, vt=10)
+
+    reply = await act("extend", {"match": {}, "seconds": 500, "count": 5})
+
+    assert reply.json()["done"] == 2
+
+
 async def test_ready_messages_are_moved_with_rc_0(act, rsmq, queue):
     other = await rsmq.create_queue("other")
     await queue.send_many(["a", "b"])

@@ -140,11 +140,12 @@ async def test_no_page_costs_nothing(rsmq, queue, raw):
     sampler = LiveSampler(rsmq)
     async with aclosing(overview_events(sampler, ANONYMOUS)) as stream:
         await sample(stream)
+        task = sampler._task
+    await until(task.done)
     before = await script_calls(raw)
     await asyncio.sleep(0.5)
 
     assert await script_calls(raw) == before
-    assert sampler._task is None
 
 
 async def test_many_queues_are_looked_at_less_often(rsmq, monkeypatch, streams):

@@ -13,8 +13,18 @@ const SERIES = {
 };
 let charts = [];
 
+// A canvas needs the colour that is shown: a variable holds the pair of light and dark.
 function color(variable) {
-  return getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+  const probe = document.createElement("span");
+  probe.style.color = `var(${variable})`;
+  document.body.append(probe);
+  const shown = getComputedStyle(probe).color;
+  probe.remove();
+  return shown;
+}
+
+function clock(_, ticks) {
+  return ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, 8));
 }
 
 function draw() {
@@ -30,8 +40,8 @@ function draw() {
         cursor: { show: false },
         legend: { live: false, isolate: false },
         scales: { y: { range: (_, low, high) => [0, Math.max(1, high)] } },
-        axes: [axis, axis],
-        series: [{}, ...series.map(([field, variable]) => ({ label: labels[field] ?? field, stroke: color(variable), width: 2 }))],
+        axes: [{ ...axis, values: clock, space: 80 }, axis],
+        series: [{}, ...series.map(([field, variable]) => ({ label: labels[field] ?? field, stroke: color(variable), width: 2, points: { show: false } }))],
       },
       data(series),
       place,
@@ -59,7 +69,8 @@ function show(sample) {
   document.getElementById("state").textContent = sample.row.trouble;
   for (const field of Object.keys(points)) {
     if (sample.first) points[field] = [];
-    points[field].push(...sample.points[field]);
+    // Without a ready message there is no age: the line is at zero.
+    points[field].push(...sample.points[field].map((value) => (field === "oldest_age" ? value ?? 0 : value)));
     points[field].splice(0, points[field].length - POINTS);
   }
   for (const chart of charts) chart.plot.setData(data(chart.series));
