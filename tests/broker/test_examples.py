@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ..interop.drivers import CACHE, NotInstalled, _installation, _run
+from tools.conformance.installation import CACHE, NotInstalled, installation, run
+
+from ..interop.drivers import INSTALL_LIMIT_S
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "grpc"
 GRPC_JS = ("@grpc/grpc-js@1", "@grpc/proto-loader@0")
@@ -55,11 +57,11 @@ def node_modules():
     folder = CACHE / "node-grpc"
     try:
         witness = folder / "node_modules" / "@grpc" / "proto-loader"
-        with _installation(folder, " ".join(GRPC_JS), witness) as needed:
+        with installation(folder, " ".join(GRPC_JS), witness) as needed:
             if needed:
                 (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
                 install = ("install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts")
-                _run(npm, *install, "--prefix", folder, *GRPC_JS)
+                run(npm, *install, "--prefix", folder, *GRPC_JS, limit_s=INSTALL_LIMIT_S)
     except NotInstalled as reason:
         pytest.skip(f"gRPC for Node cannot be installed: {reason}")
     return folder / "node_modules"
