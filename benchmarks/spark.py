@@ -1,15 +1,19 @@
-"""Rows per second of the Spark source and sink, beside plain pipelined redis-py in one process.
+"""Rows per second of the Spark source and sink, beside plain redis-py in one process.
 
-Both do the same work on the same server: write, read all, drain (take, read, delete). Start-up is
-what Spark needs for a few messages, after one round to warm up. Processor time is that of the
-server, of this process (redis-py, or Spark's client), of Spark's Java and of its Python processes.
-Usage:
+Both work on the same server, with the defaults of source and sink: write and read all, beside the
+same commands in pipelines; drain (``claimMode`` lease, then move), beside a Lua script that pops a
+thousand messages at a time and keeps nothing. Start-up is what Spark needs for a few messages,
+after one round to warm up. Processor time is that of the server, of this process (redis-py, or
+Spark's client), of Spark's Java and of its Python processes. Another process sends PING all the
+while. The server has no append-only file, unless --aof is given. Usage:
 
-    python -m benchmarks.spark [--messages 200000] [--rounds 1] [--growth 10000 100000] [--write]
+    python -m benchmarks.spark [--sizes 200:200000 8192:50000] [--rounds 1] [--aof] [--write]
+    python -m benchmarks.spark --growth 10000 100000 --rounds 0
     python -m benchmarks.spark --full [--minutes 10]
 
---write keeps the measurements in docs/reports/spark.json, their tables in docs/reports/spark.md.
---full is a million messages, two rounds, growth from 10 000 to 5 000 000, and --write; what would
+--sizes are bytes and number of messages. --write keeps the measurements in
+docs/reports/spark.json, their tables in docs/reports/spark.md. --full is a million messages of 200
+bytes, a quarter of a million of 8192, growth from 10 000 to 5 000 000, and --write; what would
 take longer than --minutes allow is left out. ``python -m benchmarks.spark_tables`` writes the
 tables once more.
 """
@@ -18,12 +22,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +46,31 @@ from . import spark_tables
 from .__main__ import machine, server_name
 
 PAGE = 1000
+#: Takes a thousand messages and keeps nothing: a consumer that dies loses them.
+POP = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
+if #ids == 0 then return {} end
+local bodies, fields = redis.call('HMGET', KEYS[2], unpack(ids)), {}
+for i = 1, #ids do
+  fields[3 * i - 2], fields[3 * i - 1], fields[3 * i] = ids[i], ids[i] .. ':rc', ids[i] .. ':fr'
+end
+redis.call('ZREM', KEYS[1], unpack(ids))
+redis.call('HDEL', KEYS[2], unpack(fields))
+return {ids, bodies}
+"""
+#: Sends PING until it is ended, and prints the milliseconds that each took.
+PINGS = """
+import sys, time
+from redis import Redis
+client = Redis.from_url(sys.argv[1])
+while True:
+    began = time.perf_counter()
+    client.ping()
+    print(1000 * (time.perf_counter() - began), flush=True)
+    time.sleep(0.002)
+"""
 #: Work on so few messages is start-up.
 FEW = 5000
 LATE = "Python worker failed to connect back"
@@ -162,23 +192,12 @@ class Plain:
             assert len(self.redis.hmget(self.hash, fields)) == 3 * PAGE
 
     def drain(self) -> None:
-        """Take, read and delete, as a consumer that may be killed has to: hide first."""
-        while True:
-            now = int(time.time() * 1000)
-            ids = self.redis.zrangebyscore(self.zset, "-inf", now, 0, PAGE)
-            if not ids:
-                return
-            pipe = self.redis.pipeline(transaction=False)
-            pipe.zadd(self.zset, dict.fromkeys(ids, now + 60_000))
-            counts = {id + b":rc": 1 for id in ids} | {id + b":fr": now for id in ids}
-            pipe.hset(self.hash, mapping=counts)
-            pipe.hincrby(self.hash, "totalrecv", len(ids))
-            pipe.hmget(self.hash, ids)
-            pipe.execute()
-            pipe = self.redis.pipeline(transaction=False)
-            pipe.zrem(self.zset, *ids)
-            pipe.hdel(self.hash, *[f for id in ids for f in (id, id + b":rc", id + b":fr")])
-            pipe.execute()
+        """Pop all."""
+        pop = self.redis.register_script(POP)
+        while pop(keys=[self.zset, self.hash], args=[PAGE]):
+            pass
+
+    move = drain
 
 
 class Sparkling:
@@ -198,12 +217,19 @@ class Sparkling:
 
     def read(self) -> None:
         """Look at all."""
-        frame = self.spark.read.format("rsmq").options(**self.options, numPartitions="2").load()
+        frame = self.spark.read.format("rsmq").options(**self.options).load()
         frame.write.format("noop").mode("overwrite").save()
 
     def drain(self) -> None:
         """Take, read and delete."""
-        frame = self.spark.readStream.format("rsmq").options(**self.options).load()
+        self._drain(claimMode="lease")
+
+    def move(self) -> None:
+        """Take, read and delete; messages leave the queue when they are taken."""
+        self._drain(claimMode="move", ledger="etl")
+
+    def _drain(self, **options: str) -> None:
+        frame = self.spark.readStream.format("rsmq").options(**self.options, **options).load()
         writer = frame.writeStream.format("noop").trigger(availableNow=True)
         with tempfile.TemporaryDirectory() as folder:
             query = writer.option("checkpointLocation", folder).start()
@@ -225,7 +251,7 @@ def _base36(number: int) -> str:
 class Stage:
     """A server, a Spark session, and queues on which both sides work."""
 
-    def __init__(self, master: str, size: int) -> None:
+    def __init__(self, master: str, size: int, *, aof: bool = False) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
         builder = builder.config("spark.log.level", "ERROR").config("spark.driver.memory", "1g")
@@ -233,21 +259,23 @@ class Stage:
         builder = builder.config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         self.spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
         self.server = EmbeddedServer.ephemeral()
-        self.size = size
+        self.size, self.aof = size, aof
 
     def __enter__(self) -> Stage:
         self.server.__enter__()
         self.redis = Redis.from_url(self.server.url)
-        # It would do so now and then, and take the second processor from the side that is measured.
+        self.redis.config_set("appendonly", "yes" if self.aof else "no")
+        # It would rewrite the file, and take the second processor from the side that is measured.
         self.redis.config_set("auto-aof-rewrite-percentage", 0)
         run = SyncClient(self.server.url, Options(deadline=60)).run
         for name in ("warm", "plain", "spark"):
-            run(queues.create(Namespace("bench").queue(name), vt=30, delay=0, maxsize=-1))
+            run(queues.create(Namespace("bench").queue(name), vt=30, delay=0, maxsize=65536))
         jvm = self.spark.sparkContext._jvm  # noqa: SLF001 - there is no other way to it
         pid = jvm.java.lang.ProcessHandle.current().pid()
         self.watch = Watch(self.redis.info("server")["process_id"], pid)
         warm = self.sparkling("warm", FEW)
         for work in WORKS:
+            before_drain(warm, work)
             getattr(warm, work)()
         return self
 
@@ -265,12 +293,32 @@ class Stage:
         return Sparkling(self.spark, self.server.url, name, count, b"x" * self.size)
 
 
-def compare(given: argparse.Namespace) -> dict[str, Any]:
+def before_drain(worker: Plain | Sparkling, work: str) -> None:
+    """Fill the queue once more, if an earlier drain has emptied it."""
+    if work == "move":
+        worker.write()
+
+
+@contextmanager
+def pings(url: str) -> Iterator[list[float]]:
+    """Send PING beside the work; the list has p50, p99 and the longest (ms) afterwards."""
+    found: list[float] = []
+    process = subprocess.Popen([sys.executable, "-c", PINGS, url], stdout=subprocess.PIPE)
+    try:
+        yield found
+    finally:
+        process.terminate()
+        took = sorted(map(float, process.communicate()[0].split()[:-1]))
+        if took:
+            found += [round(took[len(took) * n // 100], 2) for n in (50, 99)] + [round(took[-1], 2)]
+
+
+def compare(given: argparse.Namespace, size: int, count: int) -> dict[str, Any]:
     """Measure both sides in turn, round by round."""
-    count = given.messages - given.messages % PAGE
+    count -= count % PAGE
     results: dict[str, Any] = {work: {"few": [], "plain": [], "spark": []} for work in WORKS}
     steps = []
-    with Stage(given.master, given.size) as stage:
+    with Stage(given.master, size, aof=given.aof) as stage:
         sides = {
             "few": stage.sparkling("warm", FEW),
             "plain": stage.plain(count),
@@ -279,19 +327,24 @@ def compare(given: argparse.Namespace) -> dict[str, Any]:
         for _ in range(given.rounds):
             for work in WORKS:
                 for side, worker in sides.items():
-                    results[work][side].append(stage.watch.measure(getattr(worker, work)))
-                    tell(work, side, results[work][side][-1])
-            left = [stage.redis.zcard(f"bench:{name}") for name in ("plain", "spark")]
-            assert left == [0, 0], left
+                    before_drain(worker, work)
+                    with pings(stage.server.url) as took:
+                        spent: dict[str, Any] = stage.watch.measure(getattr(worker, work))
+                    results[work][side].append(spent | {"ping": took})
+                    tell(size, work, side, results[work][side][-1])
+                if work in ("drain", "move"):
+                    left = [stage.redis.zcard(f"bench:{name}") for name in ("plain", "spark")]
+                    assert left == [0, 0], left
             steps.append(sides["spark"].steps)
         server = server_name(stage.redis.info("server"))
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": machine(),
         "server": server,
+        "aof": given.aof,
         "messages": count,
         "rounds": given.rounds,
-        "size": given.size,
+        "size": size,
         "master": given.master,
         "few": FEW,
         "works": results,
@@ -308,9 +361,10 @@ def grow(given: argparse.Namespace, deadline: float) -> list[dict[str, Any]]:
             tell(f"{count} messages are left out: they would take too long")
             break
         started = time.monotonic()
-        with Stage(given.master, given.size) as stage:
+        with Stage(given.master, 200) as stage:
             worker, row = stage.sparkling("spark", count), {"messages": count}
             for work in WORKS:
+                before_drain(worker, work)
                 row[work] = stage.watch.measure_memory(getattr(worker, work))
                 tell(count, work, row[work])
             assert stage.redis.zcard("bench:spark") == 0
@@ -330,9 +384,15 @@ def options() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--messages", type=int, default=200_000)
+    add(
+        "--sizes",
+        nargs="*",
+        type=lambda text: tuple(map(int, text.split(":"))),
+        default=[(200, 200_000)],
+        metavar="BYTES:MESSAGES",
+    )
+    add("--aof", action="store_true", help="with an append-only file")
     add("--rounds", type=int, default=1, help="0: compare nothing")
-    add("--size", type=int, default=200)
     add("--master", default="local[2]")
     add(
         "--growth",
@@ -350,7 +410,7 @@ def options() -> argparse.Namespace:
     add("--minutes", type=float, default=60.0, help="leave out growth that would take longer")
     given = parser.parse_args()
     if given.full:
-        given.messages, given.rounds = 1_000_000, 2
+        given.sizes = [(200, 1_000_000), (8192, 250_000)]
         given.growth, given.write = FULL_GROWTH, True
     return given
 
@@ -360,8 +420,8 @@ def main() -> None:
     deadline = time.monotonic() + 60 * given.minutes
     found: dict[str, Any] = {}
     if given.rounds:
-        found["compared"] = compare(given)
-        print(spark_tables.comparison(found["compared"]))
+        found["compared"] = [compare(given, size, count) for size, count in given.sizes]
+        print(spark_tables.comparisons(found["compared"]))
         if given.write:
             spark_tables.keep(found)
     if given.growth:

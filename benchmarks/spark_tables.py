@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-WORKS = ("write", "read", "drain")
-#: Spark's rate divided by that of redis-py, at least.
-GOALS = {"write": 1.0, "read": 0.8, "drain": 0.8}
+WORKS = ("write", "read", "drain", "move")
+#: Spark's rate divided by that of redis-py (of a Lua pop, for the drains), at least.
+GOALS = {"write": 1.2, "read": 0.8, "drain": 0.5, "move": 0.5}
 #: What Spark calls the steps of a batch, and what happens in them.
 STEPS = {
     "latestOffset": "asking the source for messages: claim, acknowledge",
@@ -34,7 +34,7 @@ def keep(found: dict[str, Any]) -> None:
 
 def filled(page: str, known: dict[str, Any]) -> str:
     """Return *page* with new tables between its marks."""
-    makers: dict[str, Callable[[Any], str]] = {"compared": comparison, "growth": growth}
+    makers: dict[str, Callable[[Any], str]] = {"compared": comparisons, "growth": growth}
     for name, make in makers.items():
         if name in known:
             begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
@@ -43,32 +43,43 @@ def filled(page: str, known: dict[str, Any]) -> str:
     return page
 
 
+def comparisons(results: list[dict[str, Any]]) -> str:
+    """Tell how the two sides compare, for each size of messages."""
+    return "\n".join(map(comparison, results))
+
+
 def comparison(result: dict[str, Any]) -> str:
     """Tell how the two sides compare, and where Spark's time goes."""
     about = (
         f"Measured on {result['date']}: {result['messages']:,} messages of {result['size']} bytes, "
         f"{_times(result['rounds'])}, `{result['master']}`,\n{result['server']} on the same "
-        f"machine ({result['machine']}).\nOther programs kept {_foreign(result):.1f} processors "
-        "busy meanwhile."
+        f"machine ({result['machine']}), {'with' if result['aof'] else 'without'} an append-only "
+        f"file.\nOther programs kept {_foreign(result):.1f} processors busy meanwhile."
     )
     shares = (
         "Microseconds of processor time per message, after start-up, and how busy the server was\n"
         "while Spark worked (1.0: always; it has one thread):"
     )
-    parts = (_ratios(result), iter([shares]), _costs(result), _steps(result))
+    waits = "Milliseconds that a PING of another client took meanwhile:"
+    parts = (
+        *(_ratios(result), iter([shares]), _costs(result)),
+        *(iter([waits]), _waits(result), _steps(result)),
+    )
     return about + "\n\n" + "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def growth(rows: list[dict[str, Any]]) -> str:
     """Tell how time and memory grow; start-up is included."""
     head = (
-        "| messages | write, us each | read, us each | drain, us each | Java at most "
+        "| messages | write, us each | read, us each | drain, us each | with move | Java at most "
         "| a Python process at most |"
     )
-    lines = [head, "|--:|--:|--:|--:|--:|--:|"]
+    lines = [head, "|--:|--:|--:|--:|--:|--:|--:|"]
     for row in rows:
-        each = (f"{1e6 * row[work]['wall'] / row['messages']:.1f}" for work in WORKS)
-        memory = (max(row[work][f"{part}_mb"] for work in WORKS) for part in ("java", "python"))
+        done = [work for work in WORKS if work in row]
+        each = [f"{1e6 * row[work]['wall'] / row['messages']:.1f}" for work in done]
+        each += [""] * (len(WORKS) - len(done))
+        memory = (max(row[work][f"{part}_mb"] for work in done) for part in ("java", "python"))
         cells = [f"{row['messages']:,}", *each, *(f"{mb:.0f} MB" for mb in memory)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
@@ -104,6 +115,17 @@ def _costs(result: dict[str, Any]) -> Iterator[str]:
         cells += [after[part] / (count - few) for part in ("server", "python", "java")]
         shown = " | ".join(f"{1e6 * cell:.1f}" for cell in cells)
         yield f"| {work} | {shown} | {after['server'] / after['wall']:.2f} |"
+
+
+def _waits(result: dict[str, Any]) -> Iterator[str]:
+    yield "| work | redis-py: p99 | longest | Spark: p50 | p99 | longest |"
+    yield "|---|--:|--:|--:|--:|--:|"
+    for work, sides in result["works"].items():
+        cells = []
+        for side, places in (("plain", (1, 2)), ("spark", (0, 1, 2))):
+            runs = [run["ping"] for run in sides[side] if run.get("ping")]
+            cells += [statistics.median(run[n] for run in runs) if runs else 0 for n in places]
+        yield f"| {work} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |"
 
 
 def _steps(result: dict[str, Any]) -> Iterator[str]:

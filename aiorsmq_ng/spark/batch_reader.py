@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,12 @@ logger = logging.getLogger("aiorsmq_ng.spark")
 
 #: Limit of tasks, unless an option sets their number.
 MAX_PARTITIONS = 64
+#: Messages, and bytes of bodies, that one task reads. The server answers two or three tasks as fast
+#: as it can, and each task costs Spark some hundredths of a second.
+TASK_MESSAGES = 500_000
+TASK_BYTES = 128 * 2**20
+#: Messages for which one more task is worth starting while a processor is idle.
+WORTH_A_TASK = 20_000
 
 
 @dataclass
@@ -50,18 +57,20 @@ class SnapshotReader(DataSourceReader):
         """Take the snapshots, once per DataFrame, and divide them into partitions."""
         options, snapshot = self._options, uuid.uuid4().hex
         pages: list[tuple[QueueKeys, bulk.SnapshotRange]] = []
+        size_bytes = 0
         for keys in selected_queues(options):
             try:
-                sizes = self._take(keys, snapshot)
+                state = self._take(keys, snapshot)
             except (QueueNotFound, QueueCorrupt) as error:
                 if not options.skips_missing:
                     raise
                 logger.warning("%s; the other queues are read", error)
                 continue
+            sizes, size_bytes = state.sizes, size_bytes + state.bytes
             for page, size in enumerate(sizes):
                 pages.append((keys, bulk.SnapshotRange(snapshot, len(sizes), page, 0, size)))
         noted = sum(page.stop for _, page in pages)
-        by_size = min(MAX_PARTITIONS, -(-noted // options.max_records_per_partition))
+        by_size = tasks_for(noted, size_bytes, options.max_records_per_partition)
         parts = max(1, min(options.num_partitions or by_size, noted))
         bounds = [noted * n // parts for n in range(parts + 1)]
         return [SnapshotPartition(list(_cut(pages, *pair))) for pair in pairwise(bounds)]
@@ -77,8 +86,8 @@ class SnapshotReader(DataSourceReader):
             for page in read_pages(client, part.start, part.stop, options.fetch_size, read):
                 yield self._batch(builder, page)
 
-    def _take(self, keys: QueueKeys, snapshot: str) -> tuple[int, ...]:
-        """Take a snapshot of one queue; return the sizes of its pages."""
+    def _take(self, keys: QueueKeys, snapshot: str) -> bulk.SnapshotState:
+        """Take a snapshot of one queue; return what it has."""
         options, state = self._options, bulk.SnapshotState()
         while state.now_ms is None or state.last:
             state = options.client().run(
@@ -90,7 +99,7 @@ class SnapshotReader(DataSourceReader):
                     ttl_s=options.snapshot_ttl_ms // 1000,
                 )
             )
-        return state.sizes
+        return state
 
     def _read(
         self,
@@ -130,6 +139,23 @@ class SnapshotReader(DataSourceReader):
         if after is None and before is None:
             return batch
         return between(batch, ids, after, before)
+
+
+def tasks_for(messages: int, size_bytes: int, most: int) -> int:
+    """Return the number of tasks; *most* is ``maxRecordsPerPartition``, 0 if it is not given.
+
+    A source is not given Spark's parallelism. The processors counted are those of the machine that
+    plans the query: all that there are with ``local[*]``.
+    """
+    if most:
+        tasks = -(-messages // most)
+    else:
+        tasks = max(
+            -(-messages // TASK_MESSAGES),
+            -(-size_bytes // TASK_BYTES),
+            min(os.cpu_count() or 1, messages // WORTH_A_TASK),
+        )
+    return min(MAX_PARTITIONS, tasks)
 
 
 def _cut(

@@ -156,7 +156,8 @@ class _Reading(CommonOptions):
     fetch_size: int = _number(2000, 1, MAX_FETCH)
     #: Bytes of bodies that one call reads; the message that reaches them is its last one.
     fetch_bytes: int = _number(READ_BYTES, 1, MAX_BYTES)
-    max_records_per_partition: int = _number(25_000, 1)
+    #: 0: chosen by the reader.
+    max_records_per_partition: int = _number(0, 1)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -39,6 +39,9 @@ R = TypeVar("R")
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 
+#: Messages that one task reads, unless an option sets the number. It is the same on every machine,
+#: because a batch that runs again must have the same partitions.
+TASK_MESSAGES = 50_000
 #: How long a batch waits for the parts that have not answered yet.
 PATIENCE_S = 2.0
 #: Pause for each part after a question that found nothing.
@@ -171,7 +174,8 @@ class StreamParts:
                     raise
                 self._drop(name, error)
         options = self._options
-        return divide_slices(found, options.max_records_per_partition, options.min_partitions)
+        most = options.max_records_per_partition or TASK_MESSAGES
+        return divide_slices(found, most, options.min_partitions)
 
     async def commit(self, end: StreamOffset) -> None:
         """Acknowledge everything up to *end*."""

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aiorsmq_ng._protocol.operations.spark import bulk
-from aiorsmq_ng.spark.batch_reader import SnapshotReader
+from aiorsmq_ng.spark.batch_reader import SnapshotReader, tasks_for
 from aiorsmq_ng.spark.options import ReadOptions, parse
 
 SCHEMA = StructType([StructField("body", StringType())])
@@ -210,3 +210,36 @@ def test_missing_queue_of_several_is_an_error_or_left_out(spark, bench):
     with pytest.raises(Exception, match="queue 'none' does not exist"):
         bench.read(spark, queue="jobs,none").count()
     assert bench.read(spark, queue="jobs,none", onMissingQueue="skip").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("messages", "size", "most", "processors", "tasks"),
+    [
+        (0, 200, 0, 2, 0),
+        (1000, 200, 0, 8, 1),
+        (100_000, 200, 0, 2, 2),
+        (100_000, 200, 0, 16, 5),
+        (1_000_000, 200, 0, 2, 2),
+        (2_000_000, 10, 0, 2, 4),
+        (100_000, 8192, 0, 2, 7),
+        (10_000_000, 8192, 0, 2, 64),
+        (1_000_000, 200, 25_000, 2, 40),
+    ],
+)
+def test_tasks_are_chosen_by_messages_bytes_and_processors(
+    monkeypatch, messages, size, most, processors, tasks
+):
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+
+    assert tasks_for(messages, messages * size, most) == tasks
+
+
+def test_snapshot_knows_the_bytes_of_its_messages(bench):
+    bench.fill(*[b"x" * 1000] * 300)
+
+    state = bulk.SnapshotState()
+    while state.now_ms is None or state.last:
+        take = bulk.take_snapshot(bench.keys, "s", state, visibility="all", ttl_s=60, step=100)
+        state = bench.run(take)
+
+    assert (state.sizes, state.bytes) == ((100, 100, 100), 300_000)

@@ -85,7 +85,9 @@ def _snapshot_args(request: SnapshotRequest) -> Sequence[Argument]:
 
 
 def _decode_snapshot(request: SnapshotRequest, reply: Reply) -> SnapshotState:
-    return SnapshotState((*request.state.sizes, reply[0]), *reply[1:])
+    size, now_ms, last, score, size_bytes = reply
+    state = request.state
+    return SnapshotState((*state.sizes, size), now_ms, last, score, state.bytes + size_bytes)
 
 
 def _read_keys(request: ReadSnapshotRequest) -> Sequence[str]:

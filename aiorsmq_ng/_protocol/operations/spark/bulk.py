@@ -121,6 +121,8 @@ class SnapshotState(NamedTuple):
     now_ms: int | None = None
     last: bytes = b""
     score: bytes = b""
+    #: Bytes of the bodies so far, as far as a sample tells.
+    bytes: int = 0
 
 
 class SnapshotRange(NamedTuple):

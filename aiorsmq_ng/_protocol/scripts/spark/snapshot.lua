@@ -4,7 +4,8 @@
 -- KEYS: zset, hash, the page to make, pages made before.
 -- ARGV: which (all, visible or hidden), TTL (s), messages in one step at most, then the last three values of the reply to
 --   the call before ('' the first time).
--- Returns: {messages in this page, time of the first call (epoch ms), id where the page ends ('' = no more), its score}.
+-- Returns: {messages in this page, time of the first call (epoch ms), id where the page ends ('' = no more), its score, bytes
+--   of the bodies in this page, as far as a few of them tell}.
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(messages stored); for a page with hidden messages times the number of pages.
 -- @include clock
@@ -64,4 +65,8 @@ if upto < total then
   local ending = redis.call('ZRANGE', zset, upto - 1, upto - 1, 'WITHSCORES')
   last, score = ending[1], ending[2]
 end
-return {redis.call('ZCARD', page), now, last, score}
+local size, sampled, bytes = redis.call('ZCARD', page), 0, 0
+for rank = 0, size - 1, math.max(1, math.ceil(size / 16)) do
+  sampled, bytes = sampled + 1, bytes + redis.call('HSTRLEN', hash, redis.call('ZRANGE', page, rank, rank)[1])
+end
+return {size, now, last, score, math.floor(bytes * size / math.max(1, sampled))}
