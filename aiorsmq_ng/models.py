@@ -249,7 +249,7 @@ class ScannedMessage(Message):
         #: Visible-at in epoch milliseconds: RSMQ's order.
         self.score = visible_at
         #: Its state by the server's clock when it was read.
-        self.state = state
+        self.state: MessageState = state
 
     @property
     def visible_at(self) -> datetime | None:

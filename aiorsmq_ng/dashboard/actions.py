@@ -330,8 +330,8 @@ async def _purge(visit: Visit, queue: Queue, *, leased: bool) -> Steps:
         while at >= 0 and (before is None or so_far.done < before):
             with anyio.CancelScope(shield=True):
                 page = await visit.board.rsmq.gateway.purge_page(queue, at)
-            so_far.done += page.removed
-            at, before = page.next_at, page.before if before is None else before
+                so_far.done += page.removed
+                at, before = page.next_at, page.before if before is None else before
             so_far.matched = so_far.looked_at = so_far.done
             yield so_far
     so_far.matched = so_far.looked_at = so_far.done
