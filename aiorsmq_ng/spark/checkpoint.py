@@ -1,5 +1,6 @@
 """Clean up after a stopped query: acknowledge its last batch, or release its claims."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import json
@@ -26,15 +27,18 @@ def finalize(checkpoint: str | Path, **options: Any) -> int:
     between, or ran with ``trigger(once=True)``, leaves its last batch in the queue, and would
     acknowledge it when it is started again. Call this only while the query does not run: it takes
     over the ledgers of all queues. *options* are those of the connection (``url`` ...).
+
+    A checkpoint of another file system than the local one (``s3a://``, ``hdfs://``) is read by the
+    Spark session of this process.
     """
-    folder = _local(checkpoint)
-    done = [int(f.name) for f in (folder / "commits").glob("*") if f.name.isdecimal()]
+    log = _open(checkpoint)
+    done = log.numbers("commits")
     if not done:
         return 0
     finished = 0
-    logged = max(int(f.name) for f in (folder / "offsets").glob("*") if f.name.isdecimal())
-    planned = {o.ledger: o.claim for o in _offsets(folder / "offsets" / str(logged))}
-    for offset in _offsets(folder / "offsets" / str(max(done))):
+    logged = max(log.numbers("offsets"))
+    planned = {o.ledger: o.claim for o in _offsets(log.read("offsets", logged))}
+    for offset in _offsets(log.read("offsets", max(done))):
         given = {"queue": offset.queue, "namespace": offset.namespace, **_texts(options)}
         parsed = choices.parse(choices.StreamReadOptions, given)
         last = planned.get(offset.ledger, offset.claim)
@@ -72,17 +76,64 @@ def release(queue: str, ledger: str, **options: Any) -> int:
     return given
 
 
-def _local(checkpoint: str | Path) -> Path:
+class _LocalLog:
+    """The files of a checkpoint, numbered in folders."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def numbers(self, folder: str) -> list[int]:
+        names = (file.name for file in (self._folder / folder).glob("*"))
+        return [int(name) for name in names if name.isdecimal()]
+
+    def read(self, folder: str, number: int) -> str:
+        return (self._folder / folder / str(number)).read_text()
+
+
+class _RemoteLog:
+    """The same on any file system that Spark reads; through Spark, whose session has the access."""
+
+    def __init__(self, place: str) -> None:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - local checkpoints need no Spark
+
+        session = SparkSession.getActiveSession()
+        if session is None:
+            raise InvalidValue(
+                f"the checkpoint {place!r} is not on a local path, so it is read by the Spark "
+                "session of this process, and there is none: start one"
+            )
+        self._files = session.read.format("binaryFile")
+        self._place = place
+
+    def numbers(self, folder: str) -> list[int]:
+        from pyspark.errors import AnalysisException  # noqa: PLC0415
+
+        try:
+            found = self._files.load(f"{self._place}/{folder}").select("path").collect()
+        except AnalysisException as error:
+            if "PATH_NOT_FOUND" not in str(error):
+                raise
+            return []
+        names = (row.path.rpartition("/")[2] for row in found)
+        return [int(name) for name in names if name.isdecimal()]
+
+    def read(self, folder: str, number: int) -> str:
+        file = self._files.load(f"{self._place}/{folder}/{number}")
+        (row,) = file.select("content").collect()
+        return bytes(row.content).decode()
+
+
+def _open(checkpoint: str | Path) -> _LocalLog | _RemoteLog:
     text = str(checkpoint)
     parts = urlsplit(text)
     if parts.scheme not in ("", "file"):
-        raise InvalidValue(f"the checkpoint must be on a local or mounted path, not {text!r}")
-    return Path(unquote(parts.path) if parts.scheme else text)
+        return _RemoteLog(text.rstrip("/"))
+    return _LocalLog(Path(unquote(parts.path) if parts.scheme else text))
 
 
-def _offsets(log: Path) -> Iterator[Offset]:
+def _offsets(entry: str) -> Iterator[Offset]:
     """Read one entry of Spark's offset log: a version, metadata, then a line per source."""
-    for line in log.read_text().splitlines()[2:]:
+    for line in entry.splitlines()[2:]:
         try:
             known = json.loads(line)
         except ValueError:
