@@ -83,6 +83,8 @@ def test_archive_goes_on_without_a_missing_queue_and_with_other_queues(
     bench.fill_numbers(3)
     lake = str(tmp_path / "lake")
 
+    summary = jobs.archive(spark, ["mails"], lake, options=options)
+    assert (summary["rows"], summary["queues"]) == (0, {"mails": 0})
     summary = jobs.archive(spark, ["none", "jobs"], lake, options=options)
     assert (summary["queues"], summary["missing"]) == ({"jobs": 3}, ["none"])
     with pytest.raises(QueueNotFound, match="'none'"):

@@ -116,6 +116,7 @@ def _run(writer: DataStreamWriter, progress: Progress | None = None) -> set[str]
     Start it again, from its checkpoint, if Python started too late.
     """
     seen: set[str] = set()
+    reported: set[int] = set()
     for left in reversed(range(_STARTS)):
         query = writer.start()
         try:
@@ -123,11 +124,12 @@ def _run(writer: DataStreamWriter, progress: Progress | None = None) -> set[str]
             while not ended:
                 ended = bool(query.awaitTermination(_LOOK_S))
                 for one in query.recentProgress:
-                    name = _batch_name(str(query.id), one["batchId"])
-                    if one["numInputRows"] and name not in seen:
-                        seen.add(name)
-                        if progress is not None:
-                            progress(one["batchId"], one["numInputRows"])
+                    number, rows = one["batchId"], one["numInputRows"]
+                    # Over Spark Connect the rows of a batch are not counted.
+                    seen.add(_batch_name(str(query.id), number))
+                    if rows and number not in reported and progress is not None:
+                        progress(number, rows)
+                        reported.add(number)
             break
         except Exception as error:
             if _ENDED.search(str(error)):
@@ -145,11 +147,20 @@ def _run(writer: DataStreamWriter, progress: Progress | None = None) -> set[str]
 
 def _rows(spark: SparkSession, target: str, batches: set[str]) -> dict[str, int]:
     """Count the messages per queue of *batches*, from the files."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415
+    from pyspark.sql import functions as f  # noqa: PLC0415
+
     if not batches:
         return {}
-    archived = read_archive(spark, target)
-    counted = archived.where(archived["batch"].isin(sorted(batches))).groupBy("queue").count()
-    return {str(row["queue"]): row["count"] for row in counted.collect()}
+    try:
+        archived = read_archive(spark, target).where(f.col("batch").isin(sorted(batches)))
+        counted = archived.groupBy("queue").count().collect()
+    except AnalysisException as error:
+        # Nothing was archived yet.
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
+        return {}
+    return {str(row["queue"]): row["count"] for row in counted}
 
 
 def _missing(options: StreamReadOptions) -> list[str]:
