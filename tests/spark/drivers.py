@@ -64,7 +64,7 @@ class DoomedReader(ClaimReader):
             self.armed = True
             self.doom.after_call("claim", "claim_half", times=2)
             self.doom.after_call("claim_ack", "ack_half")
-        if start["claim"]:
+        if any(part["claim"] for part in start["parts"].values()):
             self.doom.reached("before_ack")
         offset = super().latestOffset(start, limit)
         if offset != start:
