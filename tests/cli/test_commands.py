@@ -15,7 +15,7 @@ from redis import Redis
 
 import aiorsmq_ng
 from aiorsmq_ng.cli.app import EXIT_STATUS
-from aiorsmq_ng.cli.demo_stage import PROGRAM
+from aiorsmq_ng.cli.demo import PROGRAM
 from aiorsmq_ng.cli.global_options import seconds
 from aiorsmq_ng.cli.output import as_json, printable, without_secrets
 

@@ -14,7 +14,7 @@ import aiorsmq_ng
 from aiorsmq_ng import RSMQ, Options
 
 from .exceptions import InvalidValueException, MessageNotFoundException
-from .translation import translated_errors
+from .translation import returned_text, translated_errors
 
 _ID_LENGTH = 32
 # aiorsmq accepts any namespace; the colon is the only unusual character seen in practice.
@@ -231,20 +231,7 @@ class AIORSMQ:
         )
 
     def _text(self, text: str) -> str:
-        return text if self._encoder.decode_responses else _DecodedText(text)
-
-
-class _DecodedText(str):
-    """A name or id as returned by a client without ``decode_responses``.
-
-    aiorsmq returns ``bytes`` there but accepts only ``str``, so existing programs call ``decode``
-    on them. They keep working.
-    """
-
-    __slots__ = ()
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return str(self)
+        return returned_text(text, decoded=self._encoder.decode_responses)
 
 
 def _attributes(attributes: aiorsmq_ng.QueueAttributes) -> QueueAttributes:

@@ -1,4 +1,4 @@
-"""Translates this library's errors to those that aiorsmq users catch."""
+"""Translates this library's names, ids and errors to those that users of aiorsmq expect."""
 
 from __future__ import annotations
 
@@ -72,3 +72,21 @@ def _sentence(error: RSMQError) -> str:
         # The original text recommends an argument that aiorsmq does not have.
         return f"queue {error.queue!r} exists already in namespace {error.ns!r}"
     return _MAXSIZE.sub("max_size", str(error))
+
+
+def returned_text(text: str, *, decoded: bool) -> str:
+    """Return a name or id for a user whose Redis client has ``decode_responses=decoded``."""
+    return text if decoded else _DecodedText(text)
+
+
+class _DecodedText(str):
+    """A name or id as returned by a client without ``decode_responses``.
+
+    aiorsmq returns ``bytes`` there but accepts only ``str``, so existing programs call ``decode``
+    on them. They keep working.
+    """
+
+    __slots__ = ()
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return str(self)
