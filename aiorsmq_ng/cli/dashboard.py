@@ -60,7 +60,7 @@ read_only_option = click.option(
 @wait_for_server
 @global_options()
 def serve_dashboard(**given: Any) -> None:
-    """Serve the dashboard: queues, messages and dead letters on web pages.
+    """Serve the dashboard: queues and their messages on web pages.
 
     Only this machine can connect unless --listen says otherwise; that needs tokens, with which
     people log in, and a certificate. The token file is that of rsmqctl serve grpc; a single token

@@ -72,7 +72,7 @@ def _common(function: Callback) -> Callback:
 @pipeline.command(
     epilog=examples(
         "$ rsmqctl pipeline archive -n jobs -n mails --to lake/messages",
-        '{"target": "lake/messages", "rows": 1200, "queues": {"jobs": 1000, ...}, ...}',
+        '{"target": "lake/messages", "rows": 12, "queues": {"jobs": 10, ...}, ...}',
     )
 )
 @click.option("-n", "--name", "names", multiple=True, required=True, help="A queue; repeatable.")
