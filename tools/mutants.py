@@ -950,7 +950,7 @@ MUTANTS = (
         f"{SCRIPTS}/spark/_store_rows.lua",
         "if string.byte(id) == 61 then",
         "if #id > 23 then",
-        ("tests/spark/test_bulk.py",),
+        ("tests/spark/test_bulk_send.py",),
     ),
     Mutant(
         "spark: a read ends at its bytes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -11,7 +11,7 @@ import aiorsmq_ng
 from .._common.queue_defaults import DEAD_SUFFIX, dead_letter_queue
 from .completion import complete_queue
 from .confirmation import asks, confirm, yes_option
-from .filters import Filter, compile_filter
+from .filters import compile_filter
 from .global_options import examples, global_options
 from .lazy_group import LazyGroup
 from .output import Record, complain, message_record, show_record, show_rows
@@ -25,6 +25,9 @@ from .shared_options import (
     removing,
     start_option,
 )
+
+if TYPE_CHECKING:
+    from ..filters import Filter
 
 name_option = click.option(
     "-n",

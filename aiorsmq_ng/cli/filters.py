@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 import aiorsmq_ng
 
-from .. import filters
-from ..filters import Filter as Filter  # noqa: PLC0414 - commands are annotated with it
+if TYPE_CHECKING:
+    from ..filters import Filter
 
 
 def compile_filter(text: str) -> Filter:
     """Compile a condition; a usage error if it is none."""
+    from .. import filters
+
     try:
         return filters.compile_filter(text)
     except aiorsmq_ng.InvalidValue as error:

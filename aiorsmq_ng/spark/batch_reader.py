@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from .._protocol.operations.spark import bulk
+from .._protocol.operations.spark import snapshots
 from ..errors import QueueCorrupt, QueueNotFound
 from .arrow_rows import BatchBuilder, Ids, between, check_schema, numbers, times
 from .options import ReadOptions
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 
+#: Messages in one page of a snapshot; a larger queue takes several pages.
+SNAPSHOT_PAGE = 200_000
 #: Limit of tasks, unless an option sets their number.
 MAX_PARTITIONS = 64
 #: Messages, and bytes of bodies, that one task reads. The server answers two or three tasks as fast
@@ -42,7 +44,7 @@ WORTH_A_TASK = 20_000
 class SnapshotPartition(InputPartition):
     """Ranges of ranks of snapshots, for one task."""
 
-    parts: list[tuple[QueueKeys, bulk.SnapshotRange]]
+    parts: list[tuple[QueueKeys, snapshots.SnapshotRange]]
 
 
 class SnapshotReader(DataSourceReader):
@@ -56,7 +58,7 @@ class SnapshotReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Take the snapshots, once per DataFrame, and divide them into partitions."""
         options, snapshot = self._options, uuid.uuid4().hex
-        pages: list[tuple[QueueKeys, bulk.SnapshotRange]] = []
+        pages: list[tuple[QueueKeys, snapshots.SnapshotRange]] = []
         size_bytes = 0
         for keys in selected_queues(options):
             try:
@@ -68,7 +70,7 @@ class SnapshotReader(DataSourceReader):
                 continue
             sizes, size_bytes = state.sizes, size_bytes + state.bytes
             for page, size in enumerate(sizes):
-                pages.append((keys, bulk.SnapshotRange(snapshot, len(sizes), page, 0, size)))
+                pages.append((keys, snapshots.SnapshotRange(snapshot, len(sizes), page, 0, size)))
         noted = sum(page.stop for _, page in pages)
         by_size = tasks_for(noted, size_bytes, options.max_records_per_partition)
         parts = max(1, min(options.num_partitions or by_size, noted))
@@ -86,17 +88,18 @@ class SnapshotReader(DataSourceReader):
             for page in read_pages(client, part.start, part.stop, options.fetch_size, read):
                 yield self._batch(builder, page)
 
-    def _take(self, keys: QueueKeys, snapshot: str) -> bulk.SnapshotState:
+    def _take(self, keys: QueueKeys, snapshot: str) -> snapshots.SnapshotState:
         """Take a snapshot of one queue; return what it has."""
-        options, state = self._options, bulk.SnapshotState()
+        options, state = self._options, snapshots.SnapshotState()
         while state.now_ms is None or state.last:
             state = options.client().run(
-                bulk.take_snapshot(
+                snapshots.take_snapshot(
                     keys,
                     snapshot,
                     state,
                     visibility=options.visibility,  # type: ignore[arg-type]
                     ttl_s=options.snapshot_ttl_ms // 1000,
+                    step=SNAPSHOT_PAGE,
                 )
             )
         return state
@@ -105,11 +108,11 @@ class SnapshotReader(DataSourceReader):
         self,
         builder: BatchBuilder,
         keys: QueueKeys,
-        part: bulk.SnapshotRange,
+        part: snapshots.SnapshotRange,
         start: int,
         stop: int,
-    ) -> Operation[bulk.SnapshotPage]:
-        return bulk.read_snapshot(
+    ) -> Operation[snapshots.SnapshotPage]:
+        return snapshots.read_snapshot(
             keys,
             part._replace(start=start, stop=stop),
             ttl_s=self._options.snapshot_ttl_ms // 1000,
@@ -118,7 +121,7 @@ class SnapshotReader(DataSourceReader):
             max_bytes=self._options.fetch_bytes,
         )
 
-    def _batch(self, builder: BatchBuilder, page: bulk.SnapshotPage) -> Any:
+    def _batch(self, builder: BatchBuilder, page: snapshots.SnapshotPage) -> Any:
         names, scores = page.range[0::2], page.range[1::2]
         bodies, counts, firsts = page.bodies, page.counts, page.firsts
         if None in bodies:
@@ -159,8 +162,8 @@ def tasks_for(messages: int, size_bytes: int, most: int) -> int:
 
 
 def _cut(
-    pages: Sequence[tuple[QueueKeys, bulk.SnapshotRange]], start: int, stop: int
-) -> Iterator[tuple[QueueKeys, bulk.SnapshotRange]]:
+    pages: Sequence[tuple[QueueKeys, snapshots.SnapshotRange]], start: int, stop: int
+) -> Iterator[tuple[QueueKeys, snapshots.SnapshotRange]]:
     """Return the parts of *pages* that contain the messages from *start* up to *stop*."""
     first = 0
     for keys, page in pages:

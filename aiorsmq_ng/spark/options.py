@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from .._protocol import argument_checks
 from .._protocol.keys import QueueKeys
 from .._protocol.operations.spark import READ_BYTES, WRITE_BYTES
-from .._protocol.operations.spark.bulk import MAX_ROWS
+from .._protocol.operations.spark.bulk_send import MAX_ROWS
 from .._protocol.operations.spark.claims import MAX_CHUNK, MAX_FETCH
 from .._protocol.shards import Shards
 from .._transport.urls import url_or_default

@@ -33,7 +33,7 @@ from .._common.message_ids import SUFFIX_LENGTH, suffix, suffixes
 from .._protocol import argument_checks
 from .._protocol.keys import Namespace, QueueKeys
 from .._protocol.operations import queues
-from .._protocol.operations.spark import bulk
+from .._protocol.operations.spark import bulk_send
 from ..errors import InvalidValue
 from .arrow_rows import ENCODERS
 from .options import WriteOptions
@@ -161,7 +161,7 @@ class _Lot(NamedTuple):
 
     keys: QueueKeys
     start: int
-    rows: bulk.Rows
+    rows: bulk_send.Rows
     digest: bytes
 
 
@@ -201,13 +201,13 @@ def _send(
     """Send lots in order; the next lot is made while one is in flight."""
     partition, names = str(TaskContext.get().partitionId()), deque[str]()
 
-    def operations() -> Iterator[Operation[bulk.BulkSent]]:
+    def operations() -> Iterator[Operation[bulk_send.BulkSent]]:
         for lot in lots:
             names.append(lot.keys.queue)
-            yield bulk.send(
+            yield bulk_send.send(
                 lot.keys,
                 lot.rows,
-                bulk.Place(job, partition, lot.start, lot.digest),
+                bulk_send.Place(job, partition, lot.start, lot.digest),
                 ttl_s=options.mark_ttl_ms // 1000,
                 oversize=options.on_oversize,  # type: ignore[arg-type]
             )
@@ -226,7 +226,7 @@ def _stage(
         queue = lot.keys.queue
         before = rows.get(queue, 0)
         staged = client.run(
-            bulk.stage(
+            bulk_send.stage(
                 lot.keys,
                 attempt,
                 lot.rows,
@@ -242,11 +242,11 @@ def _stage(
 
 def _lots(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[_Lot]:
     """Divide rows by queue into lots of *send_size*, or fewer if their bodies are long."""
-    waiting: dict[str, bulk.Rows] = {}
+    waiting: dict[str, bulk_send.Rows] = {}
     starts: dict[str, int] = {}
     digests: dict[str, Any] = {}
 
-    def lot(queue: str, rows: bulk.Rows) -> _Lot:
+    def lot(queue: str, rows: bulk_send.Rows) -> _Lot:
         start = starts.get(queue, 0)
         starts[queue] = start + rows.count
         digest = digests.setdefault(queue, sha256())
@@ -287,7 +287,7 @@ def _full(options: WriteOptions, bodies: list[bytes]) -> int:
     return 0
 
 
-def _by_queue(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[str, bulk.Rows]]:
+def _by_queue(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[str, bulk_send.Rows]]:
     rows = _rows(options, batch)
     if "queue" not in batch.schema.names:
         yield options.queue, rows
@@ -304,7 +304,7 @@ def _by_queue(options: WriteOptions, batch: pa.RecordBatch) -> Iterator[tuple[st
         yield queue, rows.choose(chosen)
 
 
-def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk.Rows:
+def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk_send.Rows:
     """Return the rows of a batch, checked."""
     size, names = batch.num_rows, batch.schema.names
     bodies = batch.column("body").cast(pa.binary()).to_pylist()
@@ -321,7 +321,7 @@ def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk.Rows:
         fresh = suffixes(entropy.take(SUFFIX_LENGTH * size))
         given = batch.column("id").to_pylist()
         ids = [
-            new if id is None else bulk.kept(argument_checks.check_id(id))
+            new if id is None else bulk_send.kept(argument_checks.check_id(id))
             for new, id in zip(fresh, given, strict=True)
         ]
     delays: list[int] | int = -1
@@ -329,7 +329,7 @@ def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk.Rows:
         delays = [
             argument_checks.optional_ms("delay", d) for d in batch.column("delay").to_pylist()
         ]
-    return bulk.Rows(ids, delays, bodies)
+    return bulk_send.Rows(ids, delays, bodies)
 
 
 def _commit(
@@ -358,20 +358,22 @@ def _commit(
         if keys.namespace == options.records.namespace:
             beside = names
         else:
-            client.run(bulk.keep_staged(keys, names, ttl_s=ttl_s))
-    record = client.run(bulk.begin_epoch(options.records, job, epoch, ours, beside, ttl_s=ttl_s))
+            client.run(bulk_send.keep_staged(keys, names, ttl_s=ttl_s))
+    record = client.run(
+        bulk_send.begin_epoch(options.records, job, epoch, ours, beside, ttl_s=ttl_s)
+    )
     if record:
         for queue, attempt in json.loads(record):
             while client.run(_move(options, queue, attempt)):
                 pass
-        client.run(bulk.end_epoch(options.records, job, epoch, ttl_s=ttl_s))
+        client.run(bulk_send.end_epoch(options.records, job, epoch, ttl_s=ttl_s))
     if record != ours:
         _discard(options, messages)
 
 
 def _move(options: WriteOptions, queue: str, attempt: str) -> Operation[int]:
     keys, most = options.keys_of(queue), options.send_bytes
-    return bulk.move_staged(keys, attempt, count=1000, max_bytes=most)
+    return bulk_send.move_staged(keys, attempt, count=1000, max_bytes=most)
 
 
 def _by_namespace(
@@ -406,4 +408,4 @@ def _discard(options: WriteOptions, messages: list[WriterCommitMessage | None]) 
         for pair in message.staged.items()
     )
     for keys, names in _by_namespace(options, pairs):
-        options.client().run(bulk.discard(keys, names))
+        options.client().run(bulk_send.discard(keys, names))

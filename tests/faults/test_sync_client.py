@@ -23,7 +23,7 @@ from aiorsmq_ng import (
 from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operations import messages, queues
-from aiorsmq_ng._protocol.operations.spark import bulk
+from aiorsmq_ng._protocol.operations.spark import bulk_send
 from aiorsmq_ng._runtime import sync_client
 from aiorsmq_ng._runtime.sync_client import SyncClient, shared_client
 from aiorsmq_ng.testing import FaultProxy, PrivateServer
@@ -59,9 +59,9 @@ def send_once(keys):
     return messages.send(keys, [b"x"], delay_ms=0, channel=keys.wake)
 
 
-def bulk_send(keys, job):
-    rows = bulk.Rows(suffixes(os.urandom(22)), [-1], [b"marked"])
-    return bulk.send(keys, rows, bulk.Place(job, "0"), ttl_s=60, oversize="fail")
+def send_rows(keys, job):
+    rows = bulk_send.Rows(suffixes(os.urandom(22)), [-1], [b"marked"])
+    return bulk_send.send(keys, rows, bulk_send.Place(job, "0"), ttl_s=60, oversize="fail")
 
 
 async def test_send_whose_reply_is_lost_is_repeated_and_stored_once(proxied, keys, redis):
@@ -91,10 +91,10 @@ async def test_pop_whose_reply_is_lost_is_not_repeated(proxied, keys, redis):
 
 async def test_bulk_send_whose_reply_is_lost_is_repeated_and_stored_once(proxied, keys, redis):
     proxy, run = proxied
-    await run(bulk_send(keys, "other"))  # the server has the script from now on
+    await run(send_rows(keys, "other"))  # the server has the script from now on
     proxy.drop_reply(b"marked")
 
-    sent = await run(bulk_send(keys, "job"))
+    sent = await run(send_rows(keys, "job"))
 
     assert sent.skipped == 1
     assert redis.zcard(keys.zset) == 2
@@ -467,7 +467,7 @@ async def test_sentinels_lead_to_the_master_also_to_the_next_one(keys):
         assert await group.master.command("WAIT", "1", "30000") == 1
         group.master.kill()
         await group.failed_over()
-        await run(bulk_send(keys, "after"))
+        await run(send_rows(keys, "after"))
 
         assert (await run(queues.attributes(keys))).msgs == 1
         await asyncio.to_thread(client.close)

@@ -12,7 +12,7 @@ from aiorsmq_ng import RSMQ, InvalidValue, LeaseLost, Retry
 from aiorsmq_ng._protocol import argument_checks, scripts
 from aiorsmq_ng._protocol.operations import messages, recovery
 from aiorsmq_ng._protocol.operations.message_values import Receipt
-from aiorsmq_ng._protocol.operations.spark import bulk, claims
+from aiorsmq_ng._protocol.operations.spark import claims, reasons, snapshots
 from aiorsmq_ng._protocol.operations.spark.claims import Ledger, Terms
 
 IDS = [f"g73zkl38q{letter}SBNq2NcnVVlCldqwqFXRJ{letter}" for letter in "abcdefgh"]
@@ -192,11 +192,13 @@ class Verbs:
     async def snapshot(self, rsmq, queue, other, id):
         state = await run(
             queue,
-            bulk.take_snapshot(queue._keys, "s", bulk.SnapshotState(), visibility="all", ttl_s=60),
+            snapshots.take_snapshot(
+                queue._keys, "s", snapshots.SnapshotState(), visibility="all", ttl_s=60, step=100
+            ),
         )
-        part = bulk.SnapshotRange("s", 1, 0, 0, state.sizes[0])
+        part = snapshots.SnapshotRange("s", 1, 0, 0, state.sizes[0])
         page = await run(
-            queue, bulk.read_snapshot(queue._keys, part, ttl_s=60, bodies=True, counts=True)
+            queue, snapshots.read_snapshot(queue._keys, part, ttl_s=60, bodies=True, counts=True)
         )
         return page.range[::2], page.bodies, page.counts
 
@@ -204,7 +206,7 @@ class Verbs:
         assert (await queue.attributes()).vt == (await queue.stats()).attributes.vt == 30
 
     async def reason(self, rsmq, queue, other, id):
-        return await run(queue, bulk.reasons(queue._keys, [id]))
+        return await run(queue, reasons.read_reasons(queue._keys, [id]))
 
 
 VERBS = [name for name in vars(Verbs) if not name.startswith("_")]

@@ -9,7 +9,7 @@ from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operations import messages, queues
 from aiorsmq_ng._protocol.operations.message_values import Leased
-from aiorsmq_ng._protocol.operations.spark import bulk, claims
+from aiorsmq_ng._protocol.operations.spark import bulk_send, claims
 from aiorsmq_ng._protocol.operations.spark.claims import Ledger
 from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.options import Options
@@ -28,12 +28,12 @@ class Desk:
 
     def send(self, count: int) -> None:
         bodies = [b"body %d" % n for n in range(count)]
-        rows = bulk.Rows(suffixes(os.urandom(22 * count)), [-1] * count, bodies)
+        rows = bulk_send.Rows(suffixes(os.urandom(22 * count)), [-1] * count, bodies)
         self.run(
-            bulk.send(
+            bulk_send.send(
                 self.keys,
                 rows,
-                bulk.Place(uuid.uuid4().hex, "0"),
+                bulk_send.Place(uuid.uuid4().hex, "0"),
                 ttl_s=60,
                 oversize="fail",
             )

@@ -17,7 +17,7 @@ from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operations import messages, queues
 from aiorsmq_ng._protocol.operations.message_values import Leased
-from aiorsmq_ng._protocol.operations.spark import bulk
+from aiorsmq_ng._protocol.operations.spark import bulk_send
 from aiorsmq_ng._runtime.sync_client import shared_client
 from aiorsmq_ng.options import Options
 
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 #: Tests of the scripts that Spark's processes call; they need a server and no Spark.
-WITHOUT_SPARK = {"test_bulk.py", "test_claims.py", "test_lean_claims.py", "test_claim_model.py"}
+WITHOUT_SPARK = {
+    "test_bulk_send.py",
+    "test_snapshots.py",
+    "test_claims.py",
+    "test_lean_claims.py",
+    "test_claim_model.py",
+}
 # PySpark is half a gigabyte: the other tests have a nox session of their own.
 collect_ignore = (
     []
@@ -143,10 +149,10 @@ class Bench:
         for at in range(0, len(bodies), 1000):
             lot = bodies[at : at + 1000]
             fresh = suffixes(os.urandom(22 * len(lot)))
-            rows = bulk.Rows(fresh, [delay_ms] * len(lot), list(lot))
+            rows = bulk_send.Rows(fresh, [delay_ms] * len(lot), list(lot))
             job = uuid.uuid4().hex
-            place = bulk.Place(job, "0")
-            self.run(bulk.send(self.keys, rows, place, ttl_s=60, oversize="fail"))
+            place = bulk_send.Place(job, "0")
+            self.run(bulk_send.send(self.keys, rows, place, ttl_s=60, oversize="fail"))
             self.redis.delete(self.keys.marks(job))
 
     def fill_numbers(self, count: int, start: int = 0) -> None:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from aiorsmq_ng._protocol.operations.spark import bulk
+from aiorsmq_ng._protocol.operations.spark import snapshots
+from aiorsmq_ng.spark import batch_reader
 from aiorsmq_ng.spark.batch_reader import SnapshotReader, tasks_for
 from aiorsmq_ng.spark.options import ReadOptions, parse
 
@@ -176,7 +177,7 @@ def test_wrong_schema_reaches_the_user_as_one_sentence(spark, bench):
 
 def test_snapshot_in_several_pages_is_read_as_one(bench, monkeypatch):
     """Partitions do not have to end where pages do."""
-    monkeypatch.setattr(bulk.take_snapshot, "__kwdefaults__", {"step": 40})
+    monkeypatch.setattr(batch_reader, "SNAPSHOT_PAGE", 40)
     bench.fill_numbers(100)
     reader = SnapshotReader(parse(ReadOptions, {**bench.options, "numPartitions": "3"}), SCHEMA)
 
@@ -237,9 +238,9 @@ def test_tasks_are_chosen_by_messages_bytes_and_processors(
 def test_snapshot_knows_the_bytes_of_its_messages(bench):
     bench.fill(*[b"x" * 1000] * 300)
 
-    state = bulk.SnapshotState()
+    state = snapshots.SnapshotState()
     while state.now_ms is None or state.last:
-        take = bulk.take_snapshot(bench.keys, "s", state, visibility="all", ttl_s=60, step=100)
+        take = snapshots.take_snapshot(bench.keys, "s", state, visibility="all", ttl_s=60, step=100)
         state = bench.run(take)
 
     assert (state.sizes, state.bytes) == ((100, 100, 100), 300_000)

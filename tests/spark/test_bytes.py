@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from aiorsmq_ng._protocol.operations.spark import bulk, claims
+from aiorsmq_ng._protocol.operations.spark import bulk_send, claims, snapshots
 from aiorsmq_ng._protocol.operations.spark.claims import Ledger, Terms
 from aiorsmq_ng.spark.arrow_rows import full_schema
 from aiorsmq_ng.spark.batch_reader import SnapshotReader
@@ -96,12 +96,12 @@ def test_page_of_a_claim_ends_with_the_message_that_reaches_the_bytes(bench, mod
 
 @pytest.mark.parametrize("most", [1, KB, 5 * KB, 100 * KB])
 def test_page_of_a_snapshot_ends_with_the_message_that_reaches_the_bytes(bench, most):
-    state = bulk.SnapshotState()
-    bench.run(bulk.take_snapshot(bench.keys, "s", state, visibility="all", ttl_s=60))
+    state = snapshots.SnapshotState()
+    bench.run(snapshots.take_snapshot(bench.keys, "s", state, visibility="all", ttl_s=60, step=100))
     pages, at = [], 0
     while at < len(MIXED):
-        part = bulk.SnapshotRange("s", 1, 0, at, len(MIXED))
-        read = bulk.read_snapshot(
+        part = snapshots.SnapshotRange("s", 1, 0, at, len(MIXED))
+        read = snapshots.read_snapshot(
             bench.keys, part, ttl_s=60, bodies=True, counts=True, max_bytes=most
         )
         page = bench.run(read)
@@ -160,13 +160,13 @@ def test_bytes_of_a_claim_that_was_given_back_do_not_count_for_the_next(bench, m
 @pytest.mark.parametrize("most", [1, KB, 5 * KB, 100 * KB])
 def test_staged_rows_move_until_they_reach_the_bytes(bench, most):
     bench.redis.delete(bench.keys.zset)
-    rows = bulk.Rows([bulk.kept(f"{n:032d}") for n in range(len(MIXED))], -1, MIXED)
+    rows = bulk_send.Rows([bulk_send.kept(f"{n:032d}") for n in range(len(MIXED))], -1, MIXED)
     bench.redis.hset(bench.keys.hash, "maxsize", -1)
-    bench.run(bulk.stage(bench.keys, "t", rows, before=0, ttl_s=60, oversize="fail"))
+    bench.run(bulk_send.stage(bench.keys, "t", rows, before=0, ttl_s=60, oversize="fail"))
     bench.redis.hset(bench.keys.hash, "maxsize", 100 if bench.spare else 4096)
     moved, left = [0], len(MIXED)
     while left:
-        left = bench.run(bulk.move_staged(bench.keys, "t", count=1000, max_bytes=most))
+        left = bench.run(bulk_send.move_staged(bench.keys, "t", count=1000, max_bytes=most))
         moved.append(len(MIXED) - left)
 
     check(divided(moved), most, bench.spare)

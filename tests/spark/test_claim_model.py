@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from aiorsmq_ng._protocol.operations import messages, queues
-from aiorsmq_ng._protocol.operations.spark import bulk, claims
+from aiorsmq_ng._protocol.operations.spark import bulk_send, claims
 from aiorsmq_ng._protocol.operations.spark.claims import Ledger
 
 from .claim_desk import TTL_S, Desk
@@ -63,9 +63,9 @@ class Model:
             width = self.dice.choice([32, 32, 32, 22, 41])
             ids.append(f"{self.sent:010d}{'x' * (width - 10)}".encode())
             bodies.append(b"\n" * self.dice.randint(0, 3) + b"%d" % self.sent)
-        rows = bulk.Rows([bulk.kept(id.decode()) for id in ids], -1, bodies)
-        place = bulk.Place(f"job{self.sent}", "0")
-        self.desk.run(bulk.send(self.desk.keys, rows, place, ttl_s=60, oversize="fail"))
+        rows = bulk_send.Rows([bulk_send.kept(id.decode()) for id in ids], -1, bodies)
+        place = bulk_send.Place(f"job{self.sent}", "0")
+        self.desk.run(bulk_send.send(self.desk.keys, rows, place, ttl_s=60, oversize="fail"))
         self.known.update({id: Known(body) for id, body in zip(ids, bodies, strict=True)})
 
     def claim(self) -> None:

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from aiorsmq_ng._protocol.operations import inspection, messages, queues
-from aiorsmq_ng._protocol.operations.spark import bulk, claims
+from aiorsmq_ng._protocol.operations.spark import bulk_send, claims
 from aiorsmq_ng._protocol.operations.spark.claims import Ledger
 
 from .claim_desk import LEASE_MS, TTL_S, Desk, past
@@ -49,9 +49,9 @@ def test_message_that_was_deleted_and_sent_again_under_its_id_is_not_the_claiman
     desk.claim(ledger)
     ids = desk.read(ledger, 2).held
     desk.run(messages.delete(desk.keys, [ids[0].decode()]))
-    rows = bulk.Rows([bulk.kept(ids[0].decode())], -1, [b"again"])
-    place = bulk.Place(uuid.uuid4().hex, "0")
-    desk.run(bulk.send(desk.keys, rows, place, ttl_s=60, oversize="fail"))
+    rows = bulk_send.Rows([bulk_send.kept(ids[0].decode())], -1, [b"again"])
+    place = bulk_send.Place(uuid.uuid4().hex, "0")
+    desk.run(bulk_send.send(desk.keys, rows, place, ttl_s=60, oversize="fail"))
 
     page = desk.read(ledger, 2)
     desk.run(claims.acknowledge(ledger, 1, count=10))

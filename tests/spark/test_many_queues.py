@@ -8,7 +8,7 @@ import pytest
 from aiorsmq_ng import Unavailable
 from aiorsmq_ng._common.message_ids import suffixes
 from aiorsmq_ng._protocol.operations import queues
-from aiorsmq_ng._protocol.operations.spark import bulk
+from aiorsmq_ng._protocol.operations.spark import bulk_send
 from aiorsmq_ng._protocol.shards import Shards
 from aiorsmq_ng._runtime.sync_client import SyncClient
 from aiorsmq_ng.options import Options
@@ -164,9 +164,9 @@ def test_failover_of_sentinels_between_claim_and_acknowledgement(run):
         client = SyncClient(group.url, Options(deadline=60))
         for name in ("a", "b"):
             client.run(queues.create(shards.queue(name), vt=30, delay=0, maxsize=1024))
-            rows = bulk.Rows(suffixes(os.urandom(22 * 6)), -1, [b"x"] * 6)
-            place = bulk.Place("fill", "0")
-            sending = bulk.send(shards.queue(name), rows, place, ttl_s=60, oversize="fail")
+            rows = bulk_send.Rows(suffixes(os.urandom(22 * 6)), -1, [b"x"] * 6)
+            place = bulk_send.Place("fill", "0")
+            sending = bulk_send.send(shards.queue(name), rows, place, ttl_s=60, oversize="fail")
             assert client.run(sending).stored == 6
         driver = StreamDriver({"url": group.url, "queues": "a,b", "claimAhead": "false"})
         first = driver.latest(NOTHING, 6)

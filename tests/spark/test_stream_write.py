@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aiorsmq_ng import InvalidValue
-from aiorsmq_ng._protocol.operations.spark import bulk
+from aiorsmq_ng._protocol.operations.spark import bulk_send
 from aiorsmq_ng.spark.options import WriteOptions, parse
 from aiorsmq_ng.spark.writers import Outcome, StreamSink
 
@@ -50,8 +50,8 @@ def sink(other):
 
 def staged(other, attempt, *bodies):
     ids = [b"%022d" % n for n in range(len(bodies))]
-    rows = bulk.Rows(ids, [-1] * len(bodies), list(bodies))
-    other.run(bulk.stage(other.keys, attempt, rows, before=0, ttl_s=60, oversize="fail"))
+    rows = bulk_send.Rows(ids, [-1] * len(bodies), list(bodies))
+    other.run(bulk_send.stage(other.keys, attempt, rows, before=0, ttl_s=60, oversize="fail"))
     return Outcome("query", {"out": rows.count}, {"out": attempt})
 
 
@@ -66,7 +66,7 @@ def test_epoch_committed_twice_is_sent_once(sink, other):
 
 def test_commit_that_was_interrupted_is_finished_with_what_it_had_begun(sink, other, monkeypatch):
     outcome = staged(other, "a", *[b"%d" % n for n in range(1500)])
-    real, calls = bulk.move_staged, []
+    real, calls = bulk_send.move_staged, []
 
     def dies(*args, **named):
         calls.append(args)
@@ -74,7 +74,7 @@ def test_commit_that_was_interrupted_is_finished_with_what_it_had_begun(sink, ot
             raise RuntimeError("the driver dies here")
         return real(*args, **named)
 
-    monkeypatch.setattr(bulk, "move_staged", dies)
+    monkeypatch.setattr(bulk_send, "move_staged", dies)
     with pytest.raises(RuntimeError):
         sink.commit([outcome], 3)
     assert other.size == 1000

@@ -24,15 +24,17 @@ from . import (
     rmq_bridge,
     send,
     settle,
-    spark_bulk,
+    spark_bulk_send,
     spark_claims,
+    spark_reasons,
+    spark_snapshots,
     topics,
 )
 from .codec import Codec, Entropy
 
 _MODULES = (
-    send, receive, settle, queues, inspection, topics, doctor, spark_claims, spark_bulk, rmq,
-    rmq_bridge,
+    send, receive, settle, queues, inspection, topics, doctor, spark_claims, spark_bulk_send,
+    spark_snapshots, spark_reasons, rmq, rmq_bridge,
 )  # fmt: skip
 CODECS: dict[Kind[Any], Codec[Any, Any]] = {
     codec.kind: codec for module in _MODULES for codec in module.CODECS

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..._protocol.operations import messages
-from ..._protocol.operations.spark import bulk
+from ..._protocol.operations.spark.reasons import read_reasons
 from ..._protocol.shards import check_together
 from ..options import ReadOptions, parse
 
@@ -84,7 +84,7 @@ def dead_letters(
     client = parsed.client()
     reasons: list[tuple[str, str]] = []
     for ids in _lots((row.id for row in frame.select("id").limit(MAX_REASONS).collect()), 1000):
-        said = client.run(bulk.reasons(parsed.keys, ids))
+        said = client.run(read_reasons(parsed.keys, ids))
         reasons += (pair for pair in zip(ids, said, strict=True) if pair[1])
     known = spark.createDataFrame(reasons, "id string, reason string")
     age = (f.unix_timestamp(f.current_timestamp()) - f.unix_timestamp("sent_at")) / 3600

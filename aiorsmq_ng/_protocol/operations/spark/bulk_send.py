@@ -1,22 +1,19 @@
-"""Idempotent operations on many messages at once, for tasks that may run twice."""
+"""Idempotent sends of many rows at once, for tasks that may run twice; staged rows and epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ...._common.message_ids import SUFFIX_LENGTH
 from ...keys import QueueKeys
 from ...operation import Kind, Operation, QueueRequest
-from . import READ_BYTES, WRITE_BYTES
+from . import WRITE_BYTES
 
 #: Rows that one call may carry; more would stall other clients.
 MAX_ROWS = 2000
-#: Messages in one page of a snapshot; a larger queue takes several pages.
-SNAPSHOT_STEP = 200_000
 
-Visibility = Literal["all", "visible", "hidden"]
 Oversize = Literal["fail", "drop"]
 
 
@@ -113,42 +110,6 @@ class Staged(NamedTuple):
     dropped: int
 
 
-class SnapshotState(NamedTuple):
-    """Progress of a snapshot; pass it on to make the next page, until ``last`` is empty."""
-
-    #: Messages in each page that was made.
-    sizes: tuple[int, ...] = ()
-    now_ms: int | None = None
-    last: bytes = b""
-    score: bytes = b""
-    #: Bytes of the bodies so far, as far as a sample tells.
-    bytes: int = 0
-
-
-class SnapshotRange(NamedTuple):
-    """Messages of a snapshot: ranks in one of its pages."""
-
-    snapshot: str
-    #: The number of pages, and the number of this one.
-    pages: int
-    page: int
-    start: int
-    stop: int
-
-
-class SnapshotPage(NamedTuple):
-    """Messages of a snapshot as bytes; what is missing is ``None``."""
-
-    #: Id and score of each in turn.
-    range: list[bytes]
-    bodies: list[bytes | None]
-    #: Empty if no message was received yet.
-    counts: list[bytes | None]
-    firsts: list[bytes | None]
-    #: How many ranks of the snapshot it covers, also those of members that are no messages.
-    size: int
-
-
 class BulkSendRequest(QueueRequest, frozen=True):
     """Store a chunk of rows of a partition, unless an earlier attempt did.
 
@@ -233,32 +194,6 @@ class DiscardRequest(QueueRequest, frozen=True):
     names: tuple[str, ...]
 
 
-class SnapshotRequest(QueueRequest, frozen=True):
-    """Make the first or next page of a snapshot of what the queue holds."""
-
-    id: str
-    state: SnapshotState
-    visibility: Visibility
-    ttl_s: int
-    step: int
-
-
-class ReadSnapshotRequest(QueueRequest, frozen=True):
-    """Read the messages in a range of a snapshot; ``SnapshotGone`` if it has expired."""
-
-    part: SnapshotRange
-    ttl_s: int
-    bodies: bool
-    counts: bool
-    max_bytes: int
-
-
-class ReasonsRequest(QueueRequest, frozen=True):
-    """Read why messages were rejected into this queue; empty where no reason is known."""
-
-    ids: Sequence[str]
-
-
 SEND: Kind[BulkSent] = Kind(name="bulk_send", repeatable=True)
 STAGE: Kind[Staged] = Kind(name="stage", repeatable=True)
 MOVE_STAGED: Kind[int] = Kind(name="stage_move", repeatable=True)
@@ -266,9 +201,6 @@ KEEP_STAGED: Kind[int] = Kind(name="stage_keep", repeatable=True)
 BEGIN_EPOCH: Kind[str] = Kind(name="epoch_begin", repeatable=True)
 END_EPOCH: Kind[None] = Kind(name="epoch_end", repeatable=True)
 DISCARD: Kind[int] = Kind(name="discard", repeatable=True)
-SNAPSHOT: Kind[SnapshotState] = Kind(name="snapshot", repeatable=True)
-READ_SNAPSHOT: Kind[SnapshotPage] = Kind(name="snapshot_read", repeatable=True)
-REASONS: Kind[list[str]] = Kind(name="reasons", repeatable=True)
 
 
 def send(
@@ -315,36 +247,3 @@ def end_epoch(keys: QueueKeys, job: str, epoch: int, *, ttl_s: int) -> Operation
 def discard(keys: QueueKeys, names: Iterable[str]) -> Operation[int]:
     """Delete side keys; the result is how many existed."""
     return Operation(DISCARD, DiscardRequest(keys, tuple(names)))
-
-
-def take_snapshot(
-    keys: QueueKeys,
-    id: str,
-    state: SnapshotState,
-    *,
-    visibility: Visibility,
-    ttl_s: int,
-    step: int = SNAPSHOT_STEP,
-) -> Operation[SnapshotState]:
-    """Make the first or next page of a snapshot of what the queue holds."""
-    return Operation(SNAPSHOT, SnapshotRequest(keys, id, state, visibility, ttl_s, step))
-
-
-def read_snapshot(
-    keys: QueueKeys,
-    part: SnapshotRange,
-    *,
-    ttl_s: int,
-    bodies: bool,
-    counts: bool,
-    max_bytes: int = READ_BYTES,
-) -> Operation[SnapshotPage]:
-    """Read the messages in a range of a snapshot."""
-    return Operation(
-        READ_SNAPSHOT, ReadSnapshotRequest(keys, part, ttl_s, bodies, counts, max_bytes)
-    )
-
-
-def reasons(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
-    """Read why messages were rejected into this queue; empty where no reason is known."""
-    return Operation(REASONS, ReasonsRequest(keys, ids))

@@ -1,14 +1,14 @@
-"""Codecs of bulk sends, staged rows, epochs and snapshots."""
+"""Codecs of bulk sends, staged rows and epochs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import RowsDiffer, RSMQError, SnapshotGone
+from ...errors import RowsDiffer, RSMQError
 from ..operation import Argument, Reply
-from ..operations.spark import bulk
-from ..operations.spark.bulk import (
+from ..operations.spark import bulk_send
+from ..operations.spark.bulk_send import (
     BeginEpochRequest,
     BulkSendRequest,
     BulkSent,
@@ -16,12 +16,7 @@ from ..operations.spark.bulk import (
     EndEpochRequest,
     KeepStagedRequest,
     MoveStagedRequest,
-    ReadSnapshotRequest,
-    ReasonsRequest,
     Rows,
-    SnapshotPage,
-    SnapshotRequest,
-    SnapshotState,
     Staged,
     StageRequest,
 )
@@ -72,41 +67,8 @@ def _decode_staged(request: StageRequest, reply: Reply) -> Staged:
     return Staged(*reply)
 
 
-def _snapshot_keys(request: SnapshotRequest) -> Sequence[str]:
-    keys, number = request.keys, len(request.state.sizes)
-    pages = (keys.snapshot(request.id, page) for page in (number, *range(number)))
-    return (keys.zset, keys.hash, *pages)
-
-
-def _snapshot_args(request: SnapshotRequest) -> Sequence[Argument]:
-    state = request.state
-    now_ms: Argument = "" if state.now_ms is None else state.now_ms
-    return (request.visibility, request.ttl_s, request.step, now_ms, state.last, state.score)
-
-
-def _decode_snapshot(request: SnapshotRequest, reply: Reply) -> SnapshotState:
-    size, now_ms, last, score, size_bytes = reply
-    state = request.state
-    return SnapshotState((*state.sizes, size), now_ms, last, score, state.bytes + size_bytes)
-
-
-def _read_keys(request: ReadSnapshotRequest) -> Sequence[str]:
-    keys, part = request.keys, request.part
-    others = (page for page in range(part.pages) if page != part.page)
-    return (keys.hash, *(keys.snapshot(part.snapshot, page) for page in (part.page, *others)))
-
-
-def _read_failure(request: ReadSnapshotRequest, code: str) -> RSMQError:
-    if code == SnapshotGone.code:
-        return SnapshotGone(
-            f"the snapshot of queue {request.keys.queue!r} has expired; load() it again, "
-            "or set snapshotTtlMs higher"
-        )
-    return request.keys.failure(code)
-
-
 SEND: Codec[BulkSendRequest, BulkSent] = Codec(
-    kind=bulk.SEND,
+    kind=bulk_send.SEND,
     script="bulk_send",
     keys=lambda r: (r.keys.zset, r.keys.hash, r.keys.marks(r.place.job)),
     args=_send_args,
@@ -114,73 +76,48 @@ SEND: Codec[BulkSendRequest, BulkSent] = Codec(
     fail=_send_failure,
 )
 STAGE: Codec[StageRequest, Staged] = Codec(
-    kind=bulk.STAGE,
+    kind=bulk_send.STAGE,
     script="stage",
     keys=lambda r: (r.keys.hash, r.keys.staged(r.id)),
     args=lambda r: (r.before, r.ttl_s, r.oversize, *flat(r.rows)),
     decode=_decode_staged,
 )
 MOVE_STAGED: Codec[MoveStagedRequest, int] = Codec(
-    kind=bulk.MOVE_STAGED,
+    kind=bulk_send.MOVE_STAGED,
     script="stage_move",
     keys=lambda r: (r.keys.zset, r.keys.hash, r.keys.staged(r.id)),
     args=lambda r: (r.keys.wake, r.count, r.max_bytes),
     decode=lambda _, reply: int(reply),
 )
 KEEP_STAGED: Codec[KeepStagedRequest, int] = Codec(
-    kind=bulk.KEEP_STAGED,
+    kind=bulk_send.KEEP_STAGED,
     script="stage_keep",
     keys=lambda r: r.staged,
     args=lambda r: (r.ttl_s,),
     decode=lambda _, reply: int(reply),
 )
 BEGIN_EPOCH: Codec[BeginEpochRequest, str] = Codec(
-    kind=bulk.BEGIN_EPOCH,
+    kind=bulk_send.BEGIN_EPOCH,
     script="epoch_begin",
     keys=lambda r: (r.keys.epochs(r.job), *r.staged),
     args=lambda r: (r.epoch, r.record, r.ttl_s),
     decode=lambda _, reply: reply[0].decode(),
 )
 END_EPOCH: Codec[EndEpochRequest, None] = Codec(
-    kind=bulk.END_EPOCH,
+    kind=bulk_send.END_EPOCH,
     script="epoch_end",
     keys=lambda r: (r.keys.epochs(r.job),),
     args=lambda r: (r.epoch, r.ttl_s),
     decode=lambda _, reply: None,
 )
 DISCARD: Codec[DiscardRequest, int] = Codec(
-    kind=bulk.DISCARD,
+    kind=bulk_send.DISCARD,
     script="discard",
     keys=lambda r: r.names,
     decode=lambda _, reply: int(reply),
 )
-SNAPSHOT: Codec[SnapshotRequest, SnapshotState] = Codec(
-    kind=bulk.SNAPSHOT,
-    script="snapshot",
-    keys=_snapshot_keys,
-    args=_snapshot_args,
-    decode=_decode_snapshot,
-)
-READ_SNAPSHOT: Codec[ReadSnapshotRequest, SnapshotPage] = Codec(
-    kind=bulk.READ_SNAPSHOT,
-    script="snapshot_read",
-    keys=_read_keys,
-    args=lambda r: (
-        *(r.part.start, r.part.stop, r.ttl_s),
-        *(int(r.bodies), int(r.counts), r.max_bytes),
-    ),
-    decode=lambda _, reply: SnapshotPage(*reply),
-    fail=_read_failure,
-)
-REASONS: Codec[ReasonsRequest, list[str]] = Codec(
-    kind=bulk.REASONS,
-    script="reasons",
-    keys=lambda r: (r.keys.hash, r.keys.deliveries, *map(r.keys.reason, r.ids)),
-    args=lambda r: r.ids,
-    decode=lambda _, reply: [text.decode(errors="replace") for text in reply],
-)
 
 CODECS: tuple[Codec[Any, Any], ...] = (
-    *(SEND, STAGE, MOVE_STAGED, KEEP_STAGED, BEGIN_EPOCH, END_EPOCH),
-    *(DISCARD, SNAPSHOT, READ_SNAPSHOT, REASONS),
+    *(SEND, STAGE, MOVE_STAGED, KEEP_STAGED),
+    *(BEGIN_EPOCH, END_EPOCH, DISCARD),
 )
