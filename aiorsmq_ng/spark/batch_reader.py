@@ -44,7 +44,7 @@ WORTH_A_TASK = 20_000
 class SnapshotPartition(InputPartition):
     """Ranges of ranks of snapshots, for one task."""
 
-    parts: list[tuple[QueueKeys, snapshots.SnapshotRange]]
+    ranges: list[tuple[QueueKeys, snapshots.SnapshotRange]]
 
 
 class SnapshotReader(DataSourceReader):
@@ -73,8 +73,8 @@ class SnapshotReader(DataSourceReader):
                 pages.append((keys, snapshots.SnapshotRange(snapshot, len(sizes), page, 0, size)))
         noted = sum(page.stop for _, page in pages)
         by_size = tasks_for(noted, size_bytes, options.max_records_per_partition)
-        parts = max(1, min(options.num_partitions or by_size, noted))
-        bounds = [noted * n // parts for n in range(parts + 1)]
+        tasks = max(1, min(options.num_partitions or by_size, noted))
+        bounds = [noted * n // tasks for n in range(tasks + 1)]
         return [SnapshotPartition(list(_cut(pages, *pair))) for pair in pairwise(bounds)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -82,7 +82,7 @@ class SnapshotReader(DataSourceReader):
         if not isinstance(partition, SnapshotPartition):
             raise TypeError(f"not a partition of this source: {partition!r}")
         options, client = self._options, self._options.client()
-        for keys, part in partition.parts:
+        for keys, part in partition.ranges:
             builder = BatchBuilder(self._schema, keys.queue, options.codec, options.on_decode_error)
             read = partial(self._read, builder, keys, part)
             for page in read_pages(client, part.start, part.stop, options.fetch_size, read):
@@ -164,7 +164,7 @@ def tasks_for(messages: int, size_bytes: int, most: int) -> int:
 def _cut(
     pages: Sequence[tuple[QueueKeys, snapshots.SnapshotRange]], start: int, stop: int
 ) -> Iterator[tuple[QueueKeys, snapshots.SnapshotRange]]:
-    """Return the parts of *pages* that contain the messages from *start* up to *stop*."""
+    """Return the ranges of *pages* that contain the messages from *start* up to *stop*."""
     first = 0
     for keys, page in pages:
         low, high = max(start - first, 0), min(stop - first, page.stop)

@@ -139,7 +139,7 @@ def _offsets(entry: str) -> Iterator[Offset]:
         except ValueError:
             continue
         if is_offset(known):
-            yield from StreamOffset.of(known).parts.values()
+            yield from StreamOffset.of(known).offsets.values()
 
 
 def _texts(options: dict[str, Any]) -> dict[str, str]:

@@ -37,39 +37,39 @@ class Offset:
         return Namespace(self.namespace).queue(self.queue)
 
     @property
-    def part(self) -> str:
+    def qualified_name(self) -> str:
         """The name of the queue in the offset of a stream."""
-        return part_name(self.keys)
+        return qualified_name(self.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """Position of a stream: one offset for each queue that it has claimed messages of."""
 
-    #: By ``Offset.part``; queues without claims are absent.
-    parts: Mapping[str, Offset] = field(default_factory=dict)
+    #: By ``Offset.qualified_name``; queues without claims are absent.
+    offsets: Mapping[str, Offset] = field(default_factory=dict)
 
     @classmethod
-    def of_parts(cls, offsets: Iterable[Offset]) -> Self:
+    def of_queues(cls, offsets: Iterable[Offset]) -> Self:
         """Return the position that consists of *offsets*."""
-        return cls({offset.part: offset for offset in offsets if offset.ledger})
+        return cls({offset.qualified_name: offset for offset in offsets if offset.ledger})
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
         """Read an offset as Spark stored it, also one of a version that read one queue only."""
         try:
             if "v" not in stored:
-                return cls.of_parts([Offset(**stored)])
+                return cls.of_queues([Offset(**stored)])
             if stored["v"] != VERSION:
                 raise InvalidValue(
                     f"the checkpoint was written by a later version (offsets of form "
                     f"{stored['v']!r}); update aiorsmq-ng"
                 )
-            parts = {}
+            offsets = {}
             for name, position in stored["parts"].items():
                 namespace, _, queue = name.rpartition("/")
-                parts[name] = Offset(queue, namespace, **position)
-            return cls(parts)
+                offsets[name] = Offset(queue, namespace, **position)
+            return cls(offsets)
         except (TypeError, KeyError, AttributeError):
             raise InvalidValue(
                 "the checkpoint has no offset of a queue; is it one of another source?"
@@ -77,15 +77,15 @@ class StreamOffset:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the offset as Spark stores it; equal offsets give equal texts."""
-        parts = {}
-        for name, offset in sorted(self.parts.items()):
+        positions = {}
+        for name, offset in sorted(self.offsets.items()):
             position = asdict(offset)
             del position["queue"], position["namespace"]
-            parts[name] = position
-        return {"v": VERSION, "parts": parts}
+            positions[name] = position
+        return {"v": VERSION, "parts": positions}
 
 
-def part_name(keys: QueueKeys) -> str:
+def qualified_name(keys: QueueKeys) -> str:
     """Return the name of a queue in the offset of a stream. Names of queues have no slash."""
     return f"{keys.namespace.name}/{keys.queue}"
 

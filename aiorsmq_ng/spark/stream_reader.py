@@ -31,7 +31,7 @@ from .offsets import StreamOffset
 from .options import StreamReadOptions
 from .paging import read_pages
 from .stream_claims import ClaimSlice
-from .stream_parts import StreamParts, connections
+from .stream_queues import StreamQueues, connections
 
 if TYPE_CHECKING:
     from .._protocol.keys import QueueKeys
@@ -48,7 +48,7 @@ _BACKLOG_S = 1.0
 
 @dataclass
 class ClaimRange(InputPartition):
-    """Parts of claims, for one task."""
+    """Slices of claims, for one task."""
 
     slices: list[ClaimSlice]
 
@@ -65,7 +65,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         #: Client and claims of the process that Spark runs for the query; ``None`` elsewhere.
-        self._driver: tuple[SyncClient, StreamParts] | None = None
+        self._driver: tuple[SyncClient, StreamQueues] | None = None
         self._backlog: tuple[float, dict[str, int]] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -174,10 +174,10 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             client.call(claims.aclose())
             client.close()
 
-    def _on_driver(self) -> tuple[SyncClient, StreamParts]:
+    def _on_driver(self) -> tuple[SyncClient, StreamQueues]:
         if self._driver is None:
             client = self._options.own_client(connections(self._options))
-            self._driver = client, StreamParts(self._options, client.transport)
+            self._driver = client, StreamQueues(self._options, client.transport)
             # Spark ends this process with a signal; the handler leads to stop(). If the signal
             # arrives when stop() is about to begin, the exit of the process calls it again.
             atexit.register(self.stop)

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from aiorsmq_ng.spark.offsets import Offset, StreamOffset, part_name
+from aiorsmq_ng.spark.offsets import Offset, StreamOffset, qualified_name
 from aiorsmq_ng.spark.options import StreamReadOptions, parse
-from aiorsmq_ng.spark.stream_parts import StreamParts
+from aiorsmq_ng.spark.stream_queues import StreamQueues
 
 from .conftest import SETTINGS, Bench, environment, quick_home
 
@@ -57,22 +57,22 @@ class StreamDriver:
     def __init__(self, given):
         self.options = parse(StreamReadOptions, given)
         self.client = self.options.own_client()
-        self.parts = StreamParts(self.options, self.client.transport)
+        self.queues = StreamQueues(self.options, self.client.transport)
 
     def latest(self, start, limit):
-        return self.client.call(self.parts.latest(start, limit))
+        return self.client.call(self.queues.latest(start, limit))
 
     def plan(self, start, end):
-        return self.client.call(self.parts.plan(start, end))
+        return self.client.call(self.queues.plan(start, end))
 
     def commit(self, end):
-        self.client.call(self.parts.commit(end))
+        self.client.call(self.queues.commit(end))
 
     def stop_at_now(self):
-        self.client.call(self.parts.stop_at_now())
+        self.client.call(self.queues.stop_at_now())
 
     def close(self):
-        self.client.call(self.parts.aclose())
+        self.client.call(self.queues.aclose())
         self.client.close()
 
 
@@ -86,18 +86,18 @@ class QueryDriver:
 
     @property
     def claims(self):
-        return self.driver.parts._parts[part_name(self.keys)]
+        return self.driver.queues._queues[qualified_name(self.keys)]
 
     def latest(self, start, limit):
-        latest = self.driver.latest(StreamOffset.of_parts([start]), limit)
-        return latest.parts.get(part_name(self.keys), start)
+        latest = self.driver.latest(StreamOffset.of_queues([start]), limit)
+        return latest.offsets.get(qualified_name(self.keys), start)
 
     def plan(self, start, end):
-        tasks = self.driver.plan(StreamOffset.of_parts([start]), StreamOffset.of_parts([end]))
+        tasks = self.driver.plan(StreamOffset.of_queues([start]), StreamOffset.of_queues([end]))
         return [slice for task in tasks for slice in task]
 
     def commit(self, end):
-        self.driver.commit(StreamOffset.of_parts([end]))
+        self.driver.commit(StreamOffset.of_queues([end]))
 
     def close(self):
         self.driver.close()

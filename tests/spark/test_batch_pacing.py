@@ -98,7 +98,7 @@ def test_batch_that_is_held_back_acknowledges_the_one_before(query, bench):
 def test_rate_limits_a_batch_and_a_query_that_ends_waits_for_it(query, bench):
     bench.fill_numbers(7)
     driver = query(maxMessagesPerSecond="5")
-    driver.driver.client.call(driver.driver.parts.stop_at_now())
+    driver.driver.client.call(driver.driver.queues.stop_at_now())
     first = driver.latest(driver.origin, 100)
     driver.plan(driver.origin, first)
 

@@ -184,7 +184,7 @@ def test_snapshot_in_several_pages_is_read_as_one(bench, monkeypatch):
     parts = reader.partitions()
     bodies = [b.as_py() for part in parts for rows in reader.read(part) for b in rows["body"]]
 
-    assert [[(p.page, p.start, p.stop) for _, p in part.parts] for part in parts] == [
+    assert [[(p.page, p.start, p.stop) for _, p in part.ranges] for part in parts] == [
         [(0, 0, 33)],
         [(0, 33, 40), (1, 0, 26)],
         [(1, 26, 40), (2, 0, 20)],

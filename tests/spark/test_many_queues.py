@@ -79,7 +79,7 @@ def fill(spark, options, count):
 
 
 def counts(offset):
-    return {part.queue: part.count for part in offset.parts.values()}
+    return {at.queue: at.count for at in offset.offsets.values()}
 
 
 def test_queues_of_all_shards_go_to_files_and_to_queues(spark, client, options, tmp_path):
@@ -124,7 +124,7 @@ def test_node_that_is_down_does_not_stop_the_others_and_comes_back(
     second = driver.latest(first, 1000)
     while second == first:
         second = driver.latest(first, 1000)
-    advanced = {n for n, part in second.parts.items() if part != first.parts[n]}
+    advanced = {n for n, part in second.offsets.items() if part != first.offsets[n]}
     assert {name.rpartition("/")[2] for name in advanced} <= set(there)
     assert driver.plan(first, second)
 
@@ -136,13 +136,13 @@ def test_node_that_is_down_does_not_stop_the_others_and_comes_back(
     run(cluster.healthy())
     at, taken = second, dict.fromkeys(NAMES, 1)
     for name in advanced:
-        taken[name.rpartition("/")[2]] += second.parts[name].count
+        taken[name.rpartition("/")[2]] += second.offsets[name].count
 
     def all_taken():
         nonlocal at
         after = driver.latest(at, 1000)
-        for name, part in after.parts.items():
-            if part != at.parts[name]:
+        for name, part in after.offsets.items():
+            if part != at.offsets[name]:
                 taken[part.queue] += part.count
         at = after
         return taken == dict.fromkeys(NAMES, 4)

@@ -293,7 +293,7 @@ def test_finalize_gives_back_what_was_claimed_ahead_and_not_what_spark_has_logge
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
     for number, offset in enumerate((first, second)):
-        text = f"v1\n{{}}\n{json.dumps(StreamOffset.of_parts([offset]).to_dict())}"
+        text = f"v1\n{{}}\n{json.dumps(StreamOffset.of_queues([offset]).to_dict())}"
         (tmp_path / "offsets" / str(number)).write_text(text)
     (tmp_path / "commits" / "0").touch()
 

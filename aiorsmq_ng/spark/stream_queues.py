@@ -1,10 +1,10 @@
 """The queues of one streaming query: which they are, and what each contributes to a batch.
 
-Every queue is a part of the stream, with claims and an offset of its own. Rules:
+Every queue has claims and an offset of its own. Rules:
 
-1. Parts are asked in parallel, and a batch waits for the slow ones for ``PATIENCE_S`` only. What a
-   slow part claims goes into a later batch. So a node that is down does not stop the others.
-2. A part that cannot be reached stays where it is, and is tried again. If no part can be reached,
+1. Queues are asked in parallel, and a batch waits for the slow ones for ``PATIENCE_S`` only. What
+   is claimed later goes into a later batch. So a node that is down does not stop the others.
+2. A queue that cannot be reached is passed over, and is tried again. If no queue can be reached,
    or the query is to end when all is consumed, that is an error.
 3. Calls to one namespace use a few connections at most, so that calls that wait for a node leave
    connections for the other nodes.
@@ -21,11 +21,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._common.tasks import retrieve_exception
-from .._protocol.operations import queues
+from .._protocol.operations.queues import exists
 from .._protocol.operations.spark.claims import Backlog
 from ..errors import ClaimLost, InvalidValue, QueueCorrupt, QueueNotFound, RSMQError, Unavailable
 from .batch_pacing import BatchPacing
-from .offsets import Offset, StreamOffset, part_name
+from .offsets import Offset, StreamOffset, qualified_name
 from .options import MAX_CONNECTIONS, StreamReadOptions
 from .queue_selection import matching_queues, named_queues
 from .shares import divide
@@ -42,9 +42,9 @@ logger = logging.getLogger("aiorsmq_ng.spark")
 #: Messages that one task reads, unless an option sets the number. It is the same on every machine,
 #: because a batch that runs again must have the same partitions.
 TASK_MESSAGES = 50_000
-#: How long a batch waits for the parts that have not answered yet.
+#: How long a batch waits for the queues that have not answered yet.
 PATIENCE_S = 2.0
-#: Pause for each part after a question that found nothing.
+#: Pause for each queue after a question that found nothing.
 IDLE_S = 0.002
 #: Pause before a batch that is held back is considered again.
 PACING_S = 0.05
@@ -70,24 +70,24 @@ class NamespaceCalls:
             return await self._transport.run(operation)
 
 
-class StreamParts:
-    """Holds the parts of one query, in the process that Spark runs for that query."""
+class StreamQueues:
+    """Holds the queues of one query, in the process that Spark runs for that query."""
 
     def __init__(self, options: StreamReadOptions, transport: Calls) -> None:
         self._options = options
         self._calls = {n: NamespaceCalls(transport) for n in options.shards.namespaces}
         self._transport = transport
-        #: The parts by name: those that are selected, and those that only the checkpoint has.
-        self._parts: dict[str, StreamClaims] = {}
+        #: The queues by name: those that are selected, and those that only the checkpoint has.
+        self._queues: dict[str, StreamClaims] = {}
         self._selected: set[str] = set()
-        #: Parts that the checkpoint has and the options do not, and that are acknowledged.
+        #: Queues that the checkpoint has and the options do not, and that are acknowledged.
         self._finished: set[str] = set()
-        #: Steps that did not end within the patience of their batch, by kind and part.
+        #: Steps that did not end within the patience of their batch, by kind and queue.
         self._steps: dict[tuple[str, str], asyncio.Task[Any]] = {}
-        #: Parts that cannot be reached, and parts whose queue is missing or damaged.
+        #: Queues that cannot be reached, and queues that are missing or damaged.
         self._away: dict[str, Unavailable] = {}
         self._set_aside: set[str] = set()
-        #: Parts whose queue did not exist: if it does now, it has nothing of what it had.
+        #: Queues that did not exist: one that does now has nothing of what it had.
         self._dropped: set[str] = set()
         self._reported: set[str] = set()
         self._next_discovery = 0.0
@@ -105,13 +105,13 @@ class StreamParts:
         for outage in self._unlisted.values():
             raise outage
         self._ends = True
-        await self._on_each(self._selected_parts(), StreamClaims.stop_at_now, "stop", wait=True)
+        await self._on_each(self._selected_queues(), StreamClaims.stop_at_now, "stop", wait=True)
         self._raise_outage()
 
     async def backlog(self) -> Backlog:
         """Count the messages in all queues that answer."""
         await self._discover()
-        found = await self._on_each(self._selected_parts(), StreamClaims.backlog, "backlog")
+        found = await self._on_each(self._selected_queues(), StreamClaims.backlog, "backlog")
         now = max((one.now_ms for one in found.values()), default=0)
         return Backlog(
             now,
@@ -130,16 +130,16 @@ class StreamParts:
         self._check(start)
         await self._discover()
         await self._finish_others(start)
-        parts = self._selected_parts()
+        queues = self._selected_queues()
         limit = await self._admitted(start, limit)
         if not limit:
             return start
-        latest = await self._claim(parts, start, limit)
+        latest = await self._claim(queues, start, limit)
         if self._ends and not latest:
             # The query would end, so this is the last chance of those that are slow.
-            latest = await self._claim(parts, start, limit, wait=True)
+            latest = await self._claim(queues, start, limit, wait=True)
         if not latest:
-            names = {part_name(part.keys) for part in self._selected_parts()}
+            names = {qualified_name(queue.keys) for queue in self._selected_queues()}
             if self._ends or (names and self._away.keys() >= names):
                 self._raise_outage()
             if not self._ends:
@@ -149,7 +149,7 @@ class StreamParts:
         self._batch += 1
         self._pacing.began(sum(offset.count for offset in latest.values()))
         gone = self._finished | self._dropped
-        kept = {name: offset for name, offset in start.parts.items() if name not in gone}
+        kept = {name: offset for name, offset in start.offsets.items() if name not in gone}
         self._dropped -= latest.keys()
         return StreamOffset({**kept, **latest})
 
@@ -161,14 +161,14 @@ class StreamParts:
         self._check(start)
         self._check(end)
         found: list[ClaimSlice] = []
-        for name, offset in sorted(end.parts.items()):
-            before = start.parts.get(name) or Offset.first(offset.keys)
+        for name, offset in sorted(end.offsets.items()):
+            before = start.offsets.get(name) or Offset.first(offset.keys)
             if (before.ledger, before.claim) == (offset.ledger, offset.claim):
                 continue
-            part = self._part(offset.keys)
+            queue = self._queue(offset.keys)
             try:
-                found += await self._after_others(name, part.plan(before, offset))
-                part.offer(offset)
+                found += await self._after_others(name, queue.plan(before, offset))
+                queue.offer(offset)
             except RSMQError as error:
                 if not await self._is_missing(offset.keys, error):
                     raise
@@ -181,13 +181,13 @@ class StreamParts:
         """Acknowledge everything up to *end*."""
         self._check(end)
         gone = self._finished | self._dropped
-        names = sorted(end.parts.keys() - gone)
-        parts = [self._part(end.parts[name].keys) for name in names]
+        names = sorted(end.offsets.keys() - gone)
+        queues = [self._queue(end.offsets[name].keys) for name in names]
 
-        async def commit(part: StreamClaims) -> None:
-            await part.commit(end.parts[part_name(part.keys)])
+        async def commit(queue: StreamClaims) -> None:
+            await queue.commit(end.offsets[qualified_name(queue.keys)])
 
-        await self._on_each(parts, commit, "commit")
+        await self._on_each(queues, commit, "commit")
         if names and self._away.keys() >= set(names):
             self._raise_outage()
 
@@ -195,7 +195,7 @@ class StreamParts:
         """Stop renewing, and give back what Spark does not know."""
         if self._steps:
             await asyncio.wait(self._steps.values(), timeout=CLOSE_S)
-        closings = (part.aclose() for part in self._parts.values())
+        closings = (queue.aclose() for queue in self._queues.values())
         await asyncio.gather(*closings, return_exceptions=True)
 
     async def _admitted(self, start: StreamOffset, limit: int) -> int:
@@ -218,30 +218,30 @@ class StreamParts:
         if self._options.ack_on != "start":
             return
 
-        async def finish(part: StreamClaims) -> None:
-            if offset := start.parts.get(part_name(part.keys)):
-                await part.finish(offset)
+        async def finish(queue: StreamClaims) -> None:
+            if offset := start.offsets.get(qualified_name(queue.keys)):
+                await queue.finish(offset)
 
-        await self._on_each(self._selected_parts(), finish, "finish")
+        await self._on_each(self._selected_queues(), finish, "finish")
 
     async def _claim(
         self,
-        parts: list[StreamClaims],
+        queues: list[StreamClaims],
         start: StreamOffset,
         limit: int,
         *,
         wait: bool = False,
     ) -> dict[str, Offset]:
-        """Claim in all *parts*; return the offsets of those that have something new."""
+        """Claim in all *queues*; return the offsets of those that have something new."""
         offsets = {}
-        for part in parts:
-            name = part_name(part.keys)
-            known = None if name in self._dropped else start.parts.get(name)
-            offsets[name] = known or Offset.first(part.keys)
+        for queue in queues:
+            name = qualified_name(queue.keys)
+            known = None if name in self._dropped else start.offsets.get(name)
+            offsets[name] = known or Offset.first(queue.keys)
         if self._options.is_single:
             given, waiting, ready = dict.fromkeys(offsets, limit), {}, {}
         else:
-            found = await self._on_each(parts, StreamClaims.backlog, "backlog", wait=wait)
+            found = await self._on_each(queues, StreamClaims.backlog, "backlog", wait=wait)
             waiting = {name: backlog.visible for name, backlog in found.items()}
             ready = self._ready(offsets)
             others = {name: size for name, size in waiting.items() if name not in ready}
@@ -249,24 +249,26 @@ class StreamParts:
             given = self._left(limit, offsets) | ready | shares
         limits = self._limits(given)
 
-        async def claim(part: StreamClaims) -> Offset:
-            name = part_name(part.keys)
+        async def claim(queue: StreamClaims) -> Offset:
+            name = qualified_name(queue.keys)
             offset = offsets[name]
             if name in given:
-                return await part.latest(offset, limits[name])
+                return await queue.latest(offset, limits[name])
             if self._options.ack_on == "start":
-                await part.finish(offset)
+                await queue.finish(offset)
             return offset
 
-        # Parts that were not counted are late, and are not asked for more.
+        # Queues that were not counted are late, and are not asked for more.
         single = self._options.is_single
-        counted = [p for p in self._selected_parts() if single or part_name(p.keys) in waiting]
+        counted = [
+            q for q in self._selected_queues() if single or qualified_name(q.keys) in waiting
+        ]
         reached = await self._on_each(counted, claim, "claim", wait=wait)
         latest = {name: offset for name, offset in reached.items() if offset != offsets[name]}
         for name, offset in latest.items():
-            self._parts[name].offer(offset)
+            self._queues[name].offer(offset)
         if single:
-            more = {name: limit for name, o in latest.items() if self._parts[name].is_full(o)}
+            more = {name: limit for name, o in latest.items() if self._queues[name].is_full(o)}
         else:
             rest = {
                 name: size - (latest[name].count if name in latest and name not in ready else 0)
@@ -277,32 +279,32 @@ class StreamParts:
         return latest
 
     def _left(self, limit: int, offsets: Mapping[str, Offset]) -> dict[str, int]:
-        """Return equal shares for parts that may have claims of an earlier run.
+        """Return equal shares for queues that may have claims of an earlier run.
 
-        Those that Spark does not know are given back when the part claims, and are not in its
-        backlog before.
+        Those that Spark does not know are given back when the queue is claimed from, and are not in
+        its backlog before.
         """
         return {
             name: max(1, limit // len(offsets))
             for name, offset in offsets.items()
             if (offset.ledger or self._options.ledger)
-            and (part := self._parts.get(name))
-            and not part.is_attached
+            and (queue := self._queues.get(name))
+            and not queue.is_attached
         }
 
     def _ready(self, offsets: Mapping[str, Offset]) -> dict[str, int]:
         """Return the sizes of claims that are made already, or are being made."""
         sizes = {
-            name: part.ready_after(offset)
+            name: queue.ready_after(offset)
             for name, offset in offsets.items()
-            if (part := self._parts.get(name))
+            if (queue := self._queues.get(name))
         }
         return {name: size for name, size in sizes.items() if size is not None}
 
     def _limits(self, given: Mapping[str, int]) -> dict[str, Limits]:
         """Return the limits of claims of *given* messages; bytes are divided in proportion.
 
-        A part that gets nothing has limits of one message: its call acknowledges.
+        A queue that gets nothing has limits of one message: its call acknowledges.
         """
         most, total = self._options.max_bytes_per_trigger, max(1, sum(given.values()))
         return {
@@ -310,48 +312,48 @@ class StreamParts:
                 max(1, given.get(name, 0)),
                 max(1, most * given.get(name, 0) // total) if most else 0,
             )
-            for name in self._parts
+            for name in self._queues
         }
 
     def _claim_ahead(self, latest: Mapping[str, Offset], more: Mapping[str, int]) -> None:
         """Start the claims of the next batch.
 
-        What *more* gives to parts that have nothing in this batch stays free for them.
+        What *more* gives to queues that have nothing in this batch stays free for them.
         """
         if self._pacing.is_active:
             return
         limits = self._limits(more)
         for name in more.keys() & latest.keys():
-            self._parts[name].claim_ahead(latest[name], limits[name])
+            self._queues[name].claim_ahead(latest[name], limits[name])
 
     async def _finish_others(self, start: StreamOffset) -> None:
         """Acknowledge what the checkpoint has of queues that are not selected any more."""
-        others = start.parts.keys() - self._selected - self._finished - self._dropped
+        others = start.offsets.keys() - self._selected - self._finished - self._dropped
 
-        async def finish(part: StreamClaims) -> None:
-            await part.finish(start.parts[part_name(part.keys)])
+        async def finish(queue: StreamClaims) -> None:
+            await queue.finish(start.offsets[qualified_name(queue.keys)])
 
-        parts = [self._part(start.parts[name].keys) for name in sorted(others)]
-        self._finished |= (await self._on_each(parts, finish, "finish")).keys()
+        queues = [self._queue(start.offsets[name].keys) for name in sorted(others)]
+        self._finished |= (await self._on_each(queues, finish, "finish")).keys()
 
     async def _on_each(
         self,
-        parts: Iterable[StreamClaims],
+        queues: Iterable[StreamClaims],
         step: Callable[[StreamClaims], Coroutine[Any, Any, R]],
         kind: str,
         *,
         wait: bool = False,
     ) -> dict[str, R]:
-        """Take a step in all *parts*; return the results of those that end in time.
+        """Take a step in all *queues*; return the results of those that end in time.
 
         A step that did not end in time is continued, not repeated, by the next one of its *kind*.
-        An error that concerns one part only is noted; others are raised.
+        An error that concerns one queue only is noted; others are raised.
         """
         tasks: dict[str, asyncio.Task[R]] = {}
-        for part in parts:
-            name = part_name(part.keys)
+        for queue in queues:
+            name = qualified_name(queue.keys)
             if (task := self._steps.pop((kind, name), None)) is None:
-                work = step(part) if kind == "backlog" else self._after_others(name, step(part))
+                work = step(queue) if kind == "backlog" else self._after_others(name, step(queue))
                 task = asyncio.create_task(work)
                 # The result of one that is late may never be asked for.
                 task.add_done_callback(retrieve_exception)
@@ -374,21 +376,21 @@ class StreamParts:
         return results
 
     async def _after_others(self, name: str, work: Coroutine[Any, Any, R]) -> R:
-        """Run *work* on a part when the late steps of that part have ended."""
+        """Run *work* on a queue when the late steps of that queue have ended."""
         others = [t for (kind, of), t in self._steps.items() if of == name and kind != "backlog"]
         if others:
             await asyncio.wait(others)
         return await work
 
     async def _note(self, name: str, error: RSMQError) -> None:
-        """Note the error of one part, or raise it if the query cannot go on."""
-        part = self._parts.get(name)
+        """Note the error of one queue, or raise it if the query cannot go on."""
+        queue = self._queues.get(name)
         if isinstance(error, Unavailable) and not self._options.is_single:
             if name not in self._away:
                 logger.warning("queue %s cannot be reached; the others go on: %s", name, error)
                 self._metrics.outages += 1
             self._away[name] = error
-        elif part is not None and await self._is_missing(part.keys, error):
+        elif queue is not None and await self._is_missing(queue.keys, error):
             self._drop(name, error)
         elif isinstance(error, QueueCorrupt) and self._options.skips_missing:
             self._report(name, "%s; it is left out until it is mended", error)
@@ -404,15 +406,15 @@ class StreamParts:
             return True
         # A client may delete a queue with all that belongs to it.
         lost = isinstance(error, ClaimLost) or isinstance(error.__cause__, ClaimLost)
-        return lost and not await self._calls[keys.namespace].run(queues.exists(keys))
+        return lost and not await self._calls[keys.namespace].run(exists(keys))
 
     def _drop(self, name: str, error: RSMQError) -> None:
-        """Leave a part out whose queue does not exist. If it is created, it begins as a new one."""
+        """Leave out a queue that does not exist. If it is created, it begins as a new one."""
         self._report(name, "%s; the other queues are read", error)
         self._set_aside.add(name)
         self._dropped.add(name)
-        if part := self._parts.pop(name, None):
-            self._steps["close", name] = asyncio.create_task(part.aclose())
+        if queue := self._queues.pop(name, None):
+            self._steps["close", name] = asyncio.create_task(queue.aclose())
 
     def _report(self, name: str, text: str, error: RSMQError) -> None:
         if name not in self._reported:
@@ -435,9 +437,9 @@ class StreamParts:
         else:
             found = named_queues(self._options)
         for keys in found:
-            self._part(keys)
-            self._selected.add(part_name(keys))
-            self._finished.discard(part_name(keys))
+            self._queue(keys)
+            self._selected.add(qualified_name(keys))
+            self._finished.discard(qualified_name(keys))
 
     async def _matching(self) -> list[QueueKeys]:
         """Return the queues that the pattern selects, in namespaces that answer."""
@@ -467,24 +469,24 @@ class StreamParts:
         if not self._options.is_single:
             return
         keys = self._options.keys_of(self._options.names[0])
-        for name, other in offset.parts.items():
-            if name != part_name(keys):
+        for name, other in offset.offsets.items():
+            if name != qualified_name(keys):
                 raise InvalidValue(
                     f"the checkpoint belongs to queue {other.queue!r} in namespace "
                     f"{other.namespace!r}, not to {keys.queue!r} in "
                     f"{keys.namespace.name!r}; use another checkpointLocation"
                 )
 
-    def _selected_parts(self) -> list[StreamClaims]:
+    def _selected_queues(self) -> list[StreamClaims]:
         names = sorted(self._selected - self._set_aside)
-        return [self._parts[name] for name in names if name in self._parts]
+        return [self._queues[name] for name in names if name in self._queues]
 
-    def _part(self, keys: QueueKeys) -> StreamClaims:
-        name = part_name(keys)
-        if name not in self._parts:
+    def _queue(self, keys: QueueKeys) -> StreamClaims:
+        name = qualified_name(keys)
+        if name not in self._queues:
             calls = self._calls.setdefault(keys.namespace, NamespaceCalls(self._transport))
-            self._parts[name] = StreamClaims(self._options, keys, calls, self._metrics)
-        return self._parts[name]
+            self._queues[name] = StreamClaims(self._options, keys, calls, self._metrics)
+        return self._queues[name]
 
 
 def divide_slices(found: list[ClaimSlice], most: int, tasks: int) -> list[list[ClaimSlice]]:

@@ -46,7 +46,7 @@ def start(server_url, ns):
 
 
 def counts(offset):
-    return {part.queue: part.count for part in offset.parts.values()}
+    return {at.queue: at.count for at in offset.offsets.values()}
 
 
 def taken(tasks):
@@ -353,7 +353,7 @@ def test_named_reader_takes_over_what_it_held_in_all_queues(start, make):
 
 
 def test_offset_names_namespace_and_queue():
-    offset = StreamOffset.of_parts([Offset("jobs", "{a}/x", "l", 2, 7), Offset("none", "{a}")])
+    offset = StreamOffset.of_queues([Offset("jobs", "{a}/x", "l", 2, 7), Offset("none", "{a}")])
 
     assert offset.to_dict() == {
         "v": 2,
