@@ -1642,14 +1642,14 @@ MUTANTS = (
     ),
     Mutant(
         "dashboard: a token sees the queues of its patterns only",
-        "aiorsmq_ng/dashboard/visit.py",
+        "aiorsmq_ng/dashboard/request_context.py",
         "if not self.caller.sees_queue(name):",
         "if False:",
         ("tests/dashboard/test_access.py",),
     ),
     Mutant(
         "dashboard: what is not shown is not searched",
-        "aiorsmq_ng/dashboard/matching.py",
+        "aiorsmq_ng/dashboard/message_search.py",
         "shown = self._board.shown(self._queue.name, message.body)",
         "shown = message.body",
         ("tests/dashboard/test_access.py",),
@@ -1663,7 +1663,7 @@ MUTANTS = (
     ),
     Mutant(
         "dashboard: the sampler rests without a page",
-        "aiorsmq_ng/dashboard/live.py",
+        "aiorsmq_ng/dashboard/live_sampler.py",
         "                self._task.cancel()\n",
         "",
         ("tests/dashboard/test_live.py",),

@@ -17,8 +17,8 @@ from msgspec import Struct
 from aiorsmq_ng import InvalidValue, MessageState, Queue, QueueAttributes
 
 from ..broker.tokens import ADMIN, PRODUCER
-from .matching import Match, Matcher
-from .visit import Visit
+from .message_search import Match, Matcher
+from .request_context import Visit
 
 #: Ids of one request; messages of one batch.
 _MOST_IDS, _BATCH = 10_000, 100

@@ -23,16 +23,16 @@ from starlette.staticfiles import StaticFiles
 from aiorsmq_ng import RSMQ, RSMQError
 
 from ..broker.tokens import ADMIN, PRODUCER, Refused, Tokens
-from . import openapi, words
+from . import formatting, openapi
 from .access import Authenticate, Door, Guard, refuse
 from .audit import AuditLog
 from .links import own_path, segment, to_root
-from .live import LiveSampler
+from .live_sampler import LiveSampler
 from .login import Given, log_in, log_out
 from .openapi import API
+from .request_context import Board, NotThere, Redact, Visit, error_status
 from .routes import ACTS, LOOKS, Act, Look
-from .streams import LINES, Stream, line
-from .visit import Board, NotThere, Redact, Visit, error_status
+from .streaming_responses import LINES, Stream, line
 
 logger = logging.getLogger("aiorsmq_ng.dashboard")
 
@@ -102,7 +102,7 @@ class _Application:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(words.FILTERS, segment=segment)
+        self._templates.filters.update(formatting.FILTERS, segment=segment)
         self._document = openapi.document(read_only=board.read_only)
 
     def build(self) -> Starlette:

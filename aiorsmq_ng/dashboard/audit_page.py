@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from .audit import Entry
-from .visit import Visit
+from .request_context import Visit
 
 
 class AuditView(Struct, kw_only=True):

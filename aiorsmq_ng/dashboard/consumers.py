@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .visit import Visit
+from .request_context import Visit
 
 
 class ConsumerRow(Struct, kw_only=True):

@@ -9,8 +9,8 @@ from aiorsmq_ng import QueueNotFound
 from .._common.queue_defaults import dead_letter_queue
 from ..broker.tokens import ADMIN
 from . import bodies
-from .matching import Match, Matcher, reason_kind, reasons_of
-from .visit import Visit
+from .message_search import Match, Matcher, reason_kind, reasons_of
+from .request_context import Visit
 
 #: Dead letters of one queue that are grouped on its page.
 GROUPED = 5000

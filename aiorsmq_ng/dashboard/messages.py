@@ -13,9 +13,9 @@ from aiorsmq_ng import InvalidValue, Queue, ScannedMessage
 from .._common.queue_defaults import DEAD_SUFFIX
 from ..broker.tokens import ADMIN
 from . import bodies
-from .matching import Match, Matcher, State, reasons_of, state_of
-from .streams import EVENTS, Stream, event
-from .visit import NotThere, Visit
+from .message_search import Match, Matcher, State, reasons_of, state_of
+from .request_context import NotThere, Visit
+from .streaming_responses import EVENTS, Stream, event
 
 #: Messages of one page: by default, and at most.
 PAGE, MOST = 50, 500

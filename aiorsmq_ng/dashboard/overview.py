@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .live import QueueRow, Totals, totals_of
-from .visit import Visit
+from .live_sampler import QueueRow, Totals, totals_of
+from .request_context import Visit
 
 
 class Overview(Struct, kw_only=True):

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from aiorsmq_ng import ConsumerInfo, QueueAttributes
 
-from .live import QueueRow
-from .visit import Visit
+from .live_sampler import QueueRow
+from .request_context import Visit
 
 
 class QueueView(Struct, kw_only=True):

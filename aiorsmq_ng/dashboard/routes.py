@@ -14,14 +14,14 @@ from . import (
     audit_page,
     consumers,
     dead_letters,
-    events,
+    live_events,
     messages,
     overview,
     queues,
     server,
     topics,
 )
-from .visit import Visit
+from .request_context import Visit
 
 Handler = Callable[[Visit], Awaitable[Any]]
 
@@ -89,7 +89,7 @@ LOOKS = (
     Look(server.server, "/server", "/server", "server.html", server.ServerView),
     Look(server.doctor, "/doctor"),
     Look(audit_page.audit, "/audit", "/audit", "audit.html", audit_page.AuditView),
-    Look(events.events, "/events", query=("queue",)),
+    Look(live_events.events, "/events", query=("queue",)),
 )
 
 ACTS = (

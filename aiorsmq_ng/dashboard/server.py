@@ -12,8 +12,8 @@ from starlette.responses import Response
 from aiorsmq_ng import DoctorReport, Finding, ServerFacts
 
 from ..broker.tokens import ADMIN
-from .streams import EVENTS, Stream, event
-from .visit import Visit
+from .request_context import Visit
+from .streaming_responses import EVENTS, Stream, event
 
 #: Seconds between two reports of progress.
 _REPORT_S = 0.2

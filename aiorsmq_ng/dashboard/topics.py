@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from aiorsmq_ng import SubscriptionInfo, TopicInfo
 
-from .visit import Visit
+from .request_context import Visit
 
 #: Topics on one page.
 PAGE = 100

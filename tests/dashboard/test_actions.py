@@ -8,7 +8,7 @@ import pytest
 from aiorsmq_ng import Queue, ServerOutOfMemory
 from aiorsmq_ng.broker.tokens import ANONYMOUS
 from aiorsmq_ng.dashboard import actions, dashboard
-from aiorsmq_ng.dashboard.visit import Visit
+from aiorsmq_ng.dashboard.request_context import Visit
 
 from ..cli.ctl import ABSENT
 from .conftest import WRITE
@@ -93,7 +93,7 @@ async def test_leases_are_extended_once_and_others_are_left_alone(act, queue):
 
 async def test_lease_that_is_extended_is_not_found_again_behind_the_walk(act, queue, monkeypatch):
     monkeypatch.setattr("aiorsmq_ng.queue._SCAN_PAGE", 1)
-    monkeypatch.setattr("aiorsmq_ng.dashboard.matching.STEP", 1)
+    monkeypatch.setattr("aiorsmq_ng.dashboard.message_search.STEP", 1)
     await queue.send_many(["a", "b"])
     await queue.receive_many(2, vt=10)
 

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from aiorsmq_ng import RSMQ, Options
-from aiorsmq_ng.dashboard import Tokens, dashboard, live
+from aiorsmq_ng.dashboard import Tokens, dashboard, live_sampler
 from aiorsmq_ng.testing import PrivateServer
 
 from ..support.waiting import until
@@ -29,7 +29,7 @@ HOSTILE = '</script><img src=x onerror="alert(1)">\u202e\x1b[31m'
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(live, "INTERVAL_S", 0.2)
+    monkeypatch.setattr(live_sampler, "INTERVAL_S", 0.2)
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ import pytest
 
 from aiorsmq_ng import RSMQ, Options
 from aiorsmq_ng.broker.tokens import ANONYMOUS, Caller
-from aiorsmq_ng.dashboard import live
-from aiorsmq_ng.dashboard.live import LiveSampler, overview_events, queue_events
+from aiorsmq_ng.dashboard import live_sampler
+from aiorsmq_ng.dashboard.live_sampler import LiveSampler, overview_events, queue_events
 from aiorsmq_ng.testing import PrivateServer
 
 from ..support.counting import script_calls
@@ -18,7 +18,7 @@ from ..support.waiting import until
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(live, "INTERVAL_S", 0.05)
+    monkeypatch.setattr(live_sampler, "INTERVAL_S", 0.05)
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ async def test_no_page_costs_nothing(rsmq, queue, raw):
 
 
 async def test_many_queues_are_looked_at_less_often(rsmq, monkeypatch, streams):
-    monkeypatch.setattr(live, "LOOKS_PER_S", 10)
+    monkeypatch.setattr(live_sampler, "LOOKS_PER_S", 10)
     for n in range(5):
         await rsmq.create_queue(f"q{n}")
     stream = await streams(overview_events(LiveSampler(rsmq), ANONYMOUS))
@@ -162,7 +162,7 @@ async def test_many_queues_are_looked_at_less_often(rsmq, monkeypatch, streams):
 
 
 async def test_outage_is_said_and_figures_come_back(monkeypatch, streams):
-    monkeypatch.setattr(live, "LOOK_S", 0.5)
+    monkeypatch.setattr(live_sampler, "LOOK_S", 0.5)
     async with (
         PrivateServer(persistence="always") as server,
         RSMQ(server.url, options=Options(connect_timeout=30)) as rsmq,

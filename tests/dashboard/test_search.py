@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from aiorsmq_ng.dashboard import dashboard
-from aiorsmq_ng.dashboard.matching import Match, Matcher, reason_kind
+from aiorsmq_ng.dashboard.message_search import Match, Matcher, reason_kind
 
 
 def events(text):

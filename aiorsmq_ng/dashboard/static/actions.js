@@ -1,6 +1,6 @@
 // Dialogs of actions: they ask, name what is changed, show progress, and can be stopped.
 import { api, lines, post, segment } from "./requests.js";
-import { count, messages } from "./words.js";
+import { count, messages } from "./formatting.js";
 
 const page = document.body.dataset.page;
 const { selection } = page === "messages" ? await import("./messages.js") : page === "message" ? await import("./message.js") : {};

@@ -1,6 +1,6 @@
 // The doctor's examination of all queues, with progress.
 import { api } from "./requests.js";
-import { count } from "./words.js";
+import { count } from "./formatting.js";
 
 const [button, stop, status] = ["examine", "stop", "found"].map((id) => document.getElementById(id));
 const body = document.querySelector("#findings tbody");

@@ -1,6 +1,6 @@
 // Pages of messages: search results as they are found, and the selection.
 import { segment } from "./requests.js";
-import { count, messages, size, when } from "./words.js";
+import { count, messages, size, when } from "./formatting.js";
 
 const table = document.getElementById("messages");
 const body = table.tBodies[0];

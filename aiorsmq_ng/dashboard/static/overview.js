@@ -1,7 +1,7 @@
 // The overview: changed rows replace old figures; the order is that of the loaded page.
 import { follow } from "./live.js";
 import { root, segment } from "./requests.js";
-import { age, count } from "./words.js";
+import { age, count } from "./formatting.js";
 
 const body = document.querySelector("#queues tbody");
 const filter = document.getElementById("filter");

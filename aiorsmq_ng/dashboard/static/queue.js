@@ -1,6 +1,6 @@
 // The page of a queue: tiles, consumers and charts.
 import { follow } from "./live.js";
-import { age, count } from "./words.js";
+import { age, count } from "./formatting.js";
 
 const name = document.querySelector("h1").dataset.queue;
 const table = document.querySelector("#consumers tbody");

@@ -16,7 +16,7 @@ from ..broker.tokens import Caller, Refused
 from .access import Door
 from .audit import AuditLog
 from .links import name_of
-from .live import LiveSampler
+from .live_sampler import LiveSampler
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from .live import overview_events, queue_events
-from .streams import EVENTS, Stream
-from .visit import Visit
+from .live_sampler import overview_events, queue_events
+from .request_context import Visit
+from .streaming_responses import EVENTS, Stream
 
 
 async def events(visit: Visit) -> Response:

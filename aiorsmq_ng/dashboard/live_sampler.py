@@ -25,7 +25,7 @@ from aiorsmq_ng import (
 from .._common.queue_defaults import DEAD_SUFFIX
 from ..broker.tokens import Caller
 from ..sampling import Sampler, Trace, all_stats
-from .streams import BEAT_S, event
+from .streaming_responses import BEAT_S, event
 
 #: Seconds between two samples of few queues.
 INTERVAL_S = 2.0

@@ -1,4 +1,4 @@
-"""Messages that match: the same conditions for search, selection and actions."""
+"""The search for messages: the same conditions for a search, a selection and actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from aiorsmq_ng import InvalidValue, Queue, ScannedMessage
 
 from ..filters import Filter, compile_filter
-from .visit import Board
+from .request_context import Board
 
 #: Messages that are looked at between two reports of progress.
 STEP = 500
