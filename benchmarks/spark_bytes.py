@@ -32,8 +32,8 @@ from aiorsmq_ng.options import Options
 from aiorsmq_ng.spark import writers
 from aiorsmq_ng.spark.arrow_rows import full_schema
 from aiorsmq_ng.spark.batch_reader import SnapshotReader
-from aiorsmq_ng.spark.checkpoint import release
 from aiorsmq_ng.spark.options import ReadOptions, StreamReadOptions, WriteOptions, parse
+from aiorsmq_ng.spark.query_cleanup import release
 from aiorsmq_ng.spark.stream_reader import ClaimReader
 
 

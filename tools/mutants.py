@@ -1516,10 +1516,10 @@ MUTANTS = (
     ),
     Mutant(
         "broker: a call with a request id is made although its client disconnects",
-        "aiorsmq_ng/broker/to_the_end.py",
+        "aiorsmq_ng/broker/uncancellable.py",
         "        return False\n",
         "        return bool(self._future.cancel())\n",
-        ("tests/broker/test_to_the_end.py",),
+        ("tests/broker/test_uncancellable.py",),
     ),
     Mutant(
         "broker: a topic has a limit of subscriptions",

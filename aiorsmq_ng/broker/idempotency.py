@@ -25,7 +25,7 @@ from aiorsmq_ng import (
 
 from .error_to_status import BrokerError
 from .memory_budget import CALL_BUDGET, Pool
-from .to_the_end import to_the_end
+from .uncancellable import uncancellable
 
 R = TypeVar("R")
 #: Method and id of a call.
@@ -144,7 +144,7 @@ class IdempotentCalls:
             if made is None:
                 made, todo = calls.begin(name, content, holds), work
             if todo is not None and not abandon:
-                await to_the_end(calls.run(name, made, todo))
+                await uncancellable(calls.run(name, made, todo))
             elif todo is not None:
                 calls.start(name, made, todo)
             if made.running:

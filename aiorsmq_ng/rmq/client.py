@@ -25,8 +25,8 @@ from ..models import ServerStatus
 from ..options import Options
 from .cleaner import clean, clean_forever
 from .connection import Connections
-from .feed import RmqContext
 from .queue import RmqQueue
+from .rmq_context import RmqContext
 from .stats import RmqStats, collect
 
 logger = logging.getLogger("aiorsmq_ng.rmq")
@@ -235,10 +235,10 @@ class Rmq:
                 async with anyio.create_task_group() as tasks:
                     for leave in list(self._transport.leavers):
                         tasks.start_soon(leave)
-                for feed in list(self._context.feeds):
-                    feed.client_closes()
-                for feed in list(self._context.feeds):
-                    await feed.aclose(_RETIRE_S)
+                for prefetch in list(self._context.prefetches):
+                    prefetch.client_closes()
+                for prefetch in list(self._context.prefetches):
+                    await prefetch.aclose(_RETIRE_S)
                 await self._connections.retire()
             except RSMQError as error:
                 logger.warning("what was taken is left to a cleaner: %s", error)

@@ -11,7 +11,7 @@ import anyio
 from .._transport.transport import Transport
 from .batch import RmqBatch
 from .delivery import RmqDelivery, release_nowait
-from .feed import Feed
+from .prefetch import RmqPrefetch
 
 T = TypeVar("T", RmqDelivery, RmqBatch)
 
@@ -28,20 +28,24 @@ class RmqConsumer(AsyncIterator[T], Generic[T]):
     """
 
     def __init__(
-        self, make_feed: Callable[[], Feed], transport: Transport, size: int = 0, wait: float = 0.0
+        self,
+        make_prefetch: Callable[[], RmqPrefetch],
+        transport: Transport,
+        size: int = 0,
+        wait: float = 0.0,
     ) -> None:
-        self._make_feed = make_feed
+        self._make_prefetch = make_prefetch
         self._transport = transport
         self._size = size
         self._wait = wait
-        self._feed: Feed | None = None
+        self._prefetch: RmqPrefetch | None = None
         self._closed = False
 
     async def __anext__(self) -> T:
-        feed = await self._open()
+        prefetch = await self._open()
         if self._size:
-            return RmqBatch(await feed.take_many(self._size, self._wait))  # type: ignore[return-value]
-        return feed.take_now() or await feed.take()  # type: ignore[return-value]
+            return RmqBatch(await prefetch.take_many(self._size, self._wait))  # type: ignore[return-value]
+        return prefetch.take_now() or await prefetch.take()  # type: ignore[return-value]
 
     async def take_many(self, count: int, wait: float) -> list[RmqDelivery]:
         """Return *count* deliveries, or those that arrived within *wait* after the first.
@@ -61,17 +65,17 @@ class RmqConsumer(AsyncIterator[T], Generic[T]):
         Args:
             deliveries: deliveries of this consumer, oldest first.
         """
-        if self._feed is None:
+        if self._prefetch is None:
             release_nowait(deliveries)
         else:
-            self._feed.put_back(deliveries)
+            self._prefetch.put_back(deliveries)
 
     async def aclose(self) -> None:
         """End the iteration, and wait up to 2 s until what was taken ahead is given back."""
         self._closed = True
-        if self._feed is not None and not self._transport.is_gone:
+        if self._prefetch is not None and not self._transport.is_gone:
             self._transport.check()
-            await self._feed.aclose(_GIVE_BACK_S)
+            await self._prefetch.aclose(_GIVE_BACK_S)
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,19 +87,19 @@ class RmqConsumer(AsyncIterator[T], Generic[T]):
 
     def __del__(self) -> None:
         # Called by the garbage collector at any moment, in any thread.
-        feed, call_soon = self._feed, self._transport.call_soon
-        if feed is not None and not feed.closed:
+        prefetch, call_soon = self._prefetch, self._transport.call_soon
+        if prefetch is not None and not prefetch.closed:
             # One tick later: a program whose main coroutine has just returned cancels all tasks in
             # between, and one that was started in this tick would never run.
-            call_soon(partial(call_soon, feed.close))
+            call_soon(partial(call_soon, prefetch.close))
 
-    async def _open(self) -> Feed:
+    async def _open(self) -> RmqPrefetch:
         if self._closed:
             raise StopAsyncIteration
-        if self._feed is None:
+        if self._prefetch is None:
             await self._transport.start()
-            if self._feed is None:
-                self._feed = self._make_feed()
-                self._transport.spawn(self._feed.run)
+            if self._prefetch is None:
+                self._prefetch = self._make_prefetch()
+                self._transport.spawn(self._prefetch.run)
         self._transport.check()
-        return self._feed
+        return self._prefetch

@@ -19,7 +19,8 @@ from ..errors import InvalidValue, QueueNotFound, SendToken
 from .batch import RmqBatch
 from .consumer import RmqConsumer
 from .delivery import RmqDelivery
-from .feed import Feed, RmqContext
+from .prefetch import RmqPrefetch
+from .rmq_context import RmqContext
 
 if TYPE_CHECKING:
     from .client import Rmq
@@ -122,7 +123,7 @@ class RmqQueue:
             prefetch: how many deliveries are in hand at most: those taken ahead, and those that
                 were handed out and are not settled.
         """
-        return RmqConsumer(self._feed(prefetch), self._context.transport)
+        return RmqConsumer(self._prefetch(prefetch), self._context.transport)
 
     def consume_batches(
         self, *, size: int, wait: Seconds, prefetch: int | None = None
@@ -140,7 +141,7 @@ class RmqQueue:
         if prefetch < size:
             raise InvalidValue(f"prefetch must be at least the size of a batch, {size}")
         wait_s = at_least_0("wait", wait)
-        return RmqConsumer(self._feed(prefetch), self._context.transport, size, wait_s)
+        return RmqConsumer(self._prefetch(prefetch), self._context.transport, size, wait_s)
 
     def __aiter__(self) -> AsyncIterator[RmqDelivery]:
         return self.consume()
@@ -205,9 +206,9 @@ class RmqQueue:
     def __repr__(self) -> str:
         return f"<RmqQueue {self.name!r}>"
 
-    def _feed(self, prefetch: int) -> Callable[[], Feed]:
-        _at_least_1(prefetch, "prefetch")
-        return partial(Feed, self._context, self._keys, prefetch, self._push)
+    def _prefetch(self, size: int) -> Callable[[], RmqPrefetch]:
+        _at_least_1(size, "prefetch")
+        return partial(RmqPrefetch, self._context, self._keys, size, self._push)
 
     async def _run(self, operation: Operation[R]) -> R:
         return await self._context.transport.run(operation)

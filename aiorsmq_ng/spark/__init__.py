@@ -10,7 +10,7 @@ if not (find_spec("pyspark") and find_spec("pyarrow")):
         'the source and sink of Spark need pyspark and pyarrow: pip install "aiorsmq-ng[spark]"'
     )
 
-from .checkpoint import finalize, release
+from .query_cleanup import finalize, release
 from .source import RSMQDataSource, register
 
 __all__ = ["RSMQDataSource", "finalize", "register", "release"]

@@ -24,12 +24,12 @@ from .._common.tasks import retrieve_exception
 from .._protocol.operations.queues import exists
 from .._protocol.operations.spark.claims import Backlog
 from ..errors import ClaimLost, InvalidValue, QueueCorrupt, QueueNotFound, RSMQError, Unavailable
-from .batch_pacing import BatchPacing
+from .fair_shares import divide
 from .offsets import Offset, StreamOffset, qualified_name
 from .options import MAX_CONNECTIONS, StreamReadOptions
 from .queue_selection import matching_queues, named_queues
-from .shares import divide
 from .stream_claims import CLOSE_S, Calls, ClaimSlice, Limits, StreamClaims, StreamMetrics
+from .stream_pacing import StreamPacing
 
 if TYPE_CHECKING:
     from .._protocol.keys import QueueKeys
@@ -96,7 +96,7 @@ class StreamQueues:
         #: True if the query ends when what is ready now is consumed.
         self._ends = False
         self._batch = 0
-        self._pacing = BatchPacing(options)
+        self._pacing = StreamPacing(options)
         self._metrics = StreamMetrics()
 
     async def stop_at_now(self) -> None:

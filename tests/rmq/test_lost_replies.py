@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiorsmq_ng.rmq import Rmq, feed
+from aiorsmq_ng.rmq import Rmq, prefetch
 from aiorsmq_ng.testing import FaultProxy, operation
 
 from ..support.deadlines import PATIENT
@@ -59,7 +59,7 @@ async def test_ack_whose_reply_is_lost_settles_one_of_two_equal_payloads(rmq, pr
 async def test_messages_of_a_take_whose_reply_is_lost_are_delivered_once(
     rmq, proxy, redis, monkeypatch
 ):
-    monkeypatch.setattr(feed, "_WAIT_S", 3600)  # no look at the list when nothing arrives
+    monkeypatch.setattr(prefetch, "_WAIT_S", 3600)  # no look at the list when nothing arrives
     things = await rmq.queue("things")
     await things.publish("a", "b", "a")
     lost = proxy.drop_reply(operation("rmq_take"))

@@ -8,8 +8,8 @@ import pytest
 from aiorsmq_ng import InvalidValue, QueueNotFound
 from aiorsmq_ng._protocol.operations import queues
 from aiorsmq_ng.spark import finalize, release
+from aiorsmq_ng.spark.fair_shares import divide
 from aiorsmq_ng.spark.offsets import Offset, StreamOffset
-from aiorsmq_ng.spark.shares import divide
 
 from .conftest import Bench
 from .support import QueryDriver, StreamDriver, eventually

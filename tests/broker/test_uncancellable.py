@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from aiorsmq_ng.broker.idempotency import IdempotentCalls
-from aiorsmq_ng.broker.to_the_end import to_the_end
+from aiorsmq_ng.broker.uncancellable import uncancellable
 
 from .test_idempotency import Work, key
 
@@ -34,7 +34,7 @@ async def ticks(count=5):
 
 async def test_result_of_the_work_is_returned():
     steps = Steps()
-    task = asyncio.ensure_future(to_the_end(steps.work()))
+    task = asyncio.ensure_future(uncancellable(steps.work()))
     for number, future in enumerate(steps.futures):
         await ticks()
         future.set_result(number)
@@ -46,7 +46,7 @@ async def test_result_of_the_work_is_returned():
 @pytest.mark.parametrize("times", [1, 2])
 async def test_cancelled_task_ends_when_its_work_has_ended(times):
     steps = Steps()
-    task = asyncio.ensure_future(to_the_end(steps.work()))
+    task = asyncio.ensure_future(uncancellable(steps.work()))
     await ticks()
     for future in steps.futures:
         for _ in range(times):
@@ -68,7 +68,7 @@ async def test_task_cancelled_between_two_ticks_ends_when_its_work_has_ended():
             await asyncio.sleep(0)
         ended.append(True)
 
-    task = asyncio.ensure_future(to_the_end(work()))
+    task = asyncio.ensure_future(uncancellable(work()))
     await asyncio.sleep(0)
     task.cancel()
 
@@ -79,7 +79,7 @@ async def test_task_cancelled_between_two_ticks_ends_when_its_work_has_ended():
 
 async def test_errors_and_cancellations_of_what_is_waited_for_reach_the_work():
     steps = Steps()
-    task = asyncio.ensure_future(to_the_end(steps.work()))
+    task = asyncio.ensure_future(uncancellable(steps.work()))
     await ticks()
     steps.futures[0].set_exception(KeyError("gone"))
     steps.futures[1].cancel()
@@ -94,7 +94,7 @@ async def test_error_of_the_work_is_raised():
         raise KeyError("gone")
 
     with pytest.raises(KeyError):
-        await to_the_end(work())
+        await uncancellable(work())
 
 
 async def test_work_is_closed_with_its_caller():
@@ -107,7 +107,7 @@ async def test_work_is_closed_with_its_caller():
             closed.append(True)
 
     async def caller():
-        await to_the_end(work())
+        await uncancellable(work())
 
     running = caller()
     running.send(None)

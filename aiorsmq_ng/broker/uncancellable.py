@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 @coroutine
-def to_the_end(work: Coroutine[Any, Any, R]) -> Generator[Any, None, R]:
+def uncancellable(work: Coroutine[Any, Any, R]) -> Generator[Any, None, R]:
     """Await *work*; a cancellation of the task that comes meanwhile is raised when it has ended.
 
     A task of its own would do the same, but needs two more ticks of the event loop, which cost

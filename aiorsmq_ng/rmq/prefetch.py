@@ -1,4 +1,4 @@
-"""Feed: takes payloads ahead for a consumer, and hands them out."""
+"""Prefetch: takes payloads ahead for a consumer, and hands them out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,12 +18,10 @@ from .._protocol.rmq_keys import RmqKeys, SetKey
 from .._protocol.rmq_payload import BadHeader, unpack
 from .._runtime.outage_retries import retry_through_outages
 from .._transport.driver import ListWaiter, NotExecuted, ReplyLost
-from .._transport.transport import Transport
-from ..codec import Codec
 from ..errors import ClientClosed, RSMQError
-from ..options import Options
-from .connection import Connection, Connections, Held, unique_name
+from .connection import Connection, Held, unique_name
 from .delivery import RmqDelivery, release_nowait
+from .rmq_context import RmqContext
 
 logger = logging.getLogger("aiorsmq_ng.rmq")
 
@@ -34,32 +31,17 @@ _WAIT_S = 10
 _MOST = 500
 
 
-@dataclass(frozen=True, slots=True)
-class RmqContext:
-    """What a client, its queues and its consumers share."""
-
-    transport: Transport
-    connections: Connections
-    codec: Codec
-    options: Options
-    tag: str
-    #: The consumers at work; closing the client ends them before it gives everything back.
-    feeds: set[Feed] = field(default_factory=set)
-
-
-class Feed:
-    """Keeps up to *prefetch* deliveries of one queue in hand, until it is closed.
+class RmqPrefetch:
+    """Keeps up to *size* deliveries of one queue in hand, until it is closed.
 
     Those that were handed out and are not settled yet count, too. It does not refer to its
     consumer, which may be collected.
     """
 
-    def __init__(
-        self, context: RmqContext, keys: RmqKeys, prefetch: int, push: RmqKeys | None
-    ) -> None:
+    def __init__(self, context: RmqContext, keys: RmqKeys, size: int, push: RmqKeys | None) -> None:
         self._context = context
         self._keys = keys
-        self._prefetch = prefetch
+        self._size = size
         self._push = push
         self._consumer = unique_name(context.tag)
         self._buffer: deque[RmqDelivery] = deque()
@@ -77,7 +59,7 @@ class Feed:
 
     async def run(self) -> None:
         """Take payloads whenever there is room, through outages, until closed."""
-        self._context.feeds.add(self)
+        self._context.prefetches.add(self)
         try:
             while not self.closed:
                 await retry_through_outages(self._serve_one_connection)
@@ -85,7 +67,7 @@ class Feed:
             self._failure = error
             self._arrived.set()
         finally:
-            self._context.feeds.discard(self)
+            self._context.prefetches.discard(self)
             self._context.transport.closers.discard(self.client_closes)
             self._ended.set()
 
@@ -164,7 +146,7 @@ class Feed:
         self.close()
 
     async def _serve_one_connection(self) -> None:
-        """Take payloads under one name, until that is lost or the feed is closed."""
+        """Take payloads under one name, until that is lost or the prefetch is closed."""
         connection = await self._context.connections.present()
         held = await connection.hold(self._keys)
         if self._name != connection.name:
@@ -203,8 +185,8 @@ class Feed:
     async def _wait_for_room(self) -> int:
         """Wait until half of the deliveries are settled, or all that were taken are handed out."""
         while not self.closed:
-            room = self._prefetch - self._in_hand
-            if room > 0 and (not self._buffer or 2 * room >= self._prefetch):
+            room = self._size - self._in_hand
+            if room > 0 and (not self._buffer or 2 * room >= self._size):
                 return room
             self._room.clear()
             await self._room.wait()
@@ -225,7 +207,7 @@ class Feed:
             await held.look_for_strays()
 
     def _store(self, held: Held, payloads: list[bytes]) -> None:
-        """Buffer what was taken; give it back if the feed was closed meanwhile."""
+        """Buffer what was taken; give it back if the prefetch was closed meanwhile."""
         taken = []
         for payload in payloads:
             try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 RATE_STEP_S = 1.0
 
 
-class BatchPacing:
+class StreamPacing:
     """Holds a batch back until enough messages wait, and limits messages per second.
 
     After a restart both begin again.

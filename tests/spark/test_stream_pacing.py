@@ -2,8 +2,8 @@
 
 import pytest
 
-from aiorsmq_ng.spark.batch_pacing import BatchPacing
 from aiorsmq_ng.spark.options import StreamReadOptions, parse
+from aiorsmq_ng.spark.stream_pacing import StreamPacing
 
 from .support import QueryDriver, eventually
 
@@ -21,7 +21,7 @@ def paced():
 
     def make(**options):
         clock = Clock()
-        return BatchPacing(parse(StreamReadOptions, {"queue": "jobs", **options}), clock), clock
+        return StreamPacing(parse(StreamReadOptions, {"queue": "jobs", **options}), clock), clock
 
     return make
 
