@@ -17,12 +17,17 @@ DEAD = "gone-abcdef"
 
 
 async def dead_connection(redis, *payloads, queue="things", name=DEAD):
-    """Leave what a killed program leaves: names and an unacked list, and no heartbeat."""
-    await redis.sadd("rmq::connections", name)
-    await redis.sadd(f"rmq::connection::{name}::queues", queue)
-    await redis.sadd(f"rmq::connection::{name}::queue::[{queue}]::consumers", "gone-consumer")
-    if payloads:
-        await redis.lpush(f"rmq::connection::{name}::queue::[{queue}]::unacked", *payloads)
+    """Leave what a killed program leaves: names and an unacked list, and no heartbeat.
+
+    In one step: a cleaner that runs meanwhile finds all of it, or nothing.
+    """
+    async with redis.pipeline(transaction=True) as step:
+        step.sadd("rmq::connections", name)
+        step.sadd(f"rmq::connection::{name}::queues", queue)
+        step.sadd(f"rmq::connection::{name}::queue::[{queue}]::consumers", "gone-consumer")
+        if payloads:
+            step.lpush(f"rmq::connection::{name}::queue::[{queue}]::unacked", *payloads)
+        await step.execute()
 
 
 async def keys_of(redis, name):
