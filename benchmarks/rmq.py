@@ -1,7 +1,9 @@
 """Ours beside Go's rmq on the same queues, in one run: ``python -m benchmarks.rmq``.
 
-Publishing by 64; consuming with a prefetch of 1000 by ten consumers that ack one by one, and by
-batches. Turns alternate (A B B A); the medians and their ratio are printed. Needs Go.
+Publishing by 64 tasks (Go: goroutines) that each wait for their one message, and by one that
+publishes 64 a call; consuming with a prefetch of 1000 by ten consumers that ack one by one, waiting
+for each ack or not, and by batches. Turns alternate (A B B A); the medians and their ratio are
+printed. Needs Go.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Literal
 
 from redis.asyncio import Redis
 
@@ -38,11 +41,11 @@ class Arena:
             for _ in range(0, messages, 1000):
                 await redis.lpush("rmq::queue::[bench]::ready", *["x" * SIZE] * 1000)
 
-    async def go_publish(self, messages: int) -> float:
-        """Return the seconds that Go takes to publish."""
+    async def go_publish(self, messages: int, workers: int = 1, by: int = 1) -> float:
+        """Return the seconds that Go takes to publish by *workers*, *by* messages a call."""
         await self._empty()
         async with go_program(self._program, "go", "server", [self._address]) as go:
-            words = {"count": messages, "by": BY, "size": SIZE}
+            words = {"count": messages, "workers": workers, "by": by, "size": SIZE}
             return float(await go.ask("bench_publish", "bench", **words))
 
     async def go_consume(self, messages: int, poll_ms: int = 10, batch: int = 0) -> float:
@@ -68,18 +71,24 @@ class Arena:
                     left -= len(batch)
             return time.perf_counter() - began
 
-    async def our_publish(self, messages: int) -> float:
-        """Return the seconds that we take to publish."""
+    async def our_publish(self, messages: int, workers: int = 1, by: int = 1) -> float:
+        """Return the seconds that we take to publish by *workers*, *by* messages a call."""
         await self._empty()
         async with Rmq(self._url) as rmq:
-            queue, bodies = await rmq.queue("bench"), ["x" * SIZE] * BY
+            queue, bodies = await rmq.queue("bench"), ["x" * SIZE] * by
+
+            async def publish() -> None:
+                for _ in range(messages // workers // by):
+                    await queue.publish(*bodies)
+
             began = time.perf_counter()
-            for _ in range(0, messages, BY):
-                await queue.publish(*bodies)
+            await asyncio.gather(*(publish() for _ in range(workers)))
             return time.perf_counter() - began
 
-    async def our_consume(self, messages: int) -> float:
-        """Return the seconds that we take to consume."""
+    async def our_consume(
+        self, messages: int, settle: Literal["await", "background"] = "await"
+    ) -> float:
+        """Return the seconds until all are handled, each in a block, and all acks are answered."""
         await self._empty(messages)
         async with Rmq(self._url) as rmq:
             queue, left = await rmq.queue("bench"), messages
@@ -88,18 +97,19 @@ class Arena:
             async def consume(consumer: RmqConsumer[RmqDelivery]) -> None:
                 nonlocal left
                 async for delivery in consumer:
-                    await delivery.ack()
+                    async with delivery:
+                        pass
                     left -= 1
                     if not left:
                         done.set()
 
             began = time.perf_counter()
-            async with queue.consume(prefetch=PREFETCH) as consumer:
+            async with queue.consume(prefetch=PREFETCH, settle=settle) as consumer:
                 tasks = [asyncio.create_task(consume(consumer)) for _ in range(CONSUMERS)]
                 await done.wait()
+                await consumer.aclose()
                 seconds = time.perf_counter() - began
-                for task in tasks:
-                    task.cancel()
+                await asyncio.gather(*tasks)
             return seconds
 
 
@@ -127,11 +137,18 @@ async def main() -> None:
     print("|---|---|---|---|---|")
     async with PrivateServer() as server:
         arena, messages, rounds = Arena(server.url, server.port), chosen.messages, chosen.rounds
-        await compare(f"publish by {BY}", arena.our_publish, arena.go_publish, messages, rounds)
-        for poll_ms in (10, 100):
-            name = f"consume by {CONSUMERS} consumers; Go polls every {poll_ms} ms"
-            go = partial(arena.go_consume, poll_ms=poll_ms)
-            await compare(name, arena.our_consume, go, messages, rounds)
+        for words, name in (
+            ({"workers": BY}, f"publish by {BY} tasks, 1 message a call"),
+            ({"by": BY}, f"publish by 1 task, {BY} messages a call"),
+        ):
+            ours, go = partial(arena.our_publish, **words), partial(arena.go_publish, **words)
+            await compare(name, ours, go, messages, rounds)
+        for settle in ("await", "background"):
+            for poll_ms in (10, 100):
+                name = f"{CONSUMERS} consumers, settle={settle!r}; Go polls every {poll_ms} ms"
+                ours = partial(arena.our_consume, settle=settle)
+                go = partial(arena.go_consume, poll_ms=poll_ms)
+                await compare(name, ours, go, messages, rounds)
         go = partial(arena.go_consume, batch=BATCH)
         name = f"consume by batches of {BATCH}; Go polls every 10 ms"
         await compare(name, arena.our_batches, go, messages, rounds)

@@ -170,15 +170,29 @@ func (p *program) benchConsume(queue rmq.Queue, o order) (any, error) {
 	return seconds, nil
 }
 
+// benchPublish returns the seconds until count messages are published by workers, each by messages
+// a call, one call after the other.
 func (p *program) benchPublish(queue rmq.Queue, o order) (any, error) {
 	body := strings.Repeat("x", int(o.Size))
-	batch := make([]string, o.By)
+	batch := make([]string, max(1, o.By))
 	for i := range batch {
 		batch[i] = body
 	}
+	workers := max(1, o.Workers)
+	calls := int(o.Count) / workers / len(batch)
+	failures := make(chan error, workers)
 	began := time.Now()
-	for sent := int64(0); sent < o.Count; sent += int64(o.By) {
-		if err := queue.Publish(batch...); err != nil {
+	for i := 0; i < workers; i++ {
+		go func() {
+			var err error
+			for i := 0; i < calls && err == nil; i++ {
+				err = queue.Publish(batch...)
+			}
+			failures <- err
+		}()
+	}
+	for i := 0; i < workers; i++ {
+		if err := <-failures; err != nil {
 			return nil, err
 		}
 	}
