@@ -105,6 +105,27 @@ MUTANTS = (
         ("tests/rmq/test_lost_replies.py",),
     ),
     Mutant(
+        "rmq: closing waits for acks in the background before it gives back",
+        "aiorsmq_ng/rmq/prefetch.py",
+        "                await self.acks.drain()\n",
+        "                pass\n",
+        ("tests/rmq/test_background_acks.py",),
+    ),
+    Mutant(
+        "rmq: a message whose ack failed in the background is taken again",
+        "aiorsmq_ng/rmq/delivery.py",
+        "                held_of(delivery).doubt()\n",
+        "",
+        ("tests/rmq/test_background_acks.py",),
+    ),
+    Mutant(
+        "rmq: a failed ack in the background is raised by the next step",
+        "aiorsmq_ng/rmq/consumer.py",
+        "            prefetch.acks.raise_error()\n",
+        "            pass\n",
+        ("tests/rmq/test_background_acks.py",),
+    ),
+    Mutant(
         "background acks: the window is bounded",
         "aiorsmq_ng/_runtime/background_acks.py",
         "        if self._open >= WINDOW:\n",

@@ -11,8 +11,8 @@ Rule 2: messages handed over in one tick of the event loop are acked by one call
 Rule 3: at most ``WINDOW`` messages are handed over and not answered. The caller that fills the
 window waits until half of them are answered.
 
-Rule 4: the lease of a message stays registered, and paused, until its ack is answered. A client
-that is closed waits for the ack as for any call in flight.
+Rule 4: the message keeps its owner until its ack is answered (``AckRules``): a lease stays
+registered, and paused; a delivery of rmq stays in hand. A client that is closed waits for the ack.
 
 Rule 5: an ack that fails is logged, and its error is kept: a consumer raises it in its next step,
 or in ``aclose``. The message is delivered again once its lease ends, or it belongs to another
@@ -24,14 +24,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from .._protocol.keys import QueueKeys
+from .._protocol.operation import Operation
 from .._protocol.operations import messages
 from .._transport.transport import Transport
-from ..errors import ClientClosed, LeaseLost, RSMQError
+from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError
 from .lease_renewal import Lease, LeaseKeeper
 
 logger = logging.getLogger("aiorsmq_ng.delivery")
@@ -44,14 +44,45 @@ MAX_CALL = 100
 MAX_ERRORS = 100
 
 
-class AckableMessage(Protocol):
-    """What acking in the background needs of a delivery."""
+def is_background(settle: str) -> bool:
+    """Return True if *settle* asks for acks in the background; ``InvalidValue`` for other words."""
+    if settle not in ("await", "background"):
+        raise InvalidValue(f"settle must be await or background, not {settle!r}")
+    return settle == "background"
 
-    lease: Lease
+
+class Settleable(Protocol):
+    """What acking in the background needs of a message: how its holder settled it."""
+
     outcome: Any
 
 
-class BackgroundAcks:
+M = TypeVar("M", bound=Settleable)
+M_contra = TypeVar("M_contra", bound=Settleable, contravariant=True)
+
+
+class AckRules(Protocol[M_contra]):
+    """What acks of one kind of message have of their own."""
+
+    def begin(self, message: M_contra) -> None:
+        """Note that *message* is handed over."""
+
+    def lane(self, message: M_contra) -> Hashable:
+        """Return what the messages of one call have in common."""
+
+    def operation(self, batch: Sequence[M_contra]) -> Operation[list[bool]]:
+        """Return the operation that acks *batch*, of one lane; True for each that it has acked."""
+        ...
+
+    def end(self, batch: Sequence[M_contra], acked: Sequence[bool]) -> None:
+        """Note the outcome of a call: whether each message of *batch* is acked."""
+
+    def lost(self, message: M_contra) -> LeaseLost:
+        """Return the error of a message that was not its holder's any more."""
+        ...
+
+
+class BackgroundAcks(Generic[M]):
     """Acks messages without keeping those waiting that worked on them.
 
     *on_acked* is called with the number of messages that a reply confirms.
@@ -60,20 +91,20 @@ class BackgroundAcks:
     def __init__(
         self,
         transport: Transport,
-        keeper: LeaseKeeper,
+        rules: AckRules[M],
         on_acked: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._transport = transport
-        self._keeper = keeper
+        self._rules = rules
         self._on_acked = on_acked
-        self._handed_over: list[AckableMessage] = []
+        self._handed_over: list[M] = []
         #: Messages handed over and not answered, those of calls in flight included.
         self._open = 0
         self._answered = asyncio.Event()
         #: Of acks that failed, the oldest first; those that are raised are removed.
         self._errors: deque[RSMQError] = deque()
 
-    async def ack(self, message: AckableMessage) -> None:
+    async def ack(self, message: M) -> None:
         """Hand *message* over; wait for room if that fills the window.
 
         A cancellation of the wait does not take the message back.
@@ -82,7 +113,7 @@ class BackgroundAcks:
         if not self._handed_over:
             # Not at once: further blocks may end in this tick.
             asyncio.get_running_loop().call_soon(self.send)
-        self._keeper.pause(message.lease)
+        self._rules.begin(message)
         message.outcome = "acked"
         self._handed_over.append(message)
         self._open += 1
@@ -94,14 +125,13 @@ class BackgroundAcks:
     def send(self) -> None:
         """Send the acks of all messages handed over so far."""
         handed_over, self._handed_over = self._handed_over, []
-        # The queue of a subscription may change while it is consumed.
-        by_queue: dict[QueueKeys, list[AckableMessage]] = {}
+        lane_of = self._rules.lane
+        lanes: dict[Hashable, list[M]] = {}
         for message in handed_over:
-            by_queue.setdefault(message.lease.keys, []).append(message)
-        for keys, batch in by_queue.items():
-            operation = messages.ack_many(keys, [message.lease.receipt for message in batch])
+            lanes.setdefault(lane_of(message), []).append(message)
+        for batch in lanes.values():
             try:
-                acking = self._transport.see_through(operation)
+                acking = self._transport.see_through(self._rules.operation(batch))
             except ClientClosed as error:
                 self._note(batch, error, [False] * len(batch))
             else:
@@ -130,7 +160,7 @@ class BackgroundAcks:
             self._answered.clear()
             await self._answered.wait()
 
-    def _note_reply(self, batch: list[AckableMessage], acking: asyncio.Future[list[bool]]) -> None:
+    def _note_reply(self, batch: list[M], acking: asyncio.Future[list[bool]]) -> None:
         if acking.cancelled():
             self._note(batch, ClientClosed("the client was closed"), [False] * len(batch))
         elif isinstance(error := acking.exception(), RSMQError):
@@ -138,26 +168,20 @@ class BackgroundAcks:
         else:
             self._note(batch, None, acking.result())
 
-    def _note(
-        self, batch: list[AckableMessage], error: RSMQError | None, acked: list[bool]
-    ) -> None:
-        done = [message.lease for message, is_acked in zip(batch, acked, strict=True) if is_acked]
+    def _note(self, batch: list[M], error: RSMQError | None, acked: list[bool]) -> None:
         failed = [message for message, is_acked in zip(batch, acked, strict=True) if not is_acked]
-        self._keeper.drop(*done)
-        # A client that is being closed gives those back that are still registered.
-        self._keeper.resume(*[message.lease for message in batch])
-        self._keeper.drop(*[message.lease for message in failed])
+        self._rules.end(batch, acked)
         for message in failed:
             message.outcome = None
         self._open -= len(batch)
         self._answered.set()
-        self._on_acked(len(done))
+        self._on_acked(len(batch) - len(failed))
         if error is not None:
             logger.warning("%d messages are not acked: %s", len(batch), error)
             self._keep(error)
             return
         for message in failed:
-            lost = _lost(message.lease)
+            lost = self._rules.lost(message)
             logger.warning("%s", lost)
             self._keep(lost)
 
@@ -166,6 +190,39 @@ class BackgroundAcks:
             self._errors.append(error)
 
 
-def _lost(lease: Lease) -> LeaseLost:
-    cause = "another consumer has received it since, or it was deleted"
-    return LeaseLost(lease.queue, lease.id, gone=False, cause=cause)
+class LeasedMessage(Settleable, Protocol):
+    """A message that is held by a lease."""
+
+    lease: Lease
+
+
+class LeaseAcks:
+    """How messages are acked that are held by leases."""
+
+    def __init__(self, keeper: LeaseKeeper) -> None:
+        self._keeper = keeper
+
+    def begin(self, message: LeasedMessage) -> None:
+        """Send no renewals of its lease until the ack is answered."""
+        self._keeper.pause(message.lease)
+
+    def lane(self, message: LeasedMessage) -> Hashable:
+        """Return its queue: that of a subscription may change while it is consumed."""
+        return message.lease.keys
+
+    def operation(self, batch: Sequence[LeasedMessage]) -> Operation[list[bool]]:
+        """Return the operation that acks messages of one queue."""
+        return messages.ack_many(batch[0].lease.keys, [message.lease.receipt for message in batch])
+
+    def end(self, batch: Sequence[LeasedMessage], acked: Sequence[bool]) -> None:
+        """Drop all leases."""
+        both = list(zip(batch, acked, strict=True))
+        self._keeper.drop(*[message.lease for message, is_acked in both if is_acked])
+        # A client that is being closed gives those back that are still registered.
+        self._keeper.resume(*[message.lease for message in batch])
+        self._keeper.drop(*[message.lease for message, is_acked in both if not is_acked])
+
+    def lost(self, message: LeasedMessage) -> LeaseLost:
+        """Return the error of a message whose lease was lost."""
+        cause = "another consumer has received it since, or it was deleted"
+        return LeaseLost(message.lease.queue, message.lease.id, gone=False, cause=cause)

@@ -13,9 +13,8 @@ from .._protocol.operations.message_values import Dedup
 from .._protocol.operations.messages import ReceiveSpec
 from .._transport.transport import Transport
 from ..codec import JSON, Codec
-from ..errors import InvalidValue
 from ..retry import Retry
-from .background_acks import BackgroundAcks
+from .background_acks import BackgroundAcks, LeaseAcks, LeasedMessage, is_background
 from .dead_letter_listeners import DeadLetterReports
 from .lease_renewal import LeaseKeeper
 from .presence import Presence
@@ -44,14 +43,13 @@ class QueueContext:
     #: How long a second message with the same dedup key is not stored.
     dedup_window_ms: int = 300_000
     #: Acks messages whose blocks have ended; without it, each block waits for its own ack.
-    background_acks: BackgroundAcks | None = None
+    background_acks: BackgroundAcks[LeasedMessage] | None = None
 
     def settling(self, settle: Literal["await", "background"]) -> QueueContext:
         """Return the context for deliveries of a consumer that settles in this way."""
-        if settle == "background":
-            return replace(self, background_acks=BackgroundAcks(self.transport, self.keeper))
-        if settle != "await":
-            raise InvalidValue(f"settle must be await or background, not {settle!r}")
+        if is_background(settle):
+            acks = BackgroundAcks(self.transport, LeaseAcks(self.keeper))
+            return replace(self, background_acks=acks)
         return self
 
     def dedup(self, key: str) -> Dedup:

@@ -100,17 +100,24 @@ class Held:
 
     def settled(self, payloads: Sequence[bytes]) -> None:
         """Forget payloads that are no longer in the list."""
-        self._payloads.subtract(payloads)
+        known = self._payloads
         for payload in payloads:
-            if self._payloads[payload] <= 0:
-                del self._payloads[payload]
+            if known[payload] > 1:
+                known[payload] -= 1
+            else:
+                del known[payload]
+
+    def doubt(self) -> None:
+        """Compare the list with what is known before the next take: a settlement has failed."""
+        self._in_doubt = True
 
     async def _find_strays(self) -> list[bytes]:
         """Return the payloads in the list that are not known here."""
+        # Copied first: what is settled while the list is read may still be in the reply.
+        known, strays = self._payloads.copy(), []
         found = await self.connection.transport.run(
             messages.unacked(self.keys, self.connection.name, payloads=True)
         )
-        known, strays = self._payloads.copy(), []
         for payload in found.payloads:
             if known[payload] > 0:
                 known[payload] -= 1

@@ -43,6 +43,8 @@ class RmqConsumer(AsyncIterator[T], Generic[T]):
 
     async def __anext__(self) -> T:
         prefetch = await self._open()
+        if prefetch.acks is not None:
+            prefetch.acks.raise_error()
         if self._size:
             return RmqBatch(await prefetch.take_many(self._size, self._wait))  # type: ignore[return-value]
         return prefetch.take_now() or await prefetch.take()  # type: ignore[return-value]
@@ -71,11 +73,18 @@ class RmqConsumer(AsyncIterator[T], Generic[T]):
             self._prefetch.put_back(deliveries)
 
     async def aclose(self) -> None:
-        """End the iteration, and wait up to 2 s until what was taken ahead is given back."""
+        """End the iteration, and wait up to 2 s until what was taken ahead is given back.
+
+        A consumer that settles in the background waits for the replies to its acks, too, and raises
+        the errors of those that failed.
+        """
         self._closed = True
         if self._prefetch is not None and not self._transport.is_gone:
             self._transport.check()
             await self._prefetch.aclose(_GIVE_BACK_S)
+            if (acks := self._prefetch.acks) is not None:
+                await acks.drain()
+                acks.raise_all()
 
     async def __aenter__(self) -> Self:
         return self

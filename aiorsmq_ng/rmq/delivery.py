@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from types import TracebackType
@@ -17,6 +18,7 @@ from .._protocol.operation import Operation
 from .._protocol.operations.rmq import messages
 from .._protocol.rmq_keys import RmqKeys
 from .._protocol.rmq_payload import Payload, canonical
+from .._runtime.background_acks import BackgroundAcks
 from ..codec import Codec
 from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError
 from ..models import Message
@@ -58,6 +60,20 @@ class RmqLease:
                 logger.exception("the callback for a lost delivery of %r failed", self.queue)
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the deliveries of one consumer and one connection have in common."""
+
+    held: Held
+    codec: Codec
+    #: The queue that they are pushed to.
+    push: RmqKeys | None
+    #: Called for each that is settled, or lost.
+    on_settled: Callable[[], object]
+    #: Return what acks blocks that have ended; ``None`` if each waits for its own ack.
+    acks: Callable[[], BackgroundAcks[RmqDelivery] | None]
+
+
 class RmqDelivery(Message):
     """A payload in the unacked list of this connection.
 
@@ -67,22 +83,14 @@ class RmqDelivery(Message):
     delivery is pushed, which without a push queue rejects it; if it is cancelled, it is given back.
     """
 
-    __slots__ = ("_held", "_on_settled", "_push", "headers", "lease", "outcome", "payload")
+    __slots__ = ("_origin", "headers", "lease", "outcome", "payload")
 
     #: rmq does not know how often a payload was taken.
     suspect = False
     strikes = 0
 
-    def __init__(
-        self,
-        held: Held,
-        payload: bytes,
-        parts: Payload,
-        *,
-        codec: Codec,
-        push: RmqKeys | None,
-        on_settled: Callable[[], object],
-    ) -> None:
+    def __init__(self, origin: Origin, payload: bytes, parts: Payload) -> None:
+        held = origin.held
         number = next(held.connection.numbers)
         super().__init__(f"{held.connection.name}#{number}", parts.body, 0, 0)
         #: Headers by name, as Go writes it; a list of values each.
@@ -93,16 +101,14 @@ class RmqDelivery(Message):
         self.lease = RmqLease(held.keys.queue)
         #: How its holder settled it; ``None`` before that.
         self.outcome: RmqOutcome | None = None
-        self._codec = codec
-        self._held = held
-        self._push = push
-        self._on_settled = on_settled
+        self._codec = origin.codec
+        self._origin = origin
         held.deliveries.add(self)
 
     @property
     def queue(self) -> str:
         """Name of the queue it was taken from."""
-        return self._held.keys.queue
+        return self._origin.held.keys.queue
 
     @property
     def settled(self) -> bool:
@@ -187,14 +193,19 @@ class RmqDelivery(Message):
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        """Settle it by the outcome of the block, unless the block has settled it."""
-        await settle_block([self], error)
+        """Settle it by the outcome of the block, unless the block has settled it.
+
+        The ack of a consumer that settles in the background is not waited for.
+        """
+        if error is None and self.outcome is None and (acks := self._origin.acks()) is not None:
+            await acks.ack(self)
+        else:
+            await settle_block([self], error)
 
 
 #: Return what a delivery is part of: the one way to it for other functions of this package.
-held_of: Callable[[RmqDelivery], Held] = attrgetter("_held")
-_push_of: Callable[[RmqDelivery], RmqKeys | None] = attrgetter("_push")
-_callback_of: Callable[[RmqDelivery], Callable[[], object]] = attrgetter("_on_settled")
+held_of: Callable[[RmqDelivery], Held] = attrgetter("_origin.held")
+_origin_of: Callable[[RmqDelivery], Origin] = attrgetter("_origin")
 
 
 async def settle(batch: Sequence[RmqDelivery], outcome: RmqOutcome) -> list[LeaseLost]:
@@ -202,8 +213,8 @@ async def settle(batch: Sequence[RmqDelivery], outcome: RmqOutcome) -> list[Leas
 
     The call goes on if the caller is cancelled. Returns the errors of those that were lost.
     """
-    first = batch[0]
-    held, push = held_of(first), _push_of(first)
+    origin = _origin_of(batch[0])
+    held, push = origin.held, origin.push
     transport = held.connection.transport
     if outcome == "pushed" and push is None:
         outcome = "rejected"
@@ -256,13 +267,14 @@ def release_nowait(batch: Sequence[RmqDelivery]) -> list[asyncio.Future[Any]]:
             delivery.outcome = "released"
 
         # Also if it failed: what is in the unacked list and not known here is found again.
-        future.add_done_callback(partial(_forget_all, group))
+        future.add_done_callback(partial(_forget, group))
         futures.append(future)
     return futures
 
 
 def _operation(batch: Sequence[RmqDelivery], outcome: RmqOutcome) -> Operation[list[bool]]:
-    held, push = held_of(batch[0]), _push_of(batch[0])
+    origin = _origin_of(batch[0])
+    held, push = origin.held, origin.push
     keys, name = held.keys, held.connection.name
     payloads = [delivery.payload for delivery in batch]
     if outcome == "acked":
@@ -296,27 +308,55 @@ def _note(
     batch: Sequence[RmqDelivery], outcome: RmqOutcome, done: Sequence[bool]
 ) -> list[LeaseLost]:
     lost = []
+    _forget(batch)
     for delivery, was_there in zip(batch, done, strict=True):
-        _forget(delivery)
         if was_there:
             delivery.outcome = outcome
         else:
             delivery.lease.lost = True
-            lost.append(LeaseLost(delivery.queue, delivery.id, gone=True, cause=_LOST))
+            lost.append(_lost(delivery))
     if lost and len(batch) == 1:
         raise lost[0]
     return lost
 
 
-def _forget_all(batch: Sequence[RmqDelivery], _: object) -> None:
+def _lost(delivery: RmqDelivery) -> LeaseLost:
+    return LeaseLost(delivery.queue, delivery.id, gone=True, cause=_LOST)
+
+
+def _forget(batch: Sequence[RmqDelivery], _: object = None) -> None:
+    """Count deliveries out: they are settled, or lost."""
     for delivery in batch:
-        _forget(delivery)
+        origin = _origin_of(delivery)
+        if delivery in origin.held.deliveries:
+            origin.held.deliveries.discard(delivery)
+            origin.held.settled([delivery.payload])
+            origin.on_settled()
 
 
-def _forget(delivery: RmqDelivery) -> None:
-    """Count it out: it is settled, or lost."""
-    held = held_of(delivery)
-    if delivery in held.deliveries:
-        held.deliveries.discard(delivery)
-        held.settled([delivery.payload])
-        _callback_of(delivery)()
+class RmqAcks:
+    """How deliveries of rmq are acked in the background: they stay in hand until the reply."""
+
+    def begin(self, message: RmqDelivery) -> None:
+        """Call no holder any more if the connection is lost: the work is done."""
+        message.lease.on_lost = None
+
+    def lane(self, message: RmqDelivery) -> Hashable:
+        """Return the unacked list that it is in."""
+        return id(held_of(message))
+
+    def operation(self, batch: Sequence[RmqDelivery]) -> Operation[list[bool]]:
+        """Return the operation that acks deliveries of one unacked list."""
+        return _operation(batch, "acked")
+
+    def end(self, batch: Sequence[RmqDelivery], acked: Sequence[bool]) -> None:
+        """Count them out. One that is in the list after all is found there, and taken again."""
+        _forget(batch)
+        for delivery, is_acked in zip(batch, acked, strict=True):
+            if not is_acked:
+                delivery.lease.lost = True
+                held_of(delivery).doubt()
+
+    def lost(self, message: RmqDelivery) -> LeaseLost:
+        """Return the error of a delivery that a cleaner has moved."""
+        return _lost(message)

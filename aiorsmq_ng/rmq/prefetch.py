@@ -16,11 +16,12 @@ from .._protocol.operations.rmq import registry
 from .._protocol.operations.rmq.messages import move
 from .._protocol.rmq_keys import RmqKeys, SetKey
 from .._protocol.rmq_payload import BadHeader, unpack
+from .._runtime.background_acks import BackgroundAcks
 from .._runtime.outage_retries import retry_through_outages
 from .._transport.driver import ListWaiter, NotExecuted, ReplyLost
 from ..errors import ClientClosed, RSMQError
 from .connection import Connection, Held, unique_name
-from .delivery import RmqDelivery, release_nowait
+from .delivery import Origin, RmqAcks, RmqDelivery, release_nowait
 from .rmq_context import RmqContext
 
 logger = logging.getLogger("aiorsmq_ng.rmq")
@@ -38,7 +39,17 @@ class RmqPrefetch:
     consumer, which may be collected.
     """
 
-    def __init__(self, context: RmqContext, keys: RmqKeys, size: int, push: RmqKeys | None) -> None:
+    def __init__(
+        self,
+        context: RmqContext,
+        keys: RmqKeys,
+        size: int,
+        push: RmqKeys | None,
+        *,
+        background: bool = False,
+    ) -> None:
+        #: Acks blocks that have ended; ``None`` if each waits for its own ack.
+        self.acks = BackgroundAcks(context.transport, RmqAcks()) if background else None
         self._context = context
         self._keys = keys
         self._size = size
@@ -61,11 +72,10 @@ class RmqPrefetch:
         """Take payloads whenever there is room, through outages, until closed."""
         self._context.prefetches.add(self)
         try:
-            while not self.closed:
-                await retry_through_outages(self._serve_one_connection)
-        except Exception as error:
-            self._failure = error
-            self._arrived.set()
+            await self._serve()
+            if self.acks is not None:
+                # Before a client that is closed gives back what is in the unacked list.
+                await self.acks.drain()
         finally:
             self._context.prefetches.discard(self)
             self._context.transport.closers.discard(self.client_closes)
@@ -145,6 +155,14 @@ class RmqPrefetch:
         self._failure = ClientClosed("the client was closed")
         self.close()
 
+    async def _serve(self) -> None:
+        try:
+            while not self.closed:
+                await retry_through_outages(self._serve_one_connection)
+        except Exception as error:
+            self._failure = error
+            self._arrived.set()
+
     async def _serve_one_connection(self) -> None:
         """Take payloads under one name, until that is lost or the prefetch is closed."""
         connection = await self._context.connections.present()
@@ -209,6 +227,13 @@ class RmqPrefetch:
     def _store(self, held: Held, payloads: list[bytes]) -> None:
         """Buffer what was taken; give it back if the prefetch was closed meanwhile."""
         taken = []
+        origin = Origin(
+            held,
+            self._context.codec,
+            self._push,
+            on_settled=partial(self._one_settled, held.connection.name),
+            acks=self._acks_if_open,
+        )
         for payload in payloads:
             try:
                 parts = unpack(payload)
@@ -216,16 +241,7 @@ class RmqPrefetch:
                 self._refuse(held, payload, str(fault))
                 continue
             self._in_hand += 1
-            taken.append(
-                RmqDelivery(
-                    held,
-                    payload,
-                    parts,
-                    codec=self._context.codec,
-                    push=self._push,
-                    on_settled=partial(self._one_settled, held.connection.name),
-                )
-            )
+            taken.append(RmqDelivery(origin, payload, parts))
         if self.closed:
             self._giving_back += release_nowait(taken)
         else:
@@ -238,6 +254,10 @@ class RmqPrefetch:
         operation = move(self._keys, held.connection.name, [payload], self._keys.rejected)
         future = self._context.transport.submit(operation)
         future.add_done_callback(lambda _: held.settled([payload]))
+
+    def _acks_if_open(self) -> BackgroundAcks[RmqDelivery] | None:
+        """Return what acks in the background; after the end a block waits for its own ack."""
+        return None if self.closed or self._failure is not None else self.acks
 
     def _one_settled(self, connection: str) -> None:
         if connection == self._name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from .._common.durations import Seconds, at_least_0
 from .._protocol.operation import Operation
@@ -13,6 +13,7 @@ from .._protocol.operations.rmq import messages, registry
 from .._protocol.operations.rmq.messages import SLICE
 from .._protocol.rmq_keys import RmqKeys
 from .._protocol.rmq_payload import Headers, pack
+from .._runtime.background_acks import is_background
 from .._transport.transport import Transport
 from ..codec import Codec, to_body
 from ..errors import InvalidValue, QueueNotFound, SendToken
@@ -113,17 +114,27 @@ class RmqQueue:
         """
         await self._context.transport.resume(token)
 
-    def consume(self, *, prefetch: int = 100) -> RmqConsumer[RmqDelivery]:
+    def consume(
+        self, *, prefetch: int = 100, settle: Literal["await", "background"] = "await"
+    ) -> RmqConsumer[RmqDelivery]:
         """Return an iterator over deliveries; nothing is taken before the first is asked for.
 
         A message that arrives is taken at once, without polling. If the connection is lost, the
         iteration goes on under a new name.
 
+        With *settle* ``"background"`` the end of an ``async with`` block does not wait for its ack.
+        Acks of blocks that end close together share a call. The error of one is raised by the next
+        step of the iteration, or by ``aclose``, so end such a consumer by ``async with`` or
+        ``aclose``.
+
         Args:
             prefetch: how many deliveries are in hand at most: those taken ahead, and those that
-                were handed out and are not settled.
+                were handed out and whose settlement is not confirmed.
+            settle: ``"await"``: a block that ends without an error waits for its ack;
+                ``"background"``: it goes on at once.
         """
-        return RmqConsumer(self._prefetch(prefetch), self._context.transport)
+        ahead = self._prefetch(prefetch, background=is_background(settle))
+        return RmqConsumer(ahead, self._context.transport)
 
     def consume_batches(
         self, *, size: int, wait: Seconds, prefetch: int | None = None
@@ -206,9 +217,11 @@ class RmqQueue:
     def __repr__(self) -> str:
         return f"<RmqQueue {self.name!r}>"
 
-    def _prefetch(self, size: int) -> Callable[[], RmqPrefetch]:
+    def _prefetch(self, size: int, *, background: bool = False) -> Callable[[], RmqPrefetch]:
         _at_least_1(size, "prefetch")
-        return partial(RmqPrefetch, self._context, self._keys, size, self._push)
+        return partial(
+            RmqPrefetch, self._context, self._keys, size, self._push, background=background
+        )
 
     async def _run(self, operation: Operation[R]) -> R:
         return await self._context.transport.run(operation)

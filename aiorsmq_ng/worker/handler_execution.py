@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from .._runtime.background_acks import BackgroundAcks
+from .._runtime.background_acks import BackgroundAcks, LeasedMessage
 from .._runtime.prefetch import give_back, still_leased
 from ..delivery import Delivery
 from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError, WrongContext
@@ -62,7 +62,7 @@ class Execution:
         middleware: Sequence[Middleware],
         on_failure: Sequence[FailureHook],
         counters: Counters,
-        acks: BackgroundAcks | None = None,
+        acks: BackgroundAcks[LeasedMessage] | None = None,
     ) -> None:
         self.handler = handler
         self.stuck = False
@@ -147,7 +147,7 @@ class Execution:
             settled = await self._settle_all(lambda delivery: delivery.ack())
             self._counters.done += len(settled)
 
-    async def _hand_over(self, acks: BackgroundAcks) -> None:
+    async def _hand_over(self, acks: BackgroundAcks[LeasedMessage]) -> None:
         """Have the messages acked in the background that the handler did not settle."""
         for delivery in self._batch:
             self._counters.count(delivery.outcome)
@@ -311,7 +311,7 @@ class Executions:
         self.left_behind = 0
         self.counters = counters
         #: Acks what handlers have done; without it, each waits for its own acks.
-        self.acks: BackgroundAcks | None = None
+        self.acks: BackgroundAcks[LeasedMessage] | None = None
         self._middleware = middleware
         self._on_failure = on_failure
 

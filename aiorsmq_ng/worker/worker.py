@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
 from .._common.durations import Duration, Seconds, at_least_0, in_seconds
-from .._runtime.background_acks import BackgroundAcks
+from .._runtime.background_acks import BackgroundAcks, LeaseAcks, LeasedMessage, is_background
 from .._runtime.dead_letter_listeners import log_move
 from .._runtime.queue_context import context_of
 from ..client import RSMQ
@@ -93,9 +93,7 @@ class Worker:
             raise InvalidValue(f"concurrency must be at least 1, not {concurrency!r}")
         if order not in ("strict", "weighted"):
             raise InvalidValue(f"order must be strict or weighted, not {order!r}")
-        if settle not in ("await", "background"):
-            raise InvalidValue(f"settle must be await or background, not {settle!r}")
-        self._settle: Literal["await", "background"] = settle
+        self._acks_later = is_background(settle)
         self._own = not isinstance(rsmq, RSMQ)
         self.rsmq = rsmq if isinstance(rsmq, RSMQ) else RSMQ(rsmq)
         self._grace = at_least_0("grace", grace)
@@ -347,7 +345,7 @@ class Worker:
                 for hook in self._on_start:
                     await hook()
                 self._started = True
-                if self._settle == "background" and self._handlers:
+                if self._acks_later and self._handlers:
                     self._executions.acks = self._background_acks()
                 self._intake = Intake(
                     self.rsmq,
@@ -456,9 +454,10 @@ class Worker:
             await find_queues(self.rsmq, queues, create=self._create, limit_s=limit_s)
         return await open_rmq_queues(rmq_queues, limit_s)
 
-    def _background_acks(self) -> BackgroundAcks:
+    def _background_acks(self) -> BackgroundAcks[LeasedMessage]:
         context = context_of(self._handlers[0].queue)
-        return BackgroundAcks(context.transport, context.keeper, self._counters.count_acked)
+        rules = LeaseAcks(context.keeper)
+        return BackgroundAcks(context.transport, rules, self._counters.count_acked)
 
     async def _serve(self, intake: Intake) -> None:
         """Hand out messages until paused or stopped; after a pause, wait for the end of it."""
