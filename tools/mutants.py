@@ -1472,6 +1472,13 @@ MUTANTS = (
         ("tests/broker/test_rights.py",),
     ),
     Mutant(
+        "broker: one list of names closes those that are missing",
+        "aiorsmq_ng/broker/tokens.py",
+        "if all(given is None for given in lists.values()) else ()",
+        "if True else ()",
+        ("tests/dashboard/test_access.py",),
+    ),
+    Mutant(
         "broker: a subscription is its consumer's",
         "aiorsmq_ng/broker/tokens.py",
         "return self.sees_topic(topic) and _fits(consumer, self.consumers)",

@@ -54,16 +54,59 @@ def owner_of(queue: str) -> Owner | None:
     return Owner(parts[0], parts[1] if len(parts) > 1 else "") if parts else UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
+def _listed(identity: str, name: str, given: Iterable[str]) -> tuple[str, ...]:
+    # A text is a list of its characters, and "*" is one of those of "shop-*".
+    words = () if isinstance(given, str | bytes) else tuple(given)
+    if isinstance(given, str | bytes) or not all(isinstance(word, str) for word in words):
+        raise InvalidValue(f"caller {identity!r} has {name} that are not a list of texts")
+    return words
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Caller:
-    """An authenticated caller: its name, and what it may do."""
+    """An authenticated caller: its name, and what it may do.
+
+    Without any of the three lists it is for all names. Once one is given, a list that is missing
+    means none. Without roles it may see figures, and nothing else.
+    """
 
     identity: str
-    roles: frozenset[str] = ROLES
-    queues: tuple[str, ...] = ("*",)
-    topics: tuple[str, ...] = ("*",)
+    roles: frozenset[str]
+    queues: tuple[str, ...]
+    topics: tuple[str, ...]
     #: Consumers whose subscriptions to those topics it may use.
-    consumers: tuple[str, ...] = ("*",)
+    consumers: tuple[str, ...]
+
+    def __init__(
+        self,
+        identity: str,
+        roles: Iterable[str] = (),
+        queues: Iterable[str] | None = None,
+        topics: Iterable[str] | None = None,
+        consumers: Iterable[str] | None = None,
+    ) -> None:
+        """Raise ``InvalidValue`` for a role that does not exist, and for a text as a list.
+
+        Args:
+            identity: its name, as audit logs show it.
+            roles: any of ``producer``, ``consumer`` and ``admin``.
+            queues: names or patterns of queues.
+            topics: names or patterns of topics.
+            consumers: names or patterns of consumers, whose subscriptions to those topics it uses.
+        """
+        set_field = object.__setattr__
+        set_field(self, "identity", identity)
+        set_field(self, "roles", frozenset(_listed(identity, "roles", roles)))
+        if unknown := sorted(self.roles - ROLES):
+            known = ", ".join(sorted(ROLES))
+            raise InvalidValue(
+                f"caller {identity!r} has the role {unknown[0]!r}; known are {known}"
+            )
+        lists = dict(zip(_NAMES, (queues, topics, consumers), strict=True))
+        # A single list restricts the caller; lists that are missing then permit nothing.
+        rest = ("*",) if all(given is None for given in lists.values()) else ()
+        for name, given in lists.items():
+            set_field(self, name, rest if given is None else _listed(identity, name, given))
 
     def has(self, *roles: str) -> bool:
         """Return True if it has one of *roles*; an admin has all."""
@@ -98,7 +141,7 @@ class Caller:
 
 
 #: The caller of a broker without tokens. It may do everything.
-ANONYMOUS = Caller("anonymous")
+ANONYMOUS = Caller("anonymous", ROLES)
 #: The caller of the call that is running; the interceptor sets it.
 CALLER: ContextVar[Caller] = ContextVar("aiorsmq_ng.broker.caller", default=ANONYMOUS)
 
@@ -160,7 +203,7 @@ class Tokens:
         Args:
             token: the token, as clients send it.
         """
-        return cls({_checked("RSMQ_BROKER_TOKEN", token): Caller("admin")})
+        return cls({_checked("RSMQ_BROKER_TOKEN", token): Caller("admin", ROLES)})
 
 
 def digest(token: str) -> bytes:
@@ -200,10 +243,8 @@ def _caller(name: str, table: Mapping[str, Any]) -> Caller:
         wrong = f", not {', '.join(map(repr, unknown))}" if unknown else ""
         known = ", ".join(sorted(ROLES))
         raise InvalidValue(f"token {name!r} needs 'roles', a list of {known}{wrong}")
-    # A single list restricts the token; lists that are missing then permit nothing.
-    rest = () if any(key in table for key in _NAMES) else ("*",)
-    names = (tuple(_words(name, table, key, rest)) for key in _NAMES)
-    return Caller(name, frozenset(roles), *names)
+    names = {key: _words(name, table, key, ()) for key in _NAMES if key in table}
+    return Caller(name, roles, **names)
 
 
 def _fits(name: str, patterns: Iterable[str]) -> bool:

@@ -19,7 +19,7 @@ from aiorsmq_ng.broker.idempotency import IdempotentCalls
 from aiorsmq_ng.broker.receipts import ReceiptSigner
 from aiorsmq_ng.broker.receive import BoundedReceiver
 from aiorsmq_ng.broker.streams import Stream, _run_until_stop
-from aiorsmq_ng.broker.tokens import CALLER, Caller
+from aiorsmq_ng.broker.tokens import CALLER, ROLES, Caller
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
 
@@ -472,7 +472,7 @@ async def test_large_bodies_are_leased_by_their_size_for_a_client_that_does_not_
 
 async def test_a_lost_lease_is_reported_with_the_receipt_of_the_streams_identity(rsmq, jobs):
     shared = BrokerContext(rsmq, Limits(), ReceiptSigner(), IdempotentCalls())
-    CALLER.set(Caller("worker"))
+    CALLER.set(Caller("worker", ROLES))
     stream = Stream(shared, [jobs], 10, pb.ConsumeRequest(sources=JOBS, vt_ms=600_000))
     written = Written()
     running = asyncio.ensure_future(stream.run(written))

@@ -3,6 +3,7 @@
 import pytest
 from starlette.applications import Starlette
 
+from aiorsmq_ng import InvalidValue
 from aiorsmq_ng.dashboard import Caller, Tokens, dashboard
 from aiorsmq_ng.dashboard.access import HEADERS
 from aiorsmq_ng.dashboard.sessions import FAILURES, PAUSE_S, SESSION_S, Sessions
@@ -250,6 +251,94 @@ async def test_application_may_decide_who_its_callers_are(visitor, queues):
     page = await web.get("/", headers={"x-user": "ann"})
     assert "shop-orders" in page.text
     assert "jobs" not in page.text
+
+
+#: Queues of a subscription, of a name that reads like one, and of no topic.
+SUBSCRIPTION, LIKE_ONE, PLAIN = "news__mail", "__proto__", "shop-orders"
+
+
+@pytest.mark.parametrize(
+    ("lists", "seen"),
+    [
+        ({}, {SUBSCRIPTION, LIKE_ONE, PLAIN, "jobs"}),
+        ({"queues": ("shop-*",)}, {PLAIN}),
+        ({"queues": ["*"]}, {PLAIN, "jobs"}),
+        ({"queues": ()}, set()),
+        ({"topics": ("*",)}, set()),
+        ({"consumers": ("*",)}, set()),
+        ({"topics": ("news",), "consumers": ("mail",)}, {SUBSCRIPTION}),
+        ({"topics": ("news",), "consumers": ("other",)}, set()),
+        ({"queues": ("shop-*",), "topics": ("*",)}, {PLAIN}),
+        ({"queues": ("shop-*",), "consumers": ("*",)}, {PLAIN}),
+        ({"queues": ("shop-*",), "topics": ("n*",), "consumers": ("*",)}, {PLAIN, SUBSCRIPTION}),
+    ],
+)
+async def test_list_that_an_application_leaves_out_means_none(visitor, rsmq, queues, lists, seen):
+    await rsmq.create_queue(LIKE_ONE)
+    await rsmq.topic("news").subscribe("mail")
+    names = (SUBSCRIPTION, LIKE_ONE, PLAIN, "jobs")
+    for name in names:
+        await rsmq.queue(name).send("x")
+    web = visitor(auth=lambda request: Caller("ann", roles=["admin"], **lists))
+
+    shown = {row["name"] for row in (await web.get("/api/v1/queues")).json()["queues"]}
+    read, purged = set(), set()
+    for name in names:
+        path = f"/api/v1/queues/{name}"
+        replies = [
+            await web.get(f"{path}/messages"),
+            await web.post(f"{path}/purge", json={"confirm": name}, headers=WRITE),
+        ]
+        for reply, done in zip(replies, (read, purged), strict=True):
+            assert reply.status_code in (200, 404)
+            if reply.status_code == 200:
+                done.add(name)
+    left = {name for name in names if (await rsmq.queue(name).attributes()).msgs}
+
+    assert (shown & set(names), read, purged) == (seen, seen, seen)
+    assert left == set(names) - seen
+
+
+@pytest.mark.parametrize(
+    ("roles", "statuses"),
+    [
+        ({}, (200, 403, 403, 403)),
+        ({"roles": ()}, (200, 403, 403, 403)),
+        ({"roles": ["consumer"]}, (200, 403, 403, 403)),
+        ({"roles": ["producer"]}, (200, 200, 403, 403)),
+        ({"roles": {"admin"}}, (200, 200, 200, 200)),
+    ],
+)
+async def test_caller_of_an_application_has_the_roles_that_it_names(
+    visitor, queues, roles, statuses
+):
+    web = visitor(auth=lambda request: Caller("ann", queues=("shop-*",), **roles))
+    path = "/api/v1/queues/shop-orders"
+
+    replies = [
+        await web.get(path),
+        await web.post(f"{path}/messages", json={"body": "x"}, headers=WRITE),
+        await web.get(f"{path}/messages"),
+        await web.post(f"{path}/purge", json={"confirm": "shop-orders"}, headers=WRITE),
+    ]
+
+    assert tuple(reply.status_code for reply in replies) == statuses
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"queues": "shop-*"},
+        {"topics": "*"},
+        {"consumers": b"*"},
+        {"queues": [b"*"]},
+        {"roles": "admin"},
+        {"roles": ["boss"]},
+    ],
+)
+def test_caller_with_a_text_as_list_or_an_unknown_role_is_refused(wrong):
+    with pytest.raises(InvalidValue, match="caller 'ann' has"):
+        Caller("ann", **wrong)
 
 
 async def test_dashboard_works_mounted_at_two_depths(visitor, rsmq, queues):
