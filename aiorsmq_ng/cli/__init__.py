@@ -5,12 +5,16 @@ from __future__ import annotations
 import io
 import os
 import select
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 #: Modules that the extra installs.
 EXTRA = ("click", "rich")
-#: Exit status after Ctrl-C.
+#: Exit status after Ctrl-C, or SIGTERM.
 INTERRUPTED = 130
 _MISSING = 'rsmqctl needs the extra "cli": pip install "aiorsmq-ng[cli]"'
 
@@ -22,7 +26,8 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         from .app import run  # needs click, which the extra brings
 
-        status = run(args)
+        with _sigterm_as_ctrl_c():
+            status = run(args)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in EXTRA:
             raise
@@ -33,6 +38,29 @@ def main(args: Sequence[str] | None = None) -> int:
     if status:
         _drop_rest(wait=status != INTERRUPTED)
     return status
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """End a command by SIGTERM as by Ctrl-C: it gives back what it holds, and reports it.
+
+    A command with handlers of its own, such as a worker, replaces this one.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(_: int, frame: FrameType | None) -> None:
+    # Not by a SIGINT: shells let background commands ignore that.
+    handler = signal.getsignal(signal.SIGINT)
+    (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 
 
 def _fill_streams() -> None:

@@ -165,6 +165,50 @@ async def test_bridge_between_servers_that_is_killed_loses_nothing(rmq, redis, u
     assert len(stored) - total <= 2 * 100
 
 
+async def terminated(*words, begun):
+    """Start the command, send it SIGTERM once it has *begun*; return its status and stderr."""
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "aiorsmq_ng.cli", *words), stdout=PIPE, stderr=PIPE
+    )
+    try:
+        await until(begun)
+    finally:
+        program.terminate()
+        _, err = await program.communicate()
+    return program.returncode, err.decode()
+
+
+async def test_sigterm_ends_a_bridge_as_ctrl_c_does(rmq, redis, url):
+    """It gives back what it has taken, and says how far it came."""
+    total = 20_000
+    things = await rmq.queue("things")
+    await things.publish(*(f"m{n}" for n in range(total)))
+    async with PrivateServer() as server, RSMQ(server.url) as rsmq:
+        jobs = await rsmq.create_queue("jobs")
+
+        async def begun():
+            return (await jobs.attributes()).msgs > 0
+
+        words = ("rmq", "bridge", "-n", "things", "--to-rsmq", "jobs", "--rmq-url", url, "--follow")
+        status, err = await terminated("-r", server.url, *words, begun=begun)
+        stored = {m.body async for m in jobs.scan()}
+    assert status == 130
+    assert "moved before the end" in err
+    assert "interrupted" in err
+    assert (await rmq.stats(["things"])).queues["things"].unacked == 0
+    assert stored | set(await listed(redis, READY)) == {b"m%d" % n for n in range(total)}
+
+
+async def test_sigterm_ends_a_cleaner_as_ctrl_c_does(redis, url):
+    await redis.sadd("rmq::connections", "gone-abcdef")
+
+    async def begun():
+        return await redis.scard("rmq::connections") == 0
+
+    status, err = await terminated("-r", url, "rmq", "clean", "--every", "60", begun=begun)
+    assert (status, err.strip()) == (130, "rsmqctl: interrupted")
+
+
 async def test_command_line(url, redis, capsys):
     async def ctl(*words):
         status = await asyncio.to_thread(main, ("-r", url, "rmq", *words))
