@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+import aiorsmq_ng
+
 from .confirmation import asks, confirm, yes_option
 from .global_options import current_settings, examples, global_options, seconds
 from .lazy_group import LazyGroup
 from .output import Record, show_record, show_rows
-from .session import finish
+from .session import DAEMON_LOG, finish, start_log
 from .shared_options import fail_empty_option, messages, nothing
 
 if TYPE_CHECKING:
@@ -59,6 +62,12 @@ def run_rmq(work: Callable[[Rmq], Awaitable[R]], *, patient: bool = False) -> R:
             return await work(client)
 
     return finish(session, patient=patient)
+
+
+def _missing(name: str) -> click.ClickException:
+    return click.ClickException(
+        f"rmq has no queue {name!r}; list its queues with: rsmqctl rmq stats"
+    )
 
 
 @click.command(
@@ -110,7 +119,11 @@ def _header(value: str) -> tuple[str, str]:
 @name_option
 @click.option("-m", "--message", "bodies", required=True, multiple=True, help="A body; repeatable.")
 @click.option(
-    "-H", "--header", "headers", type=_header, multiple=True, help="'Name: value'; repeatable."
+    *("-H", "--header", "headers"),
+    type=_header,
+    metavar="NAME:VALUE",
+    multiple=True,
+    help="A header; repeatable.",
 )
 @global_options()
 def publish(name: str, bodies: tuple[str, ...], headers: tuple[tuple[str, str], ...]) -> None:
@@ -148,8 +161,10 @@ def consume(name: str, count: int, wait: float, then: str, fail_empty: bool) -> 
     async def work(client: Rmq) -> list[RmqDelivery]:
         import anyio
 
-        queue, taken = await client.queue(name), list["RmqDelivery"]()
+        queue, taken = client.queue(name), list["RmqDelivery"]()
         ready = (await queue.lengths()).ready
+        if not ready and name not in await client.list_queues():
+            raise _missing(name)
         async with queue.consume(prefetch=count) as deliveries:
             while len(taken) < min(count, max(ready, 1)):
                 limit = 5.0 if len(taken) < ready else wait
@@ -178,8 +193,11 @@ def _record(delivery: RmqDelivery) -> Record:
 def clean(every: float | None) -> None:
     """Give back what dead connections held.
 
-    Those of any program, in any language; their names are removed.
+    Those of any program, in any language; their names are removed. With --every, the log on stderr
+    has a line for each time that something was given back.
     """
+    if every is not None:
+        start_log(DAEMON_LOG, logging.INFO)
 
     async def work(client: Rmq) -> int:
         if every is None:
@@ -252,5 +270,8 @@ def destroy(name: str, yes: bool) -> None:
     if asks(yes=yes):
         found = run_rmq(lambda client: client.queue(name).lengths())
         confirm(f"Delete queue {name!r} with {messages(found.ready + found.rejected)} for good?")
-    ready, rejected = run_rmq(lambda client: client.queue(name).destroy())
+    try:
+        ready, rejected = run_rmq(lambda client: client.queue(name).destroy())
+    except aiorsmq_ng.QueueNotFound:
+        raise _missing(name) from None
     show_record({"ready": ready, "rejected": rejected})

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+import aiorsmq_ng
+
 from .global_options import current_settings, examples, global_options
 from .output import complain, show_record
 from .progress import progress
@@ -73,8 +75,10 @@ def bridge(
                     return await (
                         moving.to_rsmq(count) if to_rsmq is not None else moving.from_rsmq(count)
                     )
-                except BaseException:
-                    complain(f"{messages(moving.report.moved)} moved before the end")
+                except BaseException as error:
+                    moved = moving.report.moved
+                    if moved or not isinstance(error, aiorsmq_ng.QueueNotFound):
+                        complain(f"{messages(moved)} moved before the end")
                     raise
 
     report = finish(work, patient=True)

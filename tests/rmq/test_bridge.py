@@ -171,7 +171,7 @@ async def terminated(*words, begun):
         *(sys.executable, "-m", "aiorsmq_ng.cli", *words), stdout=PIPE, stderr=PIPE
     )
     try:
-        await until(begun)
+        await begun(program)
     finally:
         program.terminate()
         _, err = await program.communicate()
@@ -186,8 +186,11 @@ async def test_sigterm_ends_a_bridge_as_ctrl_c_does(rmq, redis, url):
     async with PrivateServer() as server, RSMQ(server.url) as rsmq:
         jobs = await rsmq.create_queue("jobs")
 
-        async def begun():
+        async def some_arrived():
             return (await jobs.attributes()).msgs > 0
+
+        async def begun(_):
+            await until(some_arrived)
 
         words = ("rmq", "bridge", "-n", "things", "--to-rsmq", "jobs", "--rmq-url", url, "--follow")
         status, err = await terminated("-r", server.url, *words, begun=begun)
@@ -199,14 +202,19 @@ async def test_sigterm_ends_a_bridge_as_ctrl_c_does(rmq, redis, url):
     assert stored | set(await listed(redis, READY)) == {b"m%d" % n for n in range(total)}
 
 
-async def test_sigterm_ends_a_cleaner_as_ctrl_c_does(redis, url):
+async def test_cleaner_reports_what_it_returns_and_sigterm_ends_it_as_ctrl_c_does(redis, url):
     await redis.sadd("rmq::connections", "gone-abcdef")
+    await redis.sadd("rmq::connection::gone-abcdef::queues", "things")
+    await redis.lpush("rmq::connection::gone-abcdef::queue::[things]::unacked", "a", "b")
 
-    async def begun():
-        return await redis.scard("rmq::connections") == 0
+    lines = []
+
+    async def begun(program):
+        lines.append(await asyncio.wait_for(program.stderr.readline(), 60))
 
     status, err = await terminated("-r", url, "rmq", "clean", "--every", "60", begun=begun)
     assert (status, err.strip()) == (130, "rsmqctl: interrupted")
+    assert lines[0].endswith(b": 2 deliveries of dead connections are back in their queues\n")
 
 
 async def test_command_line(url, redis, capsys):
@@ -233,9 +241,19 @@ async def test_command_line(url, redis, capsys):
     assert (await ctl("purge", "-n", "things", "--yes"))[1] == {"purged": 1}
     assert (await ctl("destroy", "-n", "things", "-y"))[1] == {"ready": 0, "rejected": 0}
     status, _, err = await ctl("destroy", "-n", "things", "-y")
-    assert (status, "does not exist" in err) == (1, True)
+    assert (status, err) == (
+        1,
+        "rsmqctl: rmq has no queue 'things'; list its queues with: rsmqctl rmq stats\n",
+    )
+    status, _, err = await ctl("consume", "-n", "typo")
+    assert (status, "rmq has no queue 'typo'" in err) == (1, True)
+    assert await redis.smembers("rmq::queues") == set()
+    await asyncio.to_thread(main, ("rmq", "publish", "--help"))
+    assert "--header NAME:VALUE" in capsys.readouterr().out
     assert (await ctl("bridge", "-n", "things"))[0] == 2
     assert (await ctl("publish", "-n", "things", "-m", "a", "-H", "no"))[0] == 2
+    status, _, err = await ctl("bridge", "-n", "things", "--to-rsmq", "jobs")
+    assert (status, err.count("\n"), "'jobs' does not exist" in err) == (1, 1, True)
     async with RSMQ(url) as rsmq:
         await rsmq.create_queue("jobs")
         await ctl("publish", "-n", "things", "-m", "a")
