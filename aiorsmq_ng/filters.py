@@ -65,8 +65,16 @@ def compile_filter(text: str) -> Filter:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InvalidValue(f"{text!r} is not a valid filter; {_HINT}") from None
+        raise InvalidValue(f"{_shortened(text)!r} is not a valid filter; {_HINT}") from None
     return Filter(tree.body)
+
+
+#: Characters of a filter that an error repeats.
+_REPEATED = 200
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _REPEATED else text[:_REPEATED] + "..."
 
 
 _HINT = "write it like: body.type == 'invoice' and rc > 3"
@@ -85,7 +93,7 @@ def _build(node: ast.expr, names: Mapping[str, Value]) -> Value:
             return names[name]
         case ast.Name(id=name):
             known = ", ".join(names)
-            raise InvalidValue(f"unknown name {name!r} in a filter; use one of {known}")
+            raise InvalidValue(f"unknown name {_shortened(name)!r} in a filter; use one of {known}")
         case ast.Attribute(value=inner, attr=key):
             return _get(build(inner), lambda _: key)
         case ast.Subscript(value=inner, slice=key):
@@ -115,7 +123,7 @@ def _build_logic(node: ast.expr, build: Callable[[ast.expr], Value]) -> Value:
         ):
             sides = [build(side) for side in (left, *rights)]
             return _compare(sides, [_COMPARE[type(op)] for op in ops])
-    raise InvalidValue(f"a filter cannot contain {ast.unparse(node)!r}; {_HINT}")
+    raise InvalidValue(f"a filter cannot contain {_shortened(ast.unparse(node))!r}; {_HINT}")
 
 
 def _compare(values: list[Value], tests: list[Callable[[Any, Any], bool]]) -> Value:

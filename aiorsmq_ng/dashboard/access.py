@@ -18,6 +18,8 @@ from .sessions import COOKIE, Sessions
 
 #: Returns who sends a request, or ``None``; may be a coroutine function.
 Authenticate = Callable[[Request], Awaitable[Caller | None] | Caller | None]
+#: Makes the page that says why a request failed, by its status and the reason.
+ErrorPage = Callable[[Request, int, str], Response]
 
 #: Header of every write by the pages: other sites cannot add it without asking first.
 WRITE_HEADER = "x-rsmq-dashboard"
@@ -25,6 +27,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _READS = ("GET", "HEAD")
 #: Paths that need no login: the login page and what it looks like.
 _OPEN = ("/login", "/static/")
+_OWN_MACHINE = "without a login the dashboard serves its own machine only: give it tokens or auth"
 
 HEADERS = {
     "content-security-policy": (
@@ -55,6 +58,8 @@ class Door:
         self.sessions = Sessions()
         self._authenticate = authenticate
         self.open = tokens is None and authenticate is None
+        #: Whether a token opens it.
+        self.logs_in = tokens is not None and authenticate is None
         self._hosts = frozenset((*hosts, *LOOPBACK)) if self.open or hosts else None
 
     def allows_host(self, host: str) -> bool:
@@ -81,9 +86,10 @@ class Door:
 class Guard:
     """Middleware: admits requests by the door, and puts security headers on every reply."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: Door, error_page: ErrorPage) -> None:
         self._app = app
         self._door = door
+        self._error_page = error_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or hand it on with its caller."""
@@ -117,18 +123,15 @@ class Guard:
         return None
 
     def _unknown(self, request: Request, path: str) -> Response:
+        is_page = request.method == "GET" and not path.startswith("/api/")
+        if self._door.logs_in:
+            if is_page:
+                return RedirectResponse(to_root(request) + "login", status_code=303)
+            return refuse(401, "log in, or send 'authorization: Bearer <token>'")
+        status, reason = 401, "not allowed by the application"
         if self._door.open:
-            return refuse(
-                403,
-                "without a login the dashboard serves its own machine only: give it tokens or auth",
-            )
-        if (
-            self._door.tokens is not None
-            and request.method == "GET"
-            and not path.startswith("/api/")
-        ):
-            return RedirectResponse(to_root(request) + "login", status_code=303)
-        return refuse(401, "log in, or send 'authorization: Bearer <token>'")
+            status, reason = 403, _OWN_MACHINE
+        return self._error_page(request, status, reason) if is_page else refuse(status, reason)
 
 
 def foreign_write(headers: Headers) -> tuple[int, str] | None:

@@ -7,8 +7,8 @@ unwatched. What one batch does is never interrupted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import NamedTuple, TypeVar
 
 import anyio
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from aiorsmq_ng import InvalidValue, MessageState, Queue, QueueAttributes
 
+from .._common.queue_defaults import MAX_SECONDS
 from ..broker.tokens import ADMIN, PRODUCER
 from .message_search import Match, Matcher
 from .request_context import Visit
@@ -130,14 +131,12 @@ async def send(visit: Visit) -> Sent:
     """Send a message, or several copies of it."""
     visit.caller.need(PRODUCER, what="sending")
     queue, given = visit.queue(), await visit.decoded(Sending)
-    if not 1 <= given.copies <= _MOST_COPIES:
-        raise InvalidValue(f"copies must be between 1 and {_MOST_COPIES}, not {given.copies}")
-    ids: list[str] = []
-    try:
+    said = f"{len(given.body)} characters"
+    with _attempt(visit, "send", said):
+        if not 1 <= given.copies <= _MOST_COPIES:
+            raise InvalidValue(f"copies must be between 1 and {_MOST_COPIES}, not {given.copies}")
         ids = await queue.send_many([given.body] * given.copies, delay=given.delay)
-    finally:
-        outcome = "done" if ids else "failed"
-        _record(visit, "send", f"{len(given.body)} characters", len(ids), outcome)
+    _record(visit, "send", said, len(ids), "done")
     return Sent(ids=ids)
 
 
@@ -145,13 +144,10 @@ async def change(visit: Visit) -> QueueAttributes:
     """Change the attributes of a queue."""
     visit.caller.need(ADMIN, what="changing attributes")
     queue, given = visit.queue(), await visit.decoded(Changing)
-    outcome = "failed"
-    try:
+    said = f"vt={given.vt}, delay={given.delay}, maxsize={given.maxsize}"
+    with _attempt(visit, "set attributes", said):
         changed = await queue.set_attributes(vt=given.vt, delay=given.delay, maxsize=given.maxsize)
-        outcome = "done"
-    finally:
-        said = f"vt={given.vt}, delay={given.delay}, maxsize={given.maxsize}"
-        _record(visit, "set attributes", said, 0, outcome)
+    _record(visit, "set attributes", said, 0, "done")
     return changed
 
 
@@ -175,6 +171,10 @@ async def release(visit: Visit) -> Steps:
 async def extend(visit: Visit) -> Steps:
     """Hide leased messages for some seconds from now on."""
     queue, chosen = visit.queue(), await _decoded(visit, Extending, "extending leases")
+    with _attempt(visit, "extend", chosen.said(), dry_run=chosen.dry_run):
+        if not 0 <= chosen.seconds <= MAX_SECONDS:
+            limits = f"between 0 and {MAX_SECONDS}"
+            raise InvalidValue(f"seconds must be {limits}, not {chosen.seconds}")
     if chosen.ids is None:
         chosen.count = min(chosen.count or _MOST_EXTENDED, _MOST_EXTENDED)
     apply = _shown_in(queue, chosen.seconds)
@@ -185,21 +185,24 @@ async def extend(visit: Visit) -> Steps:
 async def move(visit: Visit) -> Steps:
     """Move ready messages to another queue, where they start with rc 0."""
     queue, chosen = visit.queue(), await _decoded(visit, Moving, "moving messages")
-    target = visit.queue(chosen.target)
-    await target.attributes()  # raises if the queue does not exist
-    if target.name == queue.name:
-        raise InvalidValue(f"messages of queue {queue.name!r} cannot be moved into itself")
+    action = f"move to {chosen.target!r}"
+    with _attempt(visit, action, chosen.said(), dry_run=chosen.dry_run):
+        target = visit.queue(chosen.target)
+        await target.attributes()  # raises if the queue does not exist
+        if target.name == queue.name:
+            raise InvalidValue(f"messages of queue {queue.name!r} cannot be moved into itself")
     steps = _move(visit, queue, target, chosen, chosen.rate)
-    return _audited(visit, f"move to {target.name!r}", chosen, steps)
+    return _audited(visit, action, chosen, steps)
 
 
 async def redrive(visit: Visit) -> Steps:
     """Move dead letters back to their queue, where they start with rc 0."""
     queue, chosen = visit.queue(), await _decoded(visit, Redriving, "redriving")
-    letters = visit.queue(queue.dead_letter)
-    await queue.attributes()  # raises if the queue does not exist
     if chosen.ids is None and chosen.match is None:
         chosen.match = Match()
+    with _attempt(visit, "redrive", chosen.said(), dry_run=chosen.dry_run):
+        letters = visit.queue(queue.dead_letter)
+        await queue.attributes()  # raises if the queue does not exist
     return _audited(visit, "redrive", chosen, _move(visit, letters, queue, chosen, chosen.rate))
 
 
@@ -207,12 +210,13 @@ async def purge(visit: Visit) -> Steps:
     """Remove all messages that are not leased, or with ``leased`` all of them."""
     visit.caller.need(ADMIN, what="purging")
     queue, given = visit.queue(), await visit.decoded(Purging)
-    if given.confirm != queue.name:
-        raise InvalidValue(f"confirm must be the name of the queue, {queue.name!r}")
-    await queue.attributes()  # raises if the queue does not exist
     words = Chosen(match=Match(), dry_run=False)
-    what = "purge with leased" if given.leased else "purge"
-    return _audited(visit, what, words, _purge(visit, queue, leased=given.leased))
+    action = "purge with leased" if given.leased else "purge"
+    with _attempt(visit, action, words.said()):
+        if given.confirm != queue.name:
+            raise InvalidValue(f"confirm must be the name of the queue, {queue.name!r}")
+        await queue.attributes()  # raises if the queue does not exist
+    return _audited(visit, action, words, _purge(visit, queue, leased=given.leased))
 
 
 async def _decoded(visit: Visit, type: type[C], what: str) -> C:
@@ -354,6 +358,19 @@ async def _audited(visit: Visit, action: str, chosen: Chosen, steps: Steps) -> S
     finally:
         if not chosen.dry_run:
             _record(visit, action, chosen.said(), done, outcome)
+
+
+@contextmanager
+def _attempt(visit: Visit, action: str, what: str, *, dry_run: bool = False) -> Iterator[None]:
+    """Record an action that fails in this block, and why."""
+    try:
+        yield
+    except BaseException as error:
+        why = str(error) or type(error).__name__
+        if not dry_run:
+            outcome = why if isinstance(error, Exception) else "stopped"
+            _record(visit, action, what, 0, outcome)
+        raise
 
 
 def _record(visit: Visit, action: str, what: str, count: int, outcome: str) -> None:

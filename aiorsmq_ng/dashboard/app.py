@@ -124,7 +124,7 @@ class _Application:
             ]
         app = Starlette(
             routes=routes,
-            middleware=[Middleware(Guard, door=self._board.door)],
+            middleware=[Middleware(Guard, door=self._board.door, error_page=self._error_page)],
             exception_handlers={HTTPException: self._missing},
         )
         # With a slash at the end, relative links would lead elsewhere.
@@ -196,8 +196,10 @@ class _Application:
         return self._failed(request, NotThere("there is no such page"))
 
     def _failed(self, request: Request, error: Exception) -> Response:
-        status = error_status(error)
-        page = self._page(request, "error.html", status=status, sentence=_sentence(error))
+        return self._error_page(request, error_status(error), _sentence(error))
+
+    def _error_page(self, request: Request, status: int, reason: str) -> Response:
+        page = self._page(request, "error.html", status=status, sentence=reason)
         page.status_code = status
         if status == 503:
             page.headers["refresh"] = "5"

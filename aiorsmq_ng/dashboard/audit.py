@@ -12,6 +12,8 @@ logger = logging.getLogger("aiorsmq_ng.dashboard.audit")
 
 #: Entries that the page shows; the log has all of them.
 KEPT = 1000
+#: Characters of each text of an entry; callers choose some of them.
+_LONGEST = 300
 
 
 class Entry(Struct, kw_only=True):
@@ -45,19 +47,23 @@ class AuditLog:
         entry = Entry(
             at=at,
             identity=identity,
-            action=action,
+            action=_shortened(action),
             queue=queue,
-            what=what,
+            what=_shortened(what),
             count=count,
-            outcome=outcome,
+            outcome=_shortened(outcome),
         )
         self._entries.append(entry)
         # %r: names and conditions come from outside, and must not look like lines of their own.
         logger.info(
             "%r did %s on queue %r (%r): %d messages, %r",
-            identity, action, queue, what, count, outcome,
+            identity, entry.action, queue, entry.what, count, entry.outcome,
         )  # fmt: skip
 
     def entries(self) -> list[Entry]:
         """Return the last entries, newest first."""
         return list(reversed(self._entries))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

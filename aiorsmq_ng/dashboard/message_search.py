@@ -84,6 +84,9 @@ class Matcher:
     async def steps(self, most: int | None = None) -> AsyncGenerator[Step, None]:
         """Yield step by step what matches, of up to *most* messages that are looked at."""
         looked_at, batch = 0, list[ScannedMessage]()
+        if most == 0:
+            yield Step(0, [])
+            return
         # Hidden messages begin behind the last ready one.
         start = -1 if self._match.state in ("leased", "delayed") else 0
         async for message in self._queue.scan(start, most):

@@ -8,6 +8,7 @@ import msgspec
 
 import aiorsmq_ng
 
+from .access import WRITE_HEADER
 from .routes import ACTS, LOOKS
 
 API = "/api/v1"
@@ -18,6 +19,10 @@ _QUERY = {
     "after": "where the page before ended: its next",
     "count": "messages of a page",
     "queue": "the queue; by default all",
+}
+_WRITE = {
+    WRITE_HEADER: "any value; a write without a bearer token needs it",
+    "origin": "scheme and host of this dashboard; a write without a bearer token needs it",
 }
 
 
@@ -44,6 +49,10 @@ def document(*, read_only: bool) -> dict[str, Any]:
             "content": {"application/json": {"schema": schema_of[act.result]}},
         }
         operation = _operation(act.handler, act.api, (), reply)
+        operation["parameters"] += [
+            {"name": name, "in": "header", "description": said, "schema": {"type": "string"}}
+            for name, said in _WRITE.items()
+        ]
         body = {"application/json": {"schema": schema_of[act.given]}}
         operation["requestBody"] = {"required": True, "content": body}
         paths.setdefault(act.api, {})[act.method.lower()] = operation

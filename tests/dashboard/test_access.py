@@ -66,7 +66,9 @@ async def test_host_that_is_allowed_is_served(visitor):
 async def test_without_a_login_other_machines_are_refused(visitor):
     web = visitor(address="192.0.2.7")
 
-    assert (await web.get("/")).status_code == 403
+    page = await web.get("/")
+    assert (page.status_code, page.headers["content-type"][:9]) == (403, "text/html")
+    assert "own machine only" in page.text
     assert (await web.get("/api/v1/queues")).status_code == 403
 
 
@@ -247,7 +249,11 @@ async def test_application_may_decide_who_its_callers_are(visitor, queues):
 
     web = visitor(auth=auth, address="192.0.2.7", base="http://queues.example")
 
-    assert (await web.get("/")).status_code == 401
+    refused, answered = await web.get("/"), await web.get("/api/v1/queues")
+    assert (refused.status_code, answered.status_code) == (401, 401)
+    assert "not allowed by the application" in refused.text
+    assert refused.headers["content-type"].startswith("text/html")
+    assert answered.json() == {"error": "not allowed by the application"}
     page = await web.get("/", headers={"x-user": "ann"})
     assert "shop-orders" in page.text
     assert "jobs" not in page.text

@@ -114,6 +114,30 @@ async def test_ready_messages_are_moved_with_rc_0(act, rsmq, queue):
     assert await states(queue) == {"a": "leased"}
 
 
+@pytest.mark.parametrize("leased", [False, True])
+@pytest.mark.parametrize("value", [{"match": {}}, {"ids": [ABSENT]}, {"match": {}, "count": 5}])
+async def test_move_out_of_a_queue_without_ready_messages_does_nothing(
+    act, web, rsmq, queue, leased, value
+):
+    await rsmq.create_queue("other")
+    await queue.send("x")
+    await (queue.receive(vt=600) if leased else queue.purge())
+
+    reply = await act("move", {**value, "target": "other"})
+
+    assert (reply.status_code, reply.json().get("done")) == (200, 0)
+    (entry,) = (await web.get("/api/v1/audit")).json()["entries"]
+    assert entry["outcome"] == "done"
+
+
+async def test_redrive_when_all_dead_letters_are_gone_does_nothing(act, rsmq, queue):
+    await rsmq.create_queue("jobs-dead")
+
+    reply = await act("redrive", {})
+
+    assert (reply.status_code, reply.json().get("done")) == (200, 0)
+
+
 async def test_purge_needs_the_name_of_the_queue(act, queue):
     await queue.send_many(["a", "b"])
     await queue.receive(vt=600)
@@ -191,6 +215,22 @@ async def test_wrong_request_is_refused_and_changes_nothing(act, queue, action, 
     assert await states(queue) == {"a": "leased"}
 
 
+@pytest.mark.parametrize("seconds", [-1, 1e12])
+async def test_extend_refuses_its_seconds_also_where_nothing_matches(act, queue, seconds):
+    reply = await act("extend", {"match": {}, "seconds": seconds})
+
+    assert reply.status_code == 400
+    assert "seconds" in reply.json()["error"]
+
+
+@pytest.mark.parametrize("where", ["x" * 50_000, "body == " * 9000, "f(" + "1," * 9000 + ")"])
+async def test_refused_filter_is_not_repeated_at_length(act, queue, where):
+    reply = await act("delete", {"match": {"where": where}})
+
+    assert reply.status_code == 400
+    assert len(reply.json()["error"]) < 1000
+
+
 async def test_long_action_reports_progress_line_by_line(web, queue):
     await queue.send_many(["x"] * 250)
 
@@ -235,6 +275,35 @@ async def test_every_action_is_in_the_audit_log(act, web, queue, caplog):
     ]
     assert [record.message.count("'jobs'") for record in caplog.records] == [1, 1, 1]
     assert "secret" not in caplog.text + str(entries)
+
+
+@pytest.mark.parametrize(
+    ("action", "value", "recorded", "outcome"),
+    [
+        ("move", {"match": {}, "target": "nowhere"}, "move to 'nowhere'", "nowhere"),
+        ("move", {"match": {}, "target": "jobs"}, "move to 'jobs'", "into itself"),
+        ("redrive", {}, "redrive", "jobs-dead"),
+        ("purge", {"confirm": "job"}, "purge", "confirm must be"),
+        ("", {"vt": -1}, "set attributes", "vt must be"),
+        ("messages", {"body": "x", "delay": -1}, "send", "delay must be"),
+    ],
+)
+async def test_refused_action_is_in_the_audit_log_with_the_reason(
+    act, web, queue, action, value, recorded, outcome
+):
+    reply = await act(action, value, method="POST" if action else "PATCH")
+
+    (entry,) = (await web.get("/api/v1/audit")).json()["entries"]
+    assert reply.status_code in (400, 404)
+    assert (entry["action"], entry["count"]) == (recorded, 0)
+    assert outcome in entry["outcome"]
+
+
+async def test_entry_of_the_audit_log_has_a_limit(act, web, queue):
+    await act("delete", {"match": {"text": "x" * 100_000}})
+
+    (entry,) = (await web.get("/api/v1/audit")).json()["entries"]
+    assert len(str(entry)) < 2000
 
 
 async def test_action_that_is_stopped_is_audited_with_what_it_did(rsmq, queue):

@@ -67,3 +67,12 @@ async def test_request_that_is_too_large_is_refused(web, queue):
     )
 
     assert reply.status_code == 400
+
+
+async def test_document_says_what_a_write_without_a_token_needs(web):
+    paths = (await web.get("/api/v1/openapi.json")).json()["paths"]
+
+    for path in paths.values():
+        for method, operation in path.items():
+            headers = {one["name"] for one in operation["parameters"] if one["in"] == "header"}
+            assert headers == (set() if method == "get" else {"x-rsmq-dashboard", "origin"})
