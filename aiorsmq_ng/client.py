@@ -471,6 +471,8 @@ class RSMQ(RSMQVerbs):
         """Return what a handle on a queue is made of."""
         if dead_letter == name:
             raise InvalidValue(f"queue {name!r} cannot be its own dead-letter queue")
+        if retry is not None and not isinstance(retry, Retry):
+            raise InvalidValue(f"retry must be a Retry, not {retry!r}")
         keys = self._keys(name)
         if dead_letter and len(self._shards.namespaces) > 1:
             self._beside(keys, dead_letter)
@@ -499,6 +501,7 @@ class RSMQ(RSMQVerbs):
 
     def _beside(self, keys: QueueKeys, name: str) -> QueueKeys:
         """Return the keys of another queue, if one call can reach both."""
+        argument_checks.check_room_for_dead_letters(keys.queue, name)
         other = self._keys(name)
         check_together(keys, other)
         return other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
@@ -384,6 +384,16 @@ def from_receipt(receipt: Receipt, context: QueueContext, vt_ms: int) -> Deliver
     id, rc, fr, proof = receipt
     leased = Leased(id, b"", rc, fr, context.keys, vt_ms, proof=proof)
     return Delivery(leased, context, asyncio.get_running_loop().time() + vt_ms / 1000)
+
+
+def check_deliveries(keys: QueueKeys, deliveries: Iterable[Delivery]) -> list[Delivery]:
+    """Return *deliveries* for ``ack_many`` if all of them are deliveries of the queue of *keys*."""
+    batch = list(deliveries)
+    for delivery in batch:
+        own = delivery.lease.keys if isinstance(delivery, Delivery) else None
+        if own is not keys and own != keys:
+            raise InvalidValue(f"ack_many of queue {keys.queue!r} takes deliveries of that queue")
+    return batch
 
 
 async def ack_many(context: QueueContext, batch: Sequence[Delivery]) -> list[Delivery]:

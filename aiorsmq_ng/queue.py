@@ -20,7 +20,7 @@ from ._runtime.queue_context import QueueContext
 from ._runtime.redrive import counted, redrive
 from .codec import to_body
 from .consumer import Consumer
-from .delivery import Delivery, Named, ack_many, from_receipt, from_reply
+from .delivery import Delivery, Named, ack_many, check_deliveries, from_receipt, from_reply
 from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
 from .models import (
     Message,
@@ -227,9 +227,7 @@ class Queue:
         Args:
             deliveries: deliveries of this queue.
         """
-        batch, keys = list(deliveries), self._keys
-        if [d for d in batch if d.lease.keys is not keys and d.lease.keys != keys]:
-            raise InvalidValue(f"ack_many of queue {self.name!r} takes deliveries of that queue")
+        batch = check_deliveries(self._keys, deliveries)
         pages = [batch[at : at + _DELETE_PAGE] for at in range(0, len(batch), _DELETE_PAGE)]
         acked = await asyncio.gather(*(ack_many(self._context, page) for page in pages))
         return [delivery for page in acked for delivery in page]
@@ -293,7 +291,7 @@ class Queue:
 
     async def stats(self) -> QueueStats:
         """Describe the queue with its dead letters and its living consumers. One round trip."""
-        dead = self._context.sibling(self.dead_letter)
+        dead = self._context.counted_dead_letters
         return await self._context.transport.run(queues.stats(self._keys, dead))
 
     async def set_attributes(
@@ -524,8 +522,8 @@ class Queue:
             settle: ``"await"``: a block that ends without an error waits for its ack;
                 ``"background"``: it goes on at once.
         """
-        argument_checks.check_count(prefetch)
-        vt_ms = argument_checks.optional_ms("vt", vt)
+        argument_checks.check_count(prefetch, "prefetch")
+        vt_ms = argument_checks.renewable_ms("vt of a consumer", vt)
         context = self._context.settling(settle)
         return Consumer(context, lambda n: self._receive(n, vt_ms, math.inf, context), prefetch)
 

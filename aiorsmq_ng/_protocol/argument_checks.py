@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 from .._common.durations import Seconds as Seconds  # noqa: PLC0414 - users of limits need it
 from .._common.durations import in_seconds
-from .._common.queue_defaults import DEFAULT_MAXSIZE
+from .._common.queue_defaults import DEAD_SUFFIX, DEFAULT_MAXSIZE, dead_letter_queue
 from .._common.queue_defaults import MAX_SECONDS as MAX_SECONDS  # noqa: PLC0414 - users of limits need it
 from ..errors import InvalidValue
 
@@ -16,6 +16,7 @@ MIN_MAXSIZE, MAX_MAXSIZE, UNLIMITED = 1024, DEFAULT_MAXSIZE, -1
 MAX_COUNT = 100_000
 
 _DIGEST = re.compile(r"digest:([0-9a-f]{32})")
+_MAX_NAME = 160
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,160}")
 # PyRSMQ accepts dots, spaces and letters of any alphabet, but no colon, which separates keys.
 _FOREIGN_NAME = re.compile(r"[^:\x00-\x1f\x7f]{1,160}")
@@ -55,6 +56,16 @@ def check_name(name: object, *, foreign: bool = False) -> str:
     return name
 
 
+def check_room_for_dead_letters(queue: str, dead_letter: str) -> None:
+    """Raise ``InvalidValue`` if the name of *queue* is too long for one with ``-dead`` after it."""
+    if len(dead_letter) > _MAX_NAME and dead_letter == dead_letter_queue(queue):
+        raise InvalidValue(
+            f"queue {queue!r} has no default dead-letter queue: with {DEAD_SUFFIX!r} its name is "
+            f"longer than {_MAX_NAME} characters; pass dead_letter= to name another",
+            code="invalidFormat",
+        )
+
+
 def check_id(id: object) -> str:
     """Return *id* if it can name a message and nothing else in a queue's hash.
 
@@ -85,6 +96,13 @@ def optional_ms(what: str, value: Seconds | None) -> int:
     return -1 if value is None else seconds_to_ms(what, value)
 
 
+def renewable_ms(what: str, value: Seconds | None) -> int:
+    """Return the milliseconds of a lease that can be renewed, or -1 for ``None``."""
+    if (milliseconds := optional_ms(what, value)) == 0:
+        raise InvalidValue(f"{what} must be more than 0: such a lease is over when it begins")
+    return milliseconds
+
+
 def whole_seconds(what: str, value: Seconds) -> int:
     """Return a duration in whole seconds, to be stored: other clients fail on stored fractions."""
     milliseconds = seconds_to_ms(what, value)
@@ -109,10 +127,10 @@ def check_maxsize(value: object) -> int:
     return value
 
 
-def check_count(value: object) -> int:
+def check_count(value: object, what: str = "count") -> int:
     """Return *value* if it is a number of messages that one call may carry."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_COUNT:
-        raise InvalidValue(f"count must be between 1 and {MAX_COUNT}, not {value!r}")
+        raise InvalidValue(f"{what} must be between 1 and {MAX_COUNT}, not {value!r}")
     return value
 
 

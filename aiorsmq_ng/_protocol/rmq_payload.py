@@ -7,7 +7,7 @@ body. Without headers it is the body.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -50,7 +50,8 @@ def pack(body: bytes, headers: Headers | None = None) -> bytes:
         return SIGNATURE + b"{}\n" + body if body.startswith(SIGNATURE) else body
     merged: dict[str, list[str]] = {}
     for name, value in headers.items():
-        values = [value] if isinstance(value, str) else list(value)
+        single = isinstance(value, str) or not isinstance(value, Iterable)
+        values: list[str] = [value] if single else list(value)  # type: ignore[list-item]
         if not isinstance(name, str) or not all(isinstance(one, str) for one in values):
             raise InvalidValue(f"header {name!r} must be a text, or a list of texts")
         merged.setdefault(canonical(name), []).extend(values)

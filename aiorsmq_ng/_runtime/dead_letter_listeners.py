@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 
 from .._protocol.operations.message_values import DeadLettered
 from ..codec import JSON, Codec
+from ..errors import InvalidValue
 from ..models import DeadLetter
 
 logger = logging.getLogger("aiorsmq_ng.dead_letters")
@@ -28,6 +30,11 @@ class DeadLetters:
 
     def listen(self, listener: Listener) -> None:
         """Call *listener* for every dead letter from now on; one that raises is logged."""
+        if iscoroutinefunction(listener) or iscoroutinefunction(type(listener).__call__):
+            raise InvalidValue(
+                f"listener {listener!r} is a coroutine function, which is never awaited; "
+                "pass a function that starts a task"
+            )
         self._listeners.append(listener)
 
     def forget(self, listener: Listener) -> None:

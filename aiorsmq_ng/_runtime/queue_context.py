@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal
 
+from .._common.queue_defaults import dead_letter_queue
 from .._protocol import argument_checks
 from .._protocol.keys import QueueKeys
 from .._protocol.operations.message_values import Dedup
@@ -55,6 +56,13 @@ class QueueContext:
     def dedup(self, key: str) -> Dedup:
         """Return the dedup key *key* as the protocol has it."""
         return Dedup(argument_checks.digest(key), self.dedup_window_ms)
+
+    @property
+    def counted_dead_letters(self) -> QueueKeys:
+        """Keys of the dead-letter queue, to count it; the default one's name may be too long."""
+        if self.dead_letter == dead_letter_queue(self.keys.queue):
+            return self.keys.namespace.queue(self.dead_letter)
+        return self.sibling(self.dead_letter)
 
     @property
     def receive_spec(self) -> ReceiveSpec:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from aiorsmq_ng import RSMQ, Options, QueueCorrupt, QueueNotFound
+from aiorsmq_ng import RSMQ, InvalidValue, Options, QueueCorrupt, QueueNotFound, Retry
 from aiorsmq_ng._runtime.prefetch import IDLE_S
 
 from ..support.clock import server_ms
@@ -310,3 +310,43 @@ async def test_iteration_cancelled_twice_gives_back_what_was_prefetched(queue):
             await asyncio.sleep(0.01)
 
     assert (await queue.attributes()).ready == 9
+
+
+async def test_wrong_arguments_are_named(rsmq, queue):
+    with pytest.raises(InvalidValue, match="prefetch must be between 1 and"):
+        queue.consume(prefetch=0)
+    with pytest.raises(InvalidValue, match="vt of a consumer must be more than 0"):
+        queue.consume(vt=0)
+    with pytest.raises(InvalidValue, match="retry must be a Retry, not 5"):
+        rsmq.queue("jobs", retry=5)
+    with pytest.raises(InvalidValue, match="takes deliveries of that queue"):
+        await queue.ack_many(["x"])
+
+    async def listener(_): ...
+
+    class Listener:
+        async def __call__(self, _): ...
+
+    for refused in (listener, Listener()):
+        with pytest.raises(InvalidValue, match="is never awaited"):
+            rsmq.dead_letters.listen(refused)
+
+
+async def test_name_without_room_for_that_of_a_dead_letter_queue(rsmq):
+    """Such a queue has none until one is named; all that needs none works."""
+    name = "n" * 160
+    queue = await rsmq.create_queue(name)
+    await queue.send("a")
+    stats = await queue.stats()
+    assert (stats.attributes.msgs, stats.dead) == (1, 0)
+    message = await queue.receive()
+    for needs_one in (message.reject, queue.redrive):
+        with pytest.raises(InvalidValue, match="pass dead_letter= to name another"):
+            await needs_one()
+    with pytest.raises(InvalidValue, match="pass dead_letter= to name another"):
+        rsmq.queue(name, retry=Retry(3))
+    await message.release()
+    named = rsmq.queue(name, dead_letter="graves", retry=Retry(3))
+    message = await named.receive()
+    await message.reject()
+    assert (await rsmq.queue("graves").attributes()).msgs == 1

@@ -297,6 +297,12 @@ async def test_headers_reach_the_consumer_and_are_written_as_go_does(rmq, redis)
     await first.ack()
 
 
+@pytest.mark.parametrize("headers", [{"n": 5}, {"n": None}, {"n": [5]}, {"n": b"x"}, {5: "n"}])
+async def test_headers_that_are_no_texts_are_refused(rmq, headers):
+    with pytest.raises(InvalidValue, match="must be a text, or a list of texts"):
+        await rmq.queue("things").publish("a", headers=headers)
+
+
 async def test_a_body_that_looks_like_a_header_arrives_as_it_is(rmq):
     body = b"\xff\x00\xbe\xbeJ not a header"
     things = await rmq.queue("things")
