@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Self
 
+import anyio
+
 from ._runtime.prefetch import Session
 from ._runtime.queue_context import QueueContext
 from .delivery import Delivery
+from .errors import RSMQError
 
 #: Leases up to a number of messages; waits for the first.
 Receive = Callable[[int], Awaitable[list[Delivery]]]
@@ -55,13 +58,21 @@ class Consumer(AsyncIterator[Delivery]):
             await asyncio.wait(going, timeout=_GIVE_BACK_S)
         if (acks := self._context.background_acks) is not None:
             await acks.drain()
-            acks.raise_all()
+            acks.raise_last()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def __aexit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        # A cancelled caller does not wait for a server that is away.
+        limit_s = None if error is None else _GIVE_BACK_S
+        try:
+            with anyio.move_on_after(limit_s):
+                await self.aclose()
+        except RSMQError:
+            # Failed acks are logged; what ends the loop is not replaced by them.
+            if error is None:
+                raise
 
     def __del__(self) -> None:
         # Called by the garbage collector at any moment, in any thread: the rest is done by the

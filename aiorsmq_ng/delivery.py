@@ -413,7 +413,7 @@ async def ack_many(context: QueueContext, batch: Sequence[Delivery]) -> list[Del
         raise
     finally:
         keeper.resume(*leases)
-    acked = [delivery for delivery, done in zip(batch, outcomes, strict=True) if done]
+    acked = [delivery for delivery, lost in zip(batch, outcomes, strict=True) if lost is None]
     for delivery in acked:
         delivery.outcome = "acked"
     return acked

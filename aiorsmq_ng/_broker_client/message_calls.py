@@ -228,11 +228,11 @@ async def _settle(attempt: Attempt, requests: list[Any]) -> list[Any]:
 async def _ack_many(attempt: Attempt, requests: list[kinds.AckManyRequest]) -> list[Any]:
     receipts = [receipt for request in requests for receipt in request.receipts]
     outcomes = iter(await _settle_alike(attempt, receipts, "Ack"))
-    results: list[list[bool] | RSMQError] = []
+    results: list[list[RSMQError | None] | RSMQError] = []
     for request in requests:
         own = [next(outcomes) for _ in request.receipts]
         errors = [error for error in own if error and not isinstance(error, LeaseLost)]
-        results.append(errors[0] if errors else [outcome is None for outcome in own])
+        results.append(errors[0] if errors else own)
     return results
 
 

@@ -70,16 +70,16 @@ class AckRules(Protocol[M_contra]):
     def lane(self, message: M_contra) -> Hashable:
         """Return what the messages of one call have in common."""
 
-    def operation(self, batch: Sequence[M_contra]) -> Operation[list[bool]]:
-        """Return the operation that acks *batch*, of one lane; True for each that it has acked."""
+    def operation(self, batch: Sequence[M_contra]) -> Operation[Any]:
+        """Return the operation that acks *batch*, of one lane."""
+        ...
+
+    def losses(self, batch: Sequence[M_contra], result: Any) -> list[LeaseLost | None]:
+        """Return for each of *batch* why the operation has not acked it; ``None`` if it has."""
         ...
 
     def end(self, batch: Sequence[M_contra], acked: Sequence[bool]) -> None:
         """Note the outcome of a call: whether each message of *batch* is acked."""
-
-    def lost(self, message: M_contra) -> LeaseLost:
-        """Return the error of a message that was not its holder's any more."""
-        ...
 
 
 class BackgroundAcks(Generic[M]):
@@ -133,7 +133,7 @@ class BackgroundAcks(Generic[M]):
             try:
                 acking = self._transport.see_through(self._rules.operation(batch))
             except ClientClosed as error:
-                self._note(batch, error, [False] * len(batch))
+                self._note_failure(batch, error)
             else:
                 acking.add_done_callback(partial(self._note_reply, batch))
 
@@ -147,43 +147,48 @@ class BackgroundAcks(Generic[M]):
         if self._errors:
             raise self._errors.popleft()
 
-    def raise_all(self) -> None:
-        """Raise all errors that were not raised yet: several as an ``ExceptionGroup``."""
-        if len(self._errors) > 1:
-            errors = list(self._errors)
-            self._errors.clear()
-            raise ExceptionGroup("messages could not be acked", errors)
-        self.raise_error()
+    def raise_last(self) -> None:
+        """Raise the oldest error that was not raised yet, with a note about the others."""
+        errors = list(self._errors)
+        self._errors.clear()
+        if errors:
+            if others := errors[1:]:
+                errors[0].add_note(f"{len(others)} more: {'; '.join(map(str, others[:9]))}")
+            raise errors[0]
 
     async def _until_open_at_most(self, count: int) -> None:
         while self._open > count:
             self._answered.clear()
             await self._answered.wait()
 
-    def _note_reply(self, batch: list[M], acking: asyncio.Future[list[bool]]) -> None:
+    def _note_reply(self, batch: list[M], acking: asyncio.Future[Any]) -> None:
         if acking.cancelled():
-            self._note(batch, ClientClosed("the client was closed"), [False] * len(batch))
-        elif isinstance(error := acking.exception(), RSMQError):
-            self._note(batch, error, [False] * len(batch))
-        else:
-            self._note(batch, None, acking.result())
+            self._note_failure(batch, ClientClosed("the client was closed"))
+            return
+        error = acking.exception()
+        if isinstance(error, RSMQError):
+            self._note_failure(batch, error)
+            return
+        losses = self._rules.losses(batch, acking.result())
+        self._note(batch, [lost is None for lost in losses])
+        for lost in losses:
+            if lost is not None:
+                logger.warning("%s", lost)
+                self._keep(lost)
 
-    def _note(self, batch: list[M], error: RSMQError | None, acked: list[bool]) -> None:
-        failed = [message for message, is_acked in zip(batch, acked, strict=True) if not is_acked]
+    def _note_failure(self, batch: list[M], error: RSMQError) -> None:
+        self._note(batch, [False] * len(batch))
+        logger.warning("%d messages are not acked: %s", len(batch), error)
+        self._keep(error)
+
+    def _note(self, batch: list[M], acked: list[bool]) -> None:
         self._rules.end(batch, acked)
-        for message in failed:
-            message.outcome = None
+        for message, is_acked in zip(batch, acked, strict=True):
+            if not is_acked:
+                message.outcome = None
         self._open -= len(batch)
         self._answered.set()
-        self._on_acked(len(batch) - len(failed))
-        if error is not None:
-            logger.warning("%d messages are not acked: %s", len(batch), error)
-            self._keep(error)
-            return
-        for message in failed:
-            lost = self._rules.lost(message)
-            logger.warning("%s", lost)
-            self._keep(lost)
+        self._on_acked(sum(acked))
 
     def _keep(self, error: RSMQError) -> None:
         if len(self._errors) < MAX_ERRORS:
@@ -210,9 +215,15 @@ class LeaseAcks:
         """Return its queue: that of a subscription may change while it is consumed."""
         return message.lease.keys
 
-    def operation(self, batch: Sequence[LeasedMessage]) -> Operation[list[bool]]:
+    def operation(self, batch: Sequence[LeasedMessage]) -> Operation[list[LeaseLost | None]]:
         """Return the operation that acks messages of one queue."""
         return messages.ack_many(batch[0].lease.keys, [message.lease.receipt for message in batch])
+
+    def losses(
+        self, _batch: Sequence[LeasedMessage], result: list[LeaseLost | None]
+    ) -> list[LeaseLost | None]:
+        """Return the result of the operation: it has the errors."""
+        return result
 
     def end(self, batch: Sequence[LeasedMessage], acked: Sequence[bool]) -> None:
         """Drop all leases."""
@@ -221,8 +232,3 @@ class LeaseAcks:
         # A client that is being closed gives those back that are still registered.
         self._keeper.resume(*[message.lease for message in batch])
         self._keeper.drop(*[message.lease for message, is_acked in both if not is_acked])
-
-    def lost(self, message: LeasedMessage) -> LeaseLost:
-        """Return the error of a message whose lease was lost."""
-        cause = "another consumer has received it since, or it was deleted"
-        return LeaseLost(message.lease.queue, message.lease.id, gone=False, cause=cause)

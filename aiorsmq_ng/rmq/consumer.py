@@ -9,6 +9,7 @@ from typing import Generic, Self, TypeVar
 import anyio
 
 from .._transport.transport import Transport
+from ..errors import RSMQError
 from .batch import RmqBatch
 from .delivery import RmqDelivery, release_nowait
 from .prefetch import RmqPrefetch
@@ -84,15 +85,20 @@ class RmqConsumer(AsyncIterator[T], Generic[T]):
             await self._prefetch.aclose(_GIVE_BACK_S)
             if (acks := self._prefetch.acks) is not None:
                 await acks.drain()
-                acks.raise_all()
+                acks.raise_last()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        # Also if the block was cancelled: what was taken ahead goes back before the end.
-        with anyio.CancelScope(shield=True):
-            await self.aclose()
+    async def __aexit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            # Also if the block was cancelled: what was taken ahead goes back before the end.
+            with anyio.CancelScope(shield=True):
+                await self.aclose()
+        except RSMQError:
+            # Failed acks are logged; what ends the loop is not replaced by them.
+            if error is None:
+                raise
 
     def __del__(self) -> None:
         # Called by the garbage collector at any moment, in any thread.

@@ -357,6 +357,7 @@ class RmqAcks:
                 delivery.lease.lost = True
                 held_of(delivery).doubt()
 
-    def lost(self, message: RmqDelivery) -> LeaseLost:
-        """Return the error of a delivery that a cleaner has moved."""
-        return _lost(message)
+    def losses(self, batch: Sequence[RmqDelivery], result: list[bool]) -> list[LeaseLost | None]:
+        """Return the errors of deliveries that a cleaner has moved."""
+        pairs = zip(batch, result, strict=True)
+        return [None if is_acked else _lost(delivery) for delivery, is_acked in pairs]

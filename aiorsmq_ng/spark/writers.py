@@ -37,7 +37,9 @@ from .._protocol.operations.spark import bulk_send
 from ..errors import InvalidValue
 from .arrow_rows import ENCODERS
 from .options import WriteOptions
-from .pyspark_versions import DataSourceStreamArrowWriter
+from .pyspark_versions import (
+    DataSourceStreamArrowWriter,  # pyright: ignore[reportAttributeAccessIssue]  # without PySpark
+)
 
 if TYPE_CHECKING:
     from .._protocol.operation import Operation

@@ -80,8 +80,9 @@ async def test_lost_lease_is_raised_by_the_next_step_and_the_loop_can_go_on(queu
         assert lost.settled
         await until(lambda: not lost.settled)
 
-        with pytest.raises(LeaseLost, match=lost.id):
+        with pytest.raises(LeaseLost, match=lost.id) as caught:
             await anext(consumer)
+        assert caught.value.gone
         assert await consumed(consumer, 2) == ["kept", "last"]
 
     assert (await queue.attributes()).msgs == 0
@@ -94,12 +95,14 @@ async def test_lost_leases_that_no_step_has_raised_are_raised_by_aclose(queue):
         await queue.delete(message.id)
 
     consumer = queue.consume(prefetch=2, settle="background")
-    with pytest.raises(ExceptionGroup) as caught:
+    with pytest.raises(LeaseLost) as caught:
         async with consumer, await anext(consumer) as first, await anext(consumer) as second:
             await delete(first)
             await delete(second)
 
-    assert [type(error) for error in caught.value.exceptions] == [LeaseLost, LeaseLost]
+    # Blocks end from the inside out.
+    assert caught.value.id == second.id
+    assert first.id in caught.value.__notes__[0]
     await consumer.aclose()  # raised once
 
 
@@ -212,3 +215,32 @@ async def test_worker_logs_a_lost_message_and_does_not_count_it(rsmq, queue, cap
 async def test_worker_with_an_unknown_word_is_refused(rsmq):
     with pytest.raises(InvalidValue, match="settle must be await or background, not 'soon'"):
         Worker(rsmq, settle="soon")
+
+
+@pytest.mark.parametrize("ends_by", ["cancellation", "timeout", "error"])
+async def test_failed_ack_does_not_replace_what_ends_the_loop(queue, ends_by, caplog):
+    await queue.send("x")
+    inside = asyncio.Event()
+
+    async def loop():
+        async with queue.consume(settle="background") as consumer:
+            async with await anext(consumer) as message:
+                await queue.delete(message.id)
+            inside.set()
+            if ends_by == "error":
+                raise KeyError("mine")
+            async with asyncio.timeout(0.05 if ends_by == "timeout" else 30):
+                await asyncio.sleep(30)
+
+    task = asyncio.create_task(loop())
+    await inside.wait()
+    if ends_by == "cancellation":
+        task.cancel()
+    await asyncio.wait([task])
+
+    if ends_by == "cancellation":
+        assert task.cancelled()
+    else:
+        expected = KeyError if ends_by == "error" else TimeoutError
+        assert isinstance(task.exception(), expected)
+    assert "is lost" in caplog.text

@@ -145,6 +145,7 @@ async def test_ways_to_the_broker_take_turns_within_every_round(grpc_broker):
     assert turns == {grpc_broker.STEPS[0].name: {way: [both, both] for way in ways}}
 
 
+@pytest.mark.timeout(300)  # ten seconds of processor time
 async def test_every_step_runs_directly_by_a_stub_and_by_our_client(grpc_broker):
     turns, lone = await grpc_broker.measure(rounds=1, messages=1)
 

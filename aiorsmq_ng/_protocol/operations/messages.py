@@ -7,7 +7,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from ...errors import SendUnknown
+from ...errors import LeaseLost, SendUnknown
 from ...models import Message, Sent
 from ..keys import QueueKeys
 from ..operation import Kind, Operation, QueueRequest, Request
@@ -334,9 +334,10 @@ class AckRequest(QueueRequest, frozen=True):
 
 
 class AckManyRequest(QueueRequest, frozen=True):
-    """Delete messages whose receipts are the newest. The result has True for each deleted one.
+    """Delete messages whose receipts are the newest. The result has ``None`` for each deleted one.
 
-    After an attempt whose reply was lost, a message that is gone counts as deleted by it.
+    For each other it has the ``LeaseLost`` that says why. After an attempt whose reply was lost, a
+    message that is gone counts as deleted by it.
     """
 
     receipts: Sequence[Receipt]
@@ -354,7 +355,7 @@ class AckManyRequest(QueueRequest, frozen=True):
 
 DELETE: Kind[list[str]] = Kind(name="delete", merge=True, repeatable=True)
 ACK: Kind[None] = Kind(name="ack", merge=True, repeatable=True)
-ACK_MANY: Kind[list[bool]] = Kind(name="ack_many", merge=True, repeatable=True)
+ACK_MANY: Kind[list[LeaseLost | None]] = Kind(name="ack_many", merge=True, repeatable=True)
 
 
 def delete(keys: QueueKeys, ids: Sequence[str]) -> Operation[list[str]]:
@@ -367,8 +368,8 @@ def ack(keys: QueueKeys, receipt: Receipt) -> Operation[None]:
     return Operation(ACK, AckRequest(keys, receipt))
 
 
-def ack_many(keys: QueueKeys, receipts: Sequence[Receipt]) -> Operation[list[bool]]:
-    """Delete messages whose receipts are the newest; the result has True for each deleted one."""
+def ack_many(keys: QueueKeys, receipts: Sequence[Receipt]) -> Operation[list[LeaseLost | None]]:
+    """Delete messages whose receipts are the newest; the result has why others were not deleted."""
     return Operation(ACK_MANY, AckManyRequest(keys, receipts))
 
 

@@ -60,6 +60,15 @@ def _receipts(request: AckManyRequest) -> Sequence[Argument]:
     return args
 
 
+def _losses(request: AckManyRequest, reply: Reply, least: int) -> list[LeaseLost | None]:
+    """Return for each receipt why it is not settled; ``None`` for an outcome of *least* or more."""
+    queue = request.keys.queue
+    return [
+        None if outcome >= least else LeaseLost(queue, receipt.id, gone=outcome == GONE)
+        for receipt, outcome in zip(request.receipts, reply, strict=True)
+    ]
+
+
 def _decode_visibility(request: VisibilityRequest, reply: Reply) -> bool:
     if request.receipt is not None:
         _check(request.keys, request.receipt, reply)
@@ -124,14 +133,14 @@ ACK: Codec[AckRequest, None] = Codec(
     decode=_decode_ack,
     decode_repeated=lambda r, reply: _check_repeated(r.keys, r.receipt, reply[0]),
 )
-ACK_MANY: Codec[AckManyRequest, list[bool]] = Codec(
+ACK_MANY: Codec[AckManyRequest, list[LeaseLost | None]] = Codec(
     kind=messages.ACK_MANY,
     script="delete",
     keys=lambda r: r.keys.with_deliveries,
     args=_receipts,
-    decode=lambda _, reply: [outcome == DONE for outcome in reply],
+    decode=lambda r, reply: _losses(r, reply, DONE),
     # A message that no longer exists was settled by the first attempt.
-    decode_repeated=lambda _, reply: [outcome >= GONE for outcome in reply],
+    decode_repeated=lambda r, reply: _losses(r, reply, GONE),
 )
 DELETE_LEASED: Codec[DeleteLeasedRequest, list[str]] = Codec(
     kind=recovery.DELETE_LEASED,
