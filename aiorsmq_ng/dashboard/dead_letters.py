@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from aiorsmq_ng import QueueNotFound
 
-from .._common.queue_defaults import dead_letter_queue
+from .._common.queue_defaults import dead_letter_queue, has_dead_letters
 from ..broker.tokens import ADMIN
 from . import bodies
 from .message_search import Match, Matcher, reason_kind, reasons_of
-from .request_context import Visit
+from .request_context import NotThere, Visit
 
 #: Dead letters of one queue that are grouped on its page.
 GROUPED = 5000
@@ -76,6 +76,8 @@ async def reasons(visit: Visit) -> ReasonsView:
     visit.caller.need(ADMIN, what="looking at messages")
     queue = visit.queue()
     await queue.attributes()  # raises if the queue does not exist
+    if not has_dead_letters(queue.name):
+        raise NotThere(f"queue {queue.name!r} has no dead letters: their queue's name is too long")
     letters = visit.queue(queue.dead_letter)
     groups: dict[str, ReasonGroup] = {}
     view = ReasonsView(queue=queue.name, dead_letter=letters.name, total=0, looked_at=0, groups=[])

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from aiorsmq_ng import ConsumerInfo, QueueAttributes
 
+from .._common.queue_defaults import has_dead_letters
 from .live_sampler import QueueRow
 from .request_context import Visit
 
@@ -16,7 +17,7 @@ class QueueView(Struct, kw_only=True):
     row: QueueRow
     attributes: QueueAttributes
     consumers: list[ConsumerInfo]
-    #: Name of its dead-letter queue.
+    #: Name of its dead-letter queue; empty if that would be too long.
     dead_letter: str
 
 
@@ -35,5 +36,5 @@ async def queue(visit: Visit) -> QueueView:
         row=row,
         attributes=attributes,
         consumers=list(consumers),
-        dead_letter=handle.dead_letter,
+        dead_letter=handle.dead_letter if has_dead_letters(handle.name) else "",
     )

@@ -325,6 +325,8 @@ async def test_hostile_data_is_text_everywhere(page, server_url, ns):
         await page.goto(f"{site}/dead")
         await page.click("text=by reason")
         await expect(page.locator("#reasons")).to_contain_text("</script>")
+        await page.click("#reasons button")
+        await expect(page.locator("dialog .reason")).to_contain_text("\\u{202e}\\u{1b}[")
         assert await page.locator("img").count() == 0
     await raw.aclose()
 

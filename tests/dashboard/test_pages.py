@@ -243,3 +243,23 @@ async def test_static_files_are_found_from_every_depth_and_kept_for_ever(web, qu
         file = await web.get(str(page.url.join(sheet)))
         assert file.status_code == 200
         assert "immutable" in file.headers["cache-control"]
+
+
+@pytest.mark.parametrize("length", [155, 156, 160])
+async def test_queue_with_a_long_name_is_shown_as_what_it_is(web, act, rsmq, length):
+    name = "q" * length
+    queue = await rsmq.create_queue(name)
+    await queue.send("x")
+    await rsmq.gateway.announce(queue, "host-1", 2, [])
+
+    (row,) = (await web.get("/api/v1/queues")).json()["queues"]
+    page, reasons = await web.get(f"/q/{name}"), await web.get(f"/q/{name}/dead")
+    redriven = await act("redrive", {}, queue=name)
+
+    assert (row["ready"], row["dead"], row["consumers"], row["trouble"]) == (1, 0, 2, "")
+    assert (page.status_code, "host-1" in page.text) == (200, True)
+    has_dead = length == 155
+    assert (f'href="../q/{name}-dead"' in page.text) == has_dead
+    assert (f'{name}/dead"' in page.text) == has_dead
+    assert reasons.status_code == (200 if has_dead else 404)
+    assert redriven.status_code == (404 if has_dead else 400)

@@ -104,7 +104,7 @@ for (const button of document.querySelectorAll("[data-dialog]")) {
     const dialog = document.getElementById(`dialog-${button.dataset.dialog}`);
     if (button.dataset.reason !== undefined) {
       dialog.dataset.reason = button.dataset.reason;
-      dialog.querySelector(".reason").textContent = button.dataset.reason || "that is not known";
+      dialog.querySelector(".reason").textContent = button.dataset.shown || "that is not known";
     }
     dialog.querySelector(".result").textContent = "";
     dialog.showModal();
