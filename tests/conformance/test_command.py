@@ -176,7 +176,7 @@ def test_driver_that_does_not_answer_is_given_up(tmp_path, kit_url, capsys, monk
     assert "no answer within 0.2 s" in capsys.readouterr().err
 
 
-def test_verb_that_a_client_does_not_have_is_no_failure(tmp_path, kit_url):
+def test_verb_that_a_client_does_not_have_is_no_failure_and_is_reported(tmp_path, kit_url, capsys):
     program = tmp_path / "small.py"
     program.write_text(
         "import json, sys\n"
@@ -191,6 +191,9 @@ def test_verb_that_a_client_does_not_have_is_no_failure(tmp_path, kit_url):
     (result,) = json.loads((tmp_path / "report.json").read_text())["clients"][0]["results"]
     assert result["state"] == "lacking"
     assert result["detail"] == "small has no popMessage, receiveMessage, sendMessage"
+    line = f"small: 1 of 1 scenarios not played ({result['detail']}): fifo"
+    assert line in capsys.readouterr().out.splitlines()
+    assert f"## Not played\n\n- {line}\n" in (tmp_path / "report.md").read_text()
 
 
 def test_server_that_is_not_there_ends_the_run_with_status_4(tmp_path, capsys):

@@ -161,7 +161,7 @@ def _progress() -> Callable[[str, int, int], None]:
             sys.stderr.write(f"\r\x1b[K{title}: {done}/{of}{end}")
             sys.stderr.flush()
         elif done == of:
-            sys.stderr.write(f"{title}: {of} played\n")
+            sys.stderr.write(f"{title}: {of} done\n")
 
     return show
 

@@ -99,7 +99,22 @@ def terminal(run: Run) -> str:
     for result in run.failures:
         kind = "advice" if result.scenario.advice else "FAILED"
         parts.append(f"{kind} {_who(result)}: {result.scenario.name}\n  {result.outcome.detail}")
+    parts += not_played(run)
     return "\n\n".join(parts)
+
+
+def not_played(run: Run) -> list[str]:
+    """Return a line for each reason why scenarios were not played with a client alone."""
+    lines = []
+    for title, results in run.alone.items():
+        reasons: dict[str, list[str]] = {}
+        for result in results:
+            if result.outcome.state == "lacking":
+                reasons.setdefault(result.outcome.detail, []).append(result.scenario.name)
+        for reason, names in reasons.items():
+            count = f"{len(names)} of {len(results)} scenarios not played"
+            lines.append(f"{title}: {count} ({reason}): {', '.join(names)}")
+    return lines
 
 
 def _aligned(rows: list[list[str]]) -> str:
@@ -128,6 +143,8 @@ def markdown(run: Run) -> str:
     together = [r for group in run.pairs.values() for r in group if r.failed]
     if together:
         parts += ["## What fails in pairs only", _failures(together)]
+    if lines := not_played(run):
+        parts += ["## Not played", "\n".join(f"- {line}" for line in lines)]
     return "\n\n".join(parts) + "\n"
 
 
