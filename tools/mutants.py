@@ -77,6 +77,20 @@ MUTANTS = (
         ("tests/rmq/test_cleaner.py",),
     ),
     Mutant(
+        "rmq: a give-back waits for the take that is in flight",
+        "aiorsmq_ng/rmq/prefetch.py",
+        "if self._taking or not due:",
+        "if not due:",
+        ("tests/rmq/test_order_of_give_backs.py",),
+    ),
+    Mutant(
+        "rmq: what was taken ahead goes back with a cancelled delivery",
+        "aiorsmq_ng/rmq/prefetch.py",
+        "batch = sorted([*self._returned, *self._buffer], key=number_of)",
+        "batch = [*self._buffer, *self._returned]",
+        ("tests/rmq/test_order_of_give_backs.py",),
+    ),
+    Mutant(
         "rmq: closing gives everything back before the names go",
         "aiorsmq_ng/rmq/client.py",
         "                await self._connections.retire()\n",

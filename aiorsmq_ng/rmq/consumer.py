@@ -11,7 +11,7 @@ import anyio
 from .._transport.transport import Transport
 from ..errors import RSMQError
 from .batch import RmqBatch
-from .delivery import RmqDelivery, release_nowait
+from .delivery import RmqDelivery
 from .prefetch import RmqPrefetch
 
 T = TypeVar("T", RmqDelivery, RmqBatch)
@@ -68,9 +68,7 @@ class RmqConsumer(AsyncIterator[T], Generic[T]):
         Args:
             deliveries: deliveries of this consumer, oldest first.
         """
-        if self._prefetch is None:
-            release_nowait(deliveries)
-        else:
+        if self._prefetch is not None:
             self._prefetch.put_back(deliveries)
 
     async def aclose(self) -> None:

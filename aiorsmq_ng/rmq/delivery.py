@@ -72,6 +72,8 @@ class Origin:
     on_settled: Callable[[], object]
     #: Return what acks blocks that have ended; ``None`` if each waits for its own ack.
     acks: Callable[[], BackgroundAcks[RmqDelivery] | None]
+    #: Begin to give deliveries back in order, with what their consumer has taken after them.
+    give_back: Callable[[Sequence[RmqDelivery]], asyncio.Future[None]]
 
 
 class RmqDelivery(Message):
@@ -169,7 +171,7 @@ class RmqDelivery(Message):
         elif isinstance(error, Exception):
             await self.push()
         else:
-            await self.release()
+            await settle_block([self], error)
 
     def release_nowait(self, *, unseen: bool = True) -> asyncio.Future[Any]:
         """Start to give it back; the call goes on if the caller is cancelled.
@@ -177,8 +179,7 @@ class RmqDelivery(Message):
         Args:
             unseen: no difference: rmq does not count deliveries.
         """
-        [future] = release_nowait([self])
-        return future
+        return self._origin.give_back([self])
 
     def let_go(self) -> None:
         """Stop working on it; it stays in the unacked list, and is given back at the end."""
@@ -206,6 +207,11 @@ class RmqDelivery(Message):
 #: Return what a delivery is part of: the one way to it for other functions of this package.
 held_of: Callable[[RmqDelivery], Held] = attrgetter("_origin.held")
 _origin_of: Callable[[RmqDelivery], Origin] = attrgetter("_origin")
+
+
+def number_of(delivery: RmqDelivery) -> int:
+    """Return its place in the order of taking, among those of its connection."""
+    return int(delivery.id.rpartition("#")[2])
 
 
 async def settle(batch: Sequence[RmqDelivery], outcome: RmqOutcome) -> list[LeaseLost]:
@@ -236,14 +242,19 @@ async def settle_block(batch: Sequence[RmqDelivery], error: BaseException | None
         return
     if isinstance(error, GeneratorExit):
         # The coroutine is closed, perhaps by the garbage collector: it cannot await.
-        held_of(open_[0]).connection.transport.call_soon(lambda: release_nowait(open_))
+        held_of(open_[0]).connection.transport.call_soon(
+            lambda: _origin_of(open_[0]).give_back(open_)
+        )
     elif error is None:
         await settle(open_, "acked")
     else:
         # Goes on if this task is cancelled.
         with anyio.CancelScope(shield=True):
             try:
-                await settle(open_, "pushed" if isinstance(error, Exception) else "released")
+                if isinstance(error, Exception):
+                    await settle(open_, "pushed")
+                else:
+                    await asyncio.wait([_origin_of(open_[0]).give_back(open_)])
             except ClientClosed:
                 pass  # closing the client has given it back
             except RSMQError as failure:
@@ -257,8 +268,7 @@ def release_nowait(batch: Sequence[RmqDelivery]) -> list[asyncio.Future[Any]]:
     """
     calls: dict[int, list[RmqDelivery]] = {}
     for delivery in batch:
-        if not delivery.settled:
-            calls.setdefault(id(held_of(delivery)), []).append(delivery)
+        calls.setdefault(id(held_of(delivery)), []).append(delivery)
     futures: list[asyncio.Future[Any]] = []
     for group in calls.values():
         transport = held_of(group[0]).connection.transport

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from .._runtime.outage_retries import retry_through_outages
 from .._transport.driver import ListWaiter, NotExecuted, ReplyLost
 from ..errors import ClientClosed, RSMQError
 from .connection import Connection, Held, unique_name
-from .delivery import Origin, RmqAcks, RmqDelivery, release_nowait
+from .delivery import Origin, RmqAcks, RmqDelivery, number_of, release_nowait
 from .rmq_context import RmqContext
 
 logger = logging.getLogger("aiorsmq_ng.rmq")
@@ -30,6 +31,8 @@ logger = logging.getLogger("aiorsmq_ng.rmq")
 _WAIT_S = 10
 #: Payloads that one call takes at most, so that other clients can go on.
 _MOST = 500
+#: How long give-backs are gathered: handlers that are cancelled together do not end in one tick.
+_GATHER_S = 0.01
 
 
 class RmqPrefetch:
@@ -63,6 +66,12 @@ class RmqPrefetch:
         self._room = asyncio.Event()
         self._ended = asyncio.Event()
         self._waiting: anyio.CancelScope | None = None
+        #: True while a take is in flight.
+        self._taking = False
+        #: Deliveries that wait to be given back together, and what is done when they are.
+        self._returned: list[RmqDelivery] = []
+        self._gathering: asyncio.Future[None] | None = None
+        self._gathered = False
         self._giving_back: list[asyncio.Future[Any]] = []
         self._failure: Exception | None = None
         self.closed = False
@@ -83,7 +92,7 @@ class RmqPrefetch:
 
     def take_now(self) -> RmqDelivery | None:
         """Hand out the next delivery if there is one."""
-        while self._buffer:
+        while self._buffer and not self.closed:
             delivery = self._buffer.popleft()
             if not self._buffer:
                 self._room.set()
@@ -113,7 +122,7 @@ class RmqPrefetch:
                 while len(taken) < count:
                     taken.append(await self.take())
         except StopAsyncIteration:
-            release_nowait(taken)
+            self.give_back(taken)
             raise
         except BaseException:
             self.put_back(taken)
@@ -123,23 +132,38 @@ class RmqPrefetch:
     def put_back(self, deliveries: list[RmqDelivery]) -> None:
         """Put back deliveries on which no work has begun."""
         if self.closed:
-            self._giving_back += release_nowait(deliveries)
+            self.give_back(deliveries)
         else:
             self._buffer.extendleft(reversed(deliveries))
             self._arrived.set()
+
+    def give_back(self, deliveries: Sequence[RmqDelivery]) -> asyncio.Future[None]:
+        """Begin to give deliveries back, and what is buffered with them, in the order of taking.
+
+        Each give-back goes to the front of the queue. So what was taken later must not follow: it
+        goes along, and a take that is in flight ends first.
+        """
+        self._context.transport.check()
+        for delivery in deliveries:
+            if not delivery.settled:
+                delivery.outcome = "released"
+                self._returned.append(delivery)
+        if self._gathering is None:
+            loop = asyncio.get_running_loop()
+            self._gathering = loop.create_future()
+            loop.call_later(_GATHER_S, self._end_gathering)
+        return self._gathering
 
     def close(self) -> None:
         """Stop taking, and begin to give back what was not handed out."""
         if self.closed:
             return
         self.closed = True
-        buffered, self._buffer = list(self._buffer), deque()
         if self._waiting is not None:
             self._waiting.cancel()
         self._room.set()
         self._arrived.set()
-        with suppress(ClientClosed):
-            self._giving_back += release_nowait(buffered)
+        self._give_back_if_due()
 
     async def aclose(self, within_s: float) -> None:
         """Close, and wait until everything is given back, at most *within_s*."""
@@ -147,6 +171,8 @@ class RmqPrefetch:
         with anyio.move_on_after(within_s):
             # A take that is in flight ends first, and gives back what it has taken.
             await self._ended.wait()
+            if self._gathering is not None:
+                await asyncio.wait([self._gathering])
             if self._giving_back:
                 await asyncio.wait(self._giving_back)
 
@@ -193,10 +219,15 @@ class RmqPrefetch:
             room = await self._wait_for_room()
             if not room:
                 return
-            payloads = await held.take(min(room, _MOST))
+            self._taking = True
+            try:
+                payloads = await held.take(min(room, _MOST))
+                self._store(held, payloads)
+            finally:
+                self._taking = False
+                self._give_back_if_due()
             if payloads:
                 backoff = Backoff(options.poll_base, options.poll_cap)
-                self._store(held, payloads)
             elif not connection.lost and not self.closed:
                 await self._wait_for_arrival(held, waiter, backoff)
 
@@ -225,14 +256,14 @@ class RmqPrefetch:
             await held.look_for_strays()
 
     def _store(self, held: Held, payloads: list[bytes]) -> None:
-        """Buffer what was taken; give it back if the prefetch was closed meanwhile."""
-        taken = []
+        """Buffer what was taken."""
         origin = Origin(
             held,
             self._context.codec,
             self._push,
             on_settled=partial(self._one_settled, held.connection.name),
             acks=self._acks_if_open,
+            give_back=self.give_back,
         )
         for payload in payloads:
             try:
@@ -241,12 +272,30 @@ class RmqPrefetch:
                 self._refuse(held, payload, str(fault))
                 continue
             self._in_hand += 1
-            taken.append(RmqDelivery(origin, payload, parts))
-        if self.closed:
-            self._giving_back += release_nowait(taken)
-        else:
-            self._buffer.extend(taken)
+            self._buffer.append(RmqDelivery(origin, payload, parts))
+        if self._buffer:
             self._arrived.set()
+
+    def _end_gathering(self) -> None:
+        self._gathered = True
+        self._give_back_if_due()
+
+    def _give_back_if_due(self) -> None:
+        """Give back all that no holder works on, by one call, unless there is more to wait for."""
+        gathering = self._gathering
+        due = self.closed if gathering is None else self._gathered
+        if self._taking or not due:
+            return
+        batch = sorted([*self._returned, *self._buffer], key=number_of)
+        self._returned, self._gathering, self._gathered = [], None, False
+        self._buffer.clear()
+        futures: list[asyncio.Future[Any]] = []
+        with suppress(ClientClosed):  # closing the client gives them back
+            futures = release_nowait(batch)
+        self._giving_back = [future for future in self._giving_back if not future.done()] + futures
+        if gathering is not None:
+            done = asyncio.gather(*futures, return_exceptions=True)
+            done.add_done_callback(lambda _: gathering.set_result(None))
 
     def _refuse(self, held: Held, payload: bytes, fault: str) -> None:
         """Reject a payload that no consumer can read, as Go's consumers do."""
