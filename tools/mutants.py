@@ -91,6 +91,13 @@ MUTANTS = (
         ("tests/rmq/test_order_of_give_backs.py",),
     ),
     Mutant(
+        "rmq: a damaged key does not end the cleaner",
+        "aiorsmq_ng/rmq/cleaner.py",
+        "        except QueueCorrupt as error:\n            # The others",
+        "        except ZeroDivisionError as error:\n            # The others",
+        ("tests/rmq/test_cleaner.py",),
+    ),
+    Mutant(
         "rmq: closing gives everything back before the names go",
         "aiorsmq_ng/rmq/client.py",
         "                await self._connections.retire()\n",

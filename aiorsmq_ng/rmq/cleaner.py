@@ -7,9 +7,9 @@ import logging
 import anyio
 
 from .._protocol.operations.rmq import messages, registry
-from .._protocol.rmq_keys import RmqLayout
+from .._protocol.rmq_keys import RmqKeys, RmqLayout
 from .._transport.transport import Transport
-from ..errors import Unavailable
+from ..errors import QueueCorrupt, Unavailable
 
 logger = logging.getLogger("aiorsmq_ng.rmq")
 
@@ -18,12 +18,16 @@ async def clean(transport: Transport, layout: RmqLayout) -> int:
     """Return what all dead connections held to their queues; the result is how many payloads.
 
     Another cleaner may run at the same time, Go's or ours: each payload is moved by one of them.
+    A damaged key is logged and skipped; its connection stays listed.
     """
     names = await transport.run(registry.members(layout.connections))
     moved = 0
     for name in names:
         if not await transport.run(registry.alive(layout.heartbeat(name))):
-            moved += await _clean_connection(transport, layout, name)
+            try:
+                moved += await _clean_connection(transport, layout, name)
+            except QueueCorrupt as error:
+                logger.warning("dead connection %r is not cleaned: %s", name, error)
     return moved
 
 
@@ -44,23 +48,33 @@ async def _clean_connection(transport: Transport, layout: RmqLayout, name: str) 
     run, moved = transport.run, 0
     consumed = layout.consumed(name)
     for queue in await run(registry.members(consumed)):
-        keys = layout.queue(queue)
         # Listed before anything is there: a queue that no program has open must be found.
         await run(registry.add(layout.queues, queue))
-        while True:
-            if layout.cluster and await run(registry.alive(layout.heartbeat(name))):
-                return moved
-            step = await run(messages.retire(keys, name, dead=True))
-            if step.alive:
-                return moved
-            moved += step.moved
-            if step.left == 0:
-                break
-        if layout.cluster:
-            # There it is on another node than the queue; on a single server the script did it.
-            await run(registry.remove(consumed, queue))
+        try:
+            moved += await _clean_queue(transport, layout.queue(queue), name)
+        except QueueCorrupt as error:
+            # The others do not wait until it is repaired.
+            logger.warning("dead connection %r keeps what it held: %s", name, error)
     # It stays listed as long as it consumes something, or is alive again.
     if not await run(registry.members(consumed)):
         heartbeat = "" if layout.cluster else layout.heartbeat(name)
         await run(registry.remove(layout.connections, name, unless=heartbeat))
+    return moved
+
+
+async def _clean_queue(transport: Transport, keys: RmqKeys, name: str) -> int:
+    """Give back what a dead connection held of one queue; nothing more once it is alive again."""
+    run, layout, moved = transport.run, keys.layout, 0
+    while True:
+        if layout.cluster and await run(registry.alive(layout.heartbeat(name))):
+            return moved
+        step = await run(messages.retire(keys, name, dead=True))
+        if step.alive:
+            return moved
+        moved += step.moved
+        if step.left == 0:
+            break
+    if layout.cluster:
+        # There it is on another node than the queue; on a single server the script did it.
+        await run(registry.remove(layout.consumed(name), keys.queue))
     return moved

@@ -199,6 +199,7 @@ class Rmq:
 
         They go behind all that waits, as Go's cleaner puts them. Any number of cleaners may run at
         the same time, in any language: none loses or doubles what another one moves.
+        A damaged key of a dead connection is logged and left alone; the rest is cleaned.
         """
         return await clean(self._transport, self._layout)
 

@@ -110,6 +110,30 @@ async def test_cleaner_runs_now_and_then_while_its_block_does(rmq, redis):
             pass
 
 
+@pytest.mark.parametrize("damaged", ["queue::[things]::unacked", "queues"])
+async def test_damaged_key_of_a_dead_connection_does_not_keep_the_others_waiting(
+    rmq, redis, caplog, damaged
+):
+    for n in range(5):
+        await dead_connection(redis, f"m{n}", name=f"gone-{n}")
+        await dead_connection(redis, f"o{n}", name=f"gone-{n}", queue="widgets")
+    key = f"rmq::connection::gone-2::{damaged}"
+    await redis.set(key, "not of rmq")
+
+    async with rmq.cleaner(every=0.05):
+        await until(lambda: caplog.text.count("'gone-2'") >= 2)  # it goes on to the next round
+
+    assert sorted(await listed(redis, READY)) == [b"m0", b"m1", b"m3", b"m4"]
+    others = await listed(redis, "rmq::queue::[widgets]::ready")
+    assert (b"o2" in others) is (damaged != "queues")
+    assert await redis.smembers("rmq::connections") == {b"gone-2"}
+
+    await redis.delete(key)
+    await dead_connection(redis, "m2", name="gone-2")
+    assert await rmq.clean() == (2 if damaged == "queues" else 1)
+    assert await redis.smembers("rmq::connections") == set()
+
+
 async def test_stats_are_those_of_go(rmq, redis):
     things = await rmq.queue("things")
     await things.publish("a", "b", "c")
