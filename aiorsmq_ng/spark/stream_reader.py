@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -166,13 +166,11 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Stop renewing, and give back what Spark does not know. Nothing depends on this call."""
         if self._driver is not None:
-            # Spark closes the socket and sends a signal; the later one must not interrupt this.
-            with suppress(ValueError):
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            (client, claims), self._driver = self._driver, None
-            atexit.unregister(self.stop)
-            client.call(claims.aclose())
-            client.close()
+            with _uninterrupted():
+                (client, claims), self._driver = self._driver, None
+                atexit.unregister(self.stop)
+                client.call(claims.aclose())
+                client.close()
 
     def _on_driver(self) -> tuple[SyncClient, StreamQueues]:
         if self._driver is None:
@@ -185,6 +183,24 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
                     signal.signal(signal.SIGTERM, _exit)
         return self._driver
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ignore SIGTERM inside if it would lead to ``_exit``, and then let it end the process.
+
+    Spark closes the socket and sends a signal; the later one must not interrupt the give-back.
+    """
+    is_ours = signal.getsignal(signal.SIGTERM) is _exit
+    with suppress(ValueError):
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            if is_ours:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _exit(*_: object) -> None:

@@ -54,3 +54,13 @@ def test_process_that_ends_by_a_signal_gives_back_what_it_claimed_ahead(bench, l
     assert ended.returncode == 143
     # The claim that Spark knows stays; its lease is what the next run continues.
     assert bench.run(claims.backlog(bench.keys)).visible == 70
+
+
+def test_reader_that_is_stopped_leaves_the_signals_of_its_process_as_they_were(bench):
+    """Tests and notebooks use a reader in their own process; children inherit what is ignored."""
+    code = textwrap.dedent(RUNNER).format(given=bench.options, late=True)
+    code = code.replace("os.kill(os.getpid(), signal.SIGTERM)", "pass")
+    code += "assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL\n"
+    bench.fill_numbers(100)
+
+    subprocess.run([sys.executable, "-c", code], env=environment(), timeout=300, check=True)
