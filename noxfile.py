@@ -76,12 +76,12 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """All tests, on real servers, in three processes; arguments go to pytest.
+    """All tests, on real servers, in four processes; arguments go to pytest.
 
-    The tests wait for half of their time, so one process more than processors is faster.
+    The tests wait for half of their time, so more processes than processors are faster.
     """
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
-    session.run("pytest", "-n", "3", *session.posargs)
+    session.run("pytest", "-n", "4", "--dist", "worksteal", *session.posargs)
 
 
 @nox.session

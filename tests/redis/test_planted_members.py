@@ -145,7 +145,8 @@ class Verbs:
             await run(queue, messages.ack(queue._keys, receipt(id)))
 
     async def ack_many(self, rsmq, queue, other, id):
-        return await run(queue, messages.ack_many(queue._keys, [receipt(id)]))
+        found = await run(queue, messages.ack_many(queue._keys, [receipt(id)]))
+        return [repr(lost) for lost in found]
 
     async def visibility(self, rsmq, queue, other, id):
         return await run(queue, messages.visibility(queue._keys, id, vt_ms=5000, channel="x"))
