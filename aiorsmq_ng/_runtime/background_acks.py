@@ -220,7 +220,7 @@ class LeaseAcks:
         return messages.ack_many(batch[0].lease.keys, [message.lease.receipt for message in batch])
 
     def losses(
-        self, _batch: Sequence[LeasedMessage], result: list[LeaseLost | None]
+        self, batch: Sequence[LeasedMessage], result: list[LeaseLost | None]
     ) -> list[LeaseLost | None]:
         """Return the result of the operation: it has the errors."""
         return result

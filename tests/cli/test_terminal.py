@@ -6,7 +6,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pexpect
@@ -73,8 +72,12 @@ class Screen:
         deadline = time.monotonic() + PATIENCE_S
         while not (found := re.compile(pattern).search(plain(self.raw), self._seen)):
             assert time.monotonic() < deadline, f"{pattern!r} not in {plain(self.raw)[-3000:]!r}"
-            with suppress(pexpect.TIMEOUT):
+            try:
                 self.raw += self._child.read_nonblocking(65536, timeout=1)
+            except pexpect.TIMEOUT:
+                pass
+            except pexpect.EOF:
+                pytest.fail(f"it ended without {pattern!r}: {plain(self.raw)[-3000:]!r}")
         self._seen = found.end()
 
     def ended(self) -> int | None:
