@@ -125,23 +125,28 @@ async def _watch(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View, interval_s
     due = loop.time() + interval_s
     # A sample may take seconds while the server is unreachable; keys are handled meanwhile.
     looking: asyncio.Task[None] | None = None
-    async with Keyboard() as keyboard:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                clock = time.strftime("%H:%M:%S")
-                shown = picture(view, sampler.traces, clock, console.size, unicode)
-                live.update(shown, refresh=True)
-                for key in await keyboard.until(due):
-                    if not view.press(key):
-                        return
-                if looking is not None and looking.done():
-                    looking.result()
-                    looking = None
-                if loop.time() >= due:
-                    due = loop.time() + interval_s
-                    if looking is None:
-                        looking = asyncio.create_task(_look(rsmq, sampler, view))
-                        looking.add_done_callback(lambda _: keyboard.wake())
+    try:
+        async with Keyboard() as keyboard:
+            with Live(console=console, screen=True, auto_refresh=False) as live:
+                while True:
+                    clock = time.strftime("%H:%M:%S")
+                    shown = picture(view, sampler.traces, clock, console.size, unicode)
+                    live.update(shown, refresh=True)
+                    for key in await keyboard.until(due):
+                        if not view.press(key):
+                            return
+                    if looking is not None and looking.done():
+                        looking.result()
+                        looking = None
+                    if loop.time() >= due:
+                        due = loop.time() + interval_s
+                        if looking is None:
+                            looking = asyncio.create_task(_look(rsmq, sampler, view))
+                            looking.add_done_callback(lambda _: keyboard.wake())
+    finally:
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait([looking])
 
 
 async def _look(rsmq: aiorsmq_ng.RSMQ, sampler: Sampler, view: View) -> None:
