@@ -81,7 +81,7 @@ def tests(session: nox.Session) -> None:
     The tests wait for half of their time, so more processes than processors are faster.
     """
     session.install("-e", ".[all]", *GROUPS(PROJECT, "test"))
-    session.run("pytest", "-n", "4", "--dist", "worksteal", *session.posargs)
+    session.run("pytest", "-n", "4", *session.posargs)
 
 
 @nox.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +15,9 @@ from aiorsmq_ng import RSMQ, Queue
 
 from .support.deadlines import PATIENT
 from .support.servers import running_server
+
+# Tests of terminals fork; gRPC's handlers would end the child before it runs its program.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 # How long an example takes says something about the machine, not about us.
 settings.register_profile(
