@@ -1522,7 +1522,7 @@ MUTANTS = (
     ),
     Mutant(
         "broker: a receipt says whose a cut name is",
-        "aiorsmq_ng/broker/broker_context.py",
+        "aiorsmq_ng/broker/delivery_replies.py",
         "            owner,\n        )",
         "            None,\n        )",
         ("tests/broker/test_rights.py",),

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
-import aiorsmq_ng
-from aiorsmq_ng import RSMQ, DeadLetter, InvalidValue, Queue, Retry, Subscription, Topic
+from aiorsmq_ng import RSMQ, InvalidValue, Queue, Retry, Subscription, Topic
 
 from .._common.bounded_dict import BoundedDict
 from .._common.queue_defaults import dead_letter_queue
 from .._protocol.topic_names import check_part
 from ..rpc import v1_pb2 as pb
-from ..rpc.wire_values import dead_letter_field, optional
+from ..rpc.wire_values import optional
 from .caller_limits import MAX_BYTES, count_sources
-from .idempotency import IdempotentCalls
+from .delivery_replies import DeliveryReplies
+from .idempotency import IdempotentCalls, fingerprint
 from .options import Limits
 from .receipts import ReceiptContent, ReceiptSigner
-from .tokens import CALLER, PRODUCER, UNKNOWN, Owner, Refused, owner_of
+from .tokens import CALLER, PRODUCER, Owner, Refused
 from .unsettled_deliveries import LoanedDeliveries, StreamDeliveries
 
 R = TypeVar("R")
@@ -33,10 +31,6 @@ SHORTEST_PEER_TIMEOUT_S = 0.25
 _HANDLES = 1024
 #: Size of the cache of handles on subscriptions.
 _SUBSCRIPTIONS = 10_000
-#: Dead letters kept per queue for the next reply, and queues for which they are kept.
-_LETTERS = 100
-#: Largest body of a dead letter that is kept.
-_LETTER_BYTES = 4096
 
 
 class BrokerContext:
@@ -53,8 +47,9 @@ class BrokerContext:
         self.streamed, self.loaned = StreamDeliveries(), LoanedDeliveries()
         self._queue = lru_cache(_HANDLES)(rsmq.queue)
         self._topic = lru_cache(_HANDLES)(rsmq.topic)
-        self._letters: BoundedDict[str, deque[pb.DeadLetter]] = BoundedDict(_LETTERS)
-        rsmq.dead_letters.listen(self._keep_dead_letter)
+        #: What replies to receives contain: deliveries and new dead letters.
+        self.replies = DeliveryReplies(receipts, self.loaned)
+        rsmq.dead_letters.listen(self.replies.keep_dead_letter)
         self._subscriptions: BoundedDict[tuple[object, ...], Subscription] = BoundedDict(
             _SUBSCRIPTIONS
         )
@@ -180,86 +175,10 @@ class BrokerContext:
     ) -> R:
         """Run *work* once, however often the request is repeated; return what gRPC is to write."""
         key = (CALLER.get().identity, method, request.request)
-        content, holds = _fingerprint(request) if key[2].id else (0, 0)
+        content, holds = fingerprint(request) if key[2].id else (0, 0)
         found = await self.idempotency.once(key, work, content=content, holds=holds, **how)
         # Callers pass it on unread, so that it does not matter to them if it is bytes already.
         return cast(R, found)
-
-    def delivery(
-        self,
-        delivery: aiorsmq_ng.Delivery,
-        source: Queue,
-        max_bytes: int = MAX_BYTES,
-        identity: str | None = None,
-    ) -> pb.Delivery:
-        """Return a delivery of *source* as a message for the client, with its receipt."""
-        body, omitted = delivery.body, 0
-        if len(body) > max_bytes:
-            body, omitted = b"", len(body)
-        return pb.Delivery(
-            queue=delivery.queue,
-            id=delivery.id,
-            body=body,
-            rc=delivery.rc,
-            fr=delivery.fr,
-            vt_ms=round(delivery.lease.vt * 1000),
-            receipt=self.receipt(delivery, source, identity),
-            omitted_bytes=omitted,
-            strikes=delivery.strikes,
-            excused=delivery.rc - delivery.attempt,
-        )
-
-    def _keep_dead_letter(self, letter: DeadLetter) -> None:
-        """Keep a dead letter that a receive produced, for the reply to the next receive."""
-        if letter.by_receive:
-            queue, found = letter.queue, letter.message
-            kept = pb.DeadLetter(queue=queue, reason=letter.reason, dead_letter=letter.dead_letter)
-            kept.id, kept.rc, kept.fr = found.id, found.rc, found.fr
-            if len(found.body) <= _LETTER_BYTES:
-                kept.body = found.body
-            letters = self._letters.get(queue) or deque(maxlen=_LETTERS)
-            letters.append(kept)
-            self._letters[queue] = letters
-
-    def take_dead_letters(self, queues: Sequence[Queue], room: int) -> list[pb.DeadLetter]:
-        """Remove and return the new dead letters of *queues*, with bodies of up to *room* bytes."""
-        found: list[pb.DeadLetter] = []
-        for queue in queues:
-            for letter in self._letters.pop(queue.name, ()):
-                room -= len(letter.body)
-                if room < 0:
-                    letter.body = b""
-                found.append(letter)
-        return found
-
-    def loan(
-        self, delivery: aiorsmq_ng.Delivery, source: Queue, max_bytes: int = MAX_BYTES
-    ) -> pb.Delivery:
-        """Return a delivery outside of streams; it is recorded until it is settled or expires."""
-        self.loaned.add(delivery)
-        return self.delivery(delivery, source, max_bytes)
-
-    def receipt(
-        self, delivery: aiorsmq_ng.Delivery, source: Queue, identity: str | None = None
-    ) -> str:
-        """Return the receipt of a delivery, for the caller or for *identity*.
-
-        A subscription is the only *source* of its request. If topic and consumer cannot be read
-        from the name of its queue, the receipt contains them.
-        """
-        owner = None
-        if isinstance(source, Subscription) and owner_of(source.name) is UNKNOWN:
-            owner = Owner(source.topic, source.consumer)
-        content = ReceiptContent(
-            delivery.queue,
-            delivery.id,
-            delivery.rc,
-            delivery.fr,
-            round(delivery.lease.vt * 1000),
-            dead_letter_field(delivery.queue, delivery.dead_letter),
-            owner,
-        )
-        return self.receipts.sign(content, identity or CALLER.get().identity)
 
 
 def peer_timeout(subscriber: pb.Subscriber) -> float:
@@ -271,38 +190,6 @@ def peer_timeout(subscriber: pb.Subscriber) -> float:
             f"not {given * 1000:.0f}"
         )
     return 30.0 if given is None else given
-
-
-def content_of(request: Any) -> bytes:
-    """Return a digest of a request that is the same for all its attempts, in all processes."""
-    return blake2b(_content(request), digest_size=16).digest()
-
-
-def _fingerprint(request: Any) -> tuple[int, int]:
-    """Return a hash that is the same for all attempts of a request in this process, and its size.
-
-    The hash costs a fraction of a digest. The bytes, which may be many, are not kept.
-    """
-    text = _content(request)
-    return hash(text), len(text)
-
-
-def _content(request: Any) -> bytes:
-    """Return a request as bytes that are the same for all its attempts.
-
-    A later attempt names the broker of the first, and may have a shorter wait: both are left out.
-    """
-    broker, wait_ms = request.request.broker, getattr(request, "wait_ms", 0)
-    if broker:
-        request.request.broker = ""
-    if wait_ms:
-        request.wait_ms = 0
-    text: bytes = request.SerializeToString(deterministic=True)
-    if broker:
-        request.request.broker = broker
-    if wait_ms:
-        request.wait_ms = wait_ms
-    return text
 
 
 def seconds(message: Any, field: str) -> float | None:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from typing import Any, TypeVar
 
 from aiorsmq_ng import (
@@ -322,3 +323,35 @@ def _may_run_later(error: RSMQError) -> bool:
     if isinstance(error, Unavailable):
         return error.executed is False
     return isinstance(error, AccessDenied | ClientClosed | NotSupported)
+
+
+def content_of(request: Any) -> bytes:
+    """Return a digest of a request that is the same for all its attempts, in all processes."""
+    return blake2b(_content(request), digest_size=16).digest()
+
+
+def fingerprint(request: Any) -> tuple[int, int]:
+    """Return a hash that is the same for all attempts of a request in this process, and its size.
+
+    The hash costs a fraction of a digest. The bytes, which may be many, are not kept.
+    """
+    text = _content(request)
+    return hash(text), len(text)
+
+
+def _content(request: Any) -> bytes:
+    """Return a request as bytes that are the same for all its attempts.
+
+    A later attempt names the broker of the first, and may have a shorter wait: both are left out.
+    """
+    broker, wait_ms = request.request.broker, getattr(request, "wait_ms", 0)
+    if broker:
+        request.request.broker = ""
+    if wait_ms:
+        request.wait_ms = 0
+    text: bytes = request.SerializeToString(deterministic=True)
+    if broker:
+        request.request.broker = broker
+    if wait_ms:
+        request.wait_ms = wait_ms
+    return text

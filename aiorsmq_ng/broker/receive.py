@@ -59,7 +59,7 @@ class ReceiveCalls:
             first, *more = [_received(broker, queues[0], max_bytes, *share) for share in found]
             first.more.extend(more)
             room = max_bytes - sum(_size(taken) for taken, _ in found)
-            first.dead_letters.extend(broker.take_dead_letters(queues, room))
+            first.dead_letters.extend(broker.replies.take_dead_letters(queues, room))
             return first
 
         return await broker.once("Receive", request, work, abandon=True)
@@ -83,8 +83,8 @@ class ReceiveCalls:
         async def work() -> pb.RecoverResponse:
             taken, place = await self._receiver.recover(queue, count, idle, vt, after)
             response = pb.RecoverResponse(
-                deliveries=[broker.loan(d, queue) for d in taken],
-                dead_letters=broker.take_dead_letters([queue], MAX_BYTES - _size(taken)),
+                deliveries=[broker.replies.loan(d, queue) for d in taken],
+                dead_letters=broker.replies.take_dead_letters([queue], MAX_BYTES - _size(taken)),
             )
             if place.at is not None:
                 response.next.at, response.next.started_ms = place.at, place.started_ms
@@ -318,7 +318,7 @@ def _received(
     # 0 is for messages that are ready and have no room in this reply.
     next_ms = next_visible and max(1, math.ceil(next_visible * 1000))
     return pb.ReceiveResponse(
-        deliveries=[broker.loan(delivery, source, max_bytes) for delivery in taken],
+        deliveries=[broker.replies.loan(delivery, source, max_bytes) for delivery in taken],
         next_visible_ms=None if next_ms is None else int(next_ms),
     )
 

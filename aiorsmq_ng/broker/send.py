@@ -17,9 +17,9 @@ from aiorsmq_ng import (
 )
 
 from ..rpc import v1_pb2 as pb
-from .broker_context import BrokerContext, content_of, seconds
+from .broker_context import BrokerContext, seconds
 from .error_to_status import error_status
-from .idempotency import check_id
+from .idempotency import check_id, content_of
 from .tokens import CALLER
 
 R = TypeVar("R")

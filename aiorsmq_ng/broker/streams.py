@@ -243,12 +243,12 @@ class Stream:
             size += self._size(delivery)
             if key_of(delivery) in self._unsettled:
                 room -= len(delivery.body)
-                sent = self._broker.delivery(
+                sent = self._broker.replies.delivery(
                     delivery, self._queues[0], self._max_bytes, self._identity
                 )
                 response.deliveries.append(sent)
                 delivery.body = b""  # written; only the lease is kept
-        response.dead_letters.extend(self._broker.take_dead_letters(self._queues, room))
+        response.dead_letters.extend(self._broker.replies.take_dead_letters(self._queues, room))
         return size
 
     def _size(self, delivery: Delivery) -> int:
@@ -280,7 +280,7 @@ class Stream:
         if (delivery := self._unsettled.get(key)) is None:
             return
         delivery.lease.lost = True
-        receipt = self._broker.receipt(delivery, self._queues[0], self._identity)
+        receipt = self._broker.replies.receipt(delivery, self._queues[0], self._identity)
         self._lost.append(pb.LostLease(queue=delivery.queue, id=delivery.id, receipt=receipt))
         self._broker.streamed.settled(key)
 

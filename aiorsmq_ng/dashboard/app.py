@@ -26,11 +26,12 @@ from ..broker.tokens import ADMIN, PRODUCER, Refused, Tokens
 from . import formatting, openapi
 from .access import Authenticate, Door, Guard, refuse
 from .audit import AuditLog
+from .error_to_status import NotThere, error_status
 from .links import own_path, segment, to_root
 from .live_sampler import LiveSampler
 from .login import Given, log_in, log_out
 from .openapi import API
-from .request_context import Board, NotThere, Redact, Visit, error_status
+from .request_context import Board, Redact, Visit
 from .routes import ACTS, LOOKS, Act, Look
 from .streaming_responses import LINES, Stream, line
 

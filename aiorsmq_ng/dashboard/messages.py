@@ -13,8 +13,9 @@ from aiorsmq_ng import InvalidValue, Queue, ScannedMessage
 from .._common.queue_defaults import DEAD_SUFFIX
 from ..broker.tokens import ADMIN
 from . import bodies
+from .error_to_status import NotThere
 from .message_search import Match, Matcher, State, reasons_of, state_of
-from .request_context import NotThere, Visit
+from .request_context import Visit
 from .streaming_responses import EVENTS, Stream, event
 
 #: Messages of one page: by default, and at most.

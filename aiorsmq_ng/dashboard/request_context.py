@@ -9,12 +9,12 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
-import aiorsmq_ng
 from aiorsmq_ng import RSMQ, InvalidValue, Queue
 
-from ..broker.tokens import Caller, Refused
+from ..broker.tokens import Caller
 from .access import Door
 from .audit import AuditLog
+from .error_to_status import NotThere
 from .links import name_of
 from .live_sampler import LiveSampler
 
@@ -24,10 +24,6 @@ T = TypeVar("T")
 Redact = Callable[[str, bytes], bytes | None]
 HIDDEN = b"(hidden)"
 _MOST_BYTES = 1 << 20
-
-
-class NotThere(Exception):
-    """What was asked for does not exist, or the caller may not see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +92,3 @@ class Visit:
             return msgspec.json.decode(body, type=type)
         except msgspec.DecodeError as error:
             raise InvalidValue(f"the request does not fit: {error}") from None
-
-
-def error_status(error: Exception) -> int:
-    """Return the HTTP status for an error."""
-    match error:
-        case NotThere() | aiorsmq_ng.QueueNotFound():
-            return 404
-        case Refused() | aiorsmq_ng.AccessDenied():
-            return 403
-        case aiorsmq_ng.NotSupported():
-            return 501
-        case aiorsmq_ng.UsageError():
-            return 400
-        case TimeoutError() | aiorsmq_ng.Unavailable():
-            return 503
-        case aiorsmq_ng.QueueExists() | aiorsmq_ng.QueueCorrupt() | aiorsmq_ng.LeaseLost():
-            return 409
-    return 500

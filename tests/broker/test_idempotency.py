@@ -17,9 +17,8 @@ from aiorsmq_ng import (
     Unavailable,
 )
 from aiorsmq_ng._protocol.argument_checks import digest
-from aiorsmq_ng.broker.broker_context import content_of
 from aiorsmq_ng.broker.error_to_status import BrokerError
-from aiorsmq_ng.broker.idempotency import IdempotentCalls
+from aiorsmq_ng.broker.idempotency import IdempotentCalls, content_of
 from aiorsmq_ng.broker.send import dedup_key_of
 from aiorsmq_ng.broker.tokens import CALLER
 from aiorsmq_ng.rpc import v1_pb2 as pb

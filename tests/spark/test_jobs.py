@@ -15,7 +15,7 @@ import pytest
 
 from aiorsmq_ng import InvalidValue, QueueNotFound, RSMQError, Unavailable
 from aiorsmq_ng._protocol.operations import messages
-from aiorsmq_ng.cli.pipeline import _unwrapped
+from aiorsmq_ng.cli.spark_start import spark_error
 from aiorsmq_ng.spark import jobs
 from aiorsmq_ng.spark.jobs.archive import _BatchWriter, _run
 from aiorsmq_ng.spark.jobs.report_page import render
@@ -581,8 +581,8 @@ def test_pipeline_that_creates_its_queue_needs_none(bench):
 def test_outage_in_the_middle_of_a_job_exits_with_4_too():
     said = "Job aborted.\naiorsmq_ng.errors.Unavailable: redis cannot be reached: refused\n"
 
-    assert isinstance(_unwrapped(RuntimeError(said)), Unavailable)
-    assert str(_unwrapped(RuntimeError(said))) == "redis cannot be reached: refused"
+    assert isinstance(spark_error(RuntimeError(said)), Unavailable)
+    assert str(spark_error(RuntimeError(said))) == "redis cannot be reached: refused"
 
 
 def bench_options(bench):
