@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ._protocol import argument_checks
 from ._protocol.argument_checks import Seconds
-from ._protocol.operations import messages, queues
+from ._protocol.operations import messages, presence, queues
 from ._runtime.queue_context import context_of
 from .delivery import Delivery
 from .errors import InvalidValue
@@ -134,4 +134,4 @@ class Gateway:
             holding: ids of messages that it holds.
         """
         context = context_of(queue)
-        await context.transport.run(queues.announce(context.keys, name, consumers, list(holding)))
+        await context.transport.run(presence.announce(context.keys, name, consumers, list(holding)))

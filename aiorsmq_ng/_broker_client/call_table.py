@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from .._protocol.operations import inspection, messages, queues, topics
+from .._protocol.operations import inspection, messages, presence, queues, topics
 from .._protocol.topic_state import BROADCAST, SHARED, Member, TopicState
 from ..errors import NotSupported, QueueNotFound
 from ..models import ConsumerInfo, PendingMessage, QueueStats, ScannedMessage
@@ -149,7 +149,7 @@ HANDLERS: dict[Any, Handler] = {
     queues.STATS: _unary(
         "GetStats", _stats, lambda r: {"dead_letter": dead_letter_field(r.keys.queue, r.dead.queue)}
     ),
-    queues.ANNOUNCE: _unary("Announce"),
+    presence.ANNOUNCE: _unary("Announce"),
     queues.PURGE: _unary("Purge", lambda f: (f.removed, optional(f, "next", -1), f.before)),
     queues.PURGE_ALL: _unary("Purge", attrgetter("removed"), lambda _: {"leased": True}),
     messages.REDRIVE: _unary(

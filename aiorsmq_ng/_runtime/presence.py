@@ -16,7 +16,7 @@ from contextlib import suppress
 import anyio
 
 from .._protocol.keys import QueueKeys
-from .._protocol.operations import queues
+from .._protocol.operations import presence
 from .._transport.transport import Transport
 from ..errors import ClientClosed, WrongContext
 from .lease_renewal import LeaseKeeper
@@ -75,7 +75,7 @@ class Presence:
                 self._changed.clear()
                 for keys in list(self._consumers):
                     self._announce(keys)
-                with anyio.move_on_after(queues.ANNOUNCE_S):
+                with anyio.move_on_after(presence.ANNOUNCE_S):
                     await self._changed.wait()
                     # Consumers often start together; announce them together.
                     await anyio.sleep(0.05)
@@ -92,7 +92,7 @@ class Presence:
             self._outdated.add(keys)
             return
         holding = [x.id for x in self._keeper.kept() if x.queue == keys.queue]
-        operation = queues.announce(keys, self.name, self._consumers[keys], holding)
+        operation = presence.announce(keys, self.name, self._consumers[keys], holding)
         with suppress(ClientClosed, WrongContext):  # a closed client has nothing to announce
             future = self._transport.submit(operation, closing=True)
             self._in_flight.add(keys)

@@ -9,7 +9,8 @@ from aiorsmq_ng import InvalidValue, QueueExists
 from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from ..rpc import v1_pb2 as pb
 from ..rpc.wire_values import optional, write_attributes
-from .broker_context import BrokerContext, seconds
+from .broker_context import BrokerContext
+from .request_limits import seconds
 from .tokens import CALLER
 
 
@@ -95,7 +96,7 @@ class AdminCalls:
         target, source = broker.queue(request.target), broker.queue(request.source)
         count = optional(request, "count")
         if request.ids:
-            broker.batch("ids", len(request.ids))
+            broker.checks.batch("ids", len(request.ids))
         ids = set(request.ids)
 
         async def work() -> pb.RedriveResponse:
@@ -112,7 +113,7 @@ class AdminCalls:
         self, request: pb.DeleteMessagesRequest, _: Any
     ) -> pb.DeleteMessagesResponse:
         """Delete messages by id."""
-        self._broker.batch("ids", len(request.ids))
+        self._broker.checks.batch("ids", len(request.ids))
         queue = self._broker.queue(request.queue)
 
         async def work() -> pb.DeleteMessagesResponse:

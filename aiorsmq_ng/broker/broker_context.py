@@ -12,21 +12,17 @@ from .._common.bounded_dict import BoundedDict
 from .._common.queue_defaults import dead_letter_queue
 from .._protocol.topic_names import check_part
 from ..rpc import v1_pb2 as pb
-from ..rpc.wire_values import optional
-from .caller_limits import MAX_BYTES, count_sources
+from .caller_limits import count_sources
 from .delivery_replies import DeliveryReplies
 from .idempotency import IdempotentCalls, fingerprint
 from .options import Limits
 from .receipts import ReceiptContent, ReceiptSigner
+from .request_limits import RequestLimits, peer_timeout, seconds
 from .tokens import CALLER, PRODUCER, Owner, Refused
 from .unsettled_deliveries import LoanedDeliveries, StreamDeliveries
 
 R = TypeVar("R")
 
-#: Largest ``max_bytes`` of a request. A smaller limit of the broker for replies also applies.
-MOST_BYTES = 64 * 1024 * 1024
-#: Shortest timeout of a peer: with less, keep-alive calls would keep the server busy.
-SHORTEST_PEER_TIMEOUT_S = 0.25
 #: Size of the caches of handles on queues and topics. Making a handle costs as much as a call.
 _HANDLES = 1024
 #: Size of the cache of handles on subscriptions.
@@ -41,6 +37,7 @@ class BrokerContext:
     ) -> None:
         self.rsmq = rsmq
         self.limits = limits
+        self.checks = RequestLimits(limits)
         self.receipts = receipts
         self.idempotency = idempotency
         #: Deliveries of Consume streams, and those that Receive or Recover handed out.
@@ -119,7 +116,7 @@ class BrokerContext:
 
     def sources(self, request: pb.ReceiveRequest | pb.ConsumeRequest) -> list[Queue]:
         """Return the queues, or the subscription, that a request receives from."""
-        self.batch("sources", len(request.sources))
+        self.checks.batch("sources", len(request.sources))
         count_sources(len(request.sources))
         if len(request.sources) > 1 and any(s.HasField("subscriber") for s in request.sources):
             raise InvalidValue("a subscription must be the only source of a request")
@@ -153,23 +150,6 @@ class BrokerContext:
         self.subscriber(subscriber.topic, subscriber.consumer)
         return found
 
-    def batch(self, what: str, count: int) -> None:
-        """Raise ``InvalidValue`` for an empty batch, or one above the limit."""
-        if not 1 <= count <= self.limits.batch:
-            raise InvalidValue(f"a request has 1 to {self.limits.batch} {what}, not {count}")
-
-    def count(self, given: int) -> int:
-        """Return how many messages a request asks for."""
-        if not 0 <= given <= self.limits.batch:
-            raise InvalidValue(f"count must be between 1 and {self.limits.batch}, not {given}")
-        return given or 1
-
-    def max_bytes(self, given: int) -> int:
-        """Return the bytes of bodies that a request allows in one reply."""
-        if not 0 <= given <= MOST_BYTES:
-            raise InvalidValue(f"max_bytes must be between 1 and {MOST_BYTES}, not {given}")
-        return min(given or MAX_BYTES, self.limits.largest_reply)
-
     async def once(
         self, method: str, request: Any, work: Callable[[], Awaitable[R]], **how: Any
     ) -> R:
@@ -179,20 +159,3 @@ class BrokerContext:
         found = await self.idempotency.once(key, work, content=content, holds=holds, **how)
         # Callers pass it on unread, so that it does not matter to them if it is bytes already.
         return cast(R, found)
-
-
-def peer_timeout(subscriber: pb.Subscriber) -> float:
-    """Return a peer's timeout in seconds; keep-alives are sent four times as often."""
-    given = seconds(subscriber, "peer_timeout_ms")
-    if given is not None and given < SHORTEST_PEER_TIMEOUT_S:
-        raise InvalidValue(
-            f"peer_timeout_ms must be at least {SHORTEST_PEER_TIMEOUT_S * 1000:.0f}, "
-            f"not {given * 1000:.0f}"
-        )
-    return 30.0 if given is None else given
-
-
-def seconds(message: Any, field: str) -> float | None:
-    """Return an optional duration in seconds; ``None`` if it is not set."""
-    ms = optional(message, field)
-    return None if ms is None else ms / 1000

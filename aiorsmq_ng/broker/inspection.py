@@ -64,13 +64,19 @@ class InspectionCalls:
 
     async def Peek(self, request: pb.PeekRequest, _: Any) -> pb.PeekResponse:
         """Read ready messages."""
-        queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
+        queue, count = (
+            self._broker.queue(request.queue),
+            self._broker.checks.count(request.count),
+        )
         shown, more = await self._read(queue, queue.peek, request.start, count)
         return pb.PeekResponse(messages=map(write_message, shown), more=more)
 
     async def ListPending(self, request: pb.ListPendingRequest, _: Any) -> pb.ListPendingResponse:
         """Read leased messages."""
-        queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
+        queue, count = (
+            self._broker.queue(request.queue),
+            self._broker.checks.count(request.count),
+        )
         shown, more = await self._read(queue, queue.pending, request.start, count)
         return pb.ListPendingResponse(
             messages=[
@@ -117,7 +123,10 @@ class InspectionCalls:
 
     async def Scan(self, request: pb.ScanRequest, _: Any) -> pb.ScanResponse:
         """Read one page of the messages of every state."""
-        queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
+        queue, count = (
+            self._broker.queue(request.queue),
+            self._broker.checks.count(request.count),
+        )
         after = None
         if request.HasField("after"):
             place = request.after

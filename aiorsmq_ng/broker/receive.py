@@ -15,9 +15,10 @@ from .._common.queue_defaults import DEFAULT_MAXSIZE
 from .._common.tasks import retrieve_exception
 from ..rpc import v1_pb2 as pb
 from ..rpc.wire_values import write_message
-from .broker_context import BrokerContext, seconds
+from .broker_context import BrokerContext
 from .caller_limits import MAX_BYTES, Admission, unread
 from .memory_budget import CALL_BUDGET, RetainedBytes
+from .request_limits import seconds
 
 #: Seconds before the call's deadline at which the broker replies, to allow for the way back.
 _MARGIN_S = 0.05
@@ -41,13 +42,13 @@ class ReceiveCalls:
         """Lease ready messages, and wait for the first if the request says so."""
         broker = self._broker
         queues = broker.sources(request)
-        count, vt = broker.count(request.count), seconds(request, "vt_ms")
-        max_bytes = broker.max_bytes(request.max_bytes)
+        count, vt = broker.checks.count(request.count), seconds(request, "vt_ms")
+        max_bytes = broker.checks.max_bytes(request.max_bytes)
         wait = min(request.wait_ms / 1000, broker.limits.wait, until_deadline(context))
 
-        shares = [(broker.count(one.count), seconds(one, "vt_ms")) for one in request.more]
+        shares = [(broker.checks.count(one.count), seconds(one, "vt_ms")) for one in request.more]
         shares.insert(0, (count, vt))
-        broker.batch("receives", len(shares))
+        broker.checks.batch("receives", len(shares))
         if wait and request.more:
             raise InvalidValue("a request with several receives does not wait")
 
@@ -66,14 +67,17 @@ class ReceiveCalls:
 
     async def Pop(self, request: pb.PopRequest, _: Any) -> pb.PopResponse:
         """Receive and delete ready messages."""
-        queue, count = self._broker.queue(request.queue), self._broker.count(request.count)
+        queue, count = (
+            self._broker.queue(request.queue),
+            self._broker.checks.count(request.count),
+        )
         popped = await queue.pop_many(min(count, await self._receiver.safe([queue], MAX_BYTES)))
         return pb.PopResponse(messages=[write_message(m) for m in popped])
 
     async def Recover(self, request: pb.RecoverRequest, _: Any) -> pb.RecoverResponse:
         """Take over messages that other clients hold."""
         broker = self._broker
-        queue, count = broker.source(request.source), broker.count(request.count)
+        queue, count = broker.source(request.source), broker.checks.count(request.count)
         vt, idle = seconds(request, "vt_ms"), request.idle_ms / 1000
 
         after = None

@@ -17,9 +17,10 @@ from aiorsmq_ng import (
 )
 
 from ..rpc import v1_pb2 as pb
-from .broker_context import BrokerContext, seconds
+from .broker_context import BrokerContext
 from .error_to_status import error_status
 from .idempotency import check_id, content_of
+from .request_limits import seconds
 from .tokens import CALLER
 
 R = TypeVar("R")
@@ -128,7 +129,7 @@ async def _gather(work: Sequence[Awaitable[list[str]]]) -> list[list[str] | RSMQ
 
 def _parts(broker: BrokerContext, request: Any) -> list[_Part]:
     if not request.parts:
-        broker.batch("bodies", len(request.bodies))
+        broker.checks.batch("bodies", len(request.bodies))
         dedup_key, durable = dedup_key_of(request)
         return [_Part(request.bodies, seconds(request, "delay_ms"), dedup_key, durable)]
     if request.bodies or request.dedup_key or request.HasField("delay_ms"):
@@ -138,7 +139,7 @@ def _parts(broker: BrokerContext, request: Any) -> list[_Part]:
         for part in request.parts
     ]
     counts = [len(part.bodies) for part in parts]
-    broker.batch("bodies", sum(counts))
+    broker.checks.batch("bodies", sum(counts))
     for part, count in zip(parts, counts, strict=True):
         if not count or (part.dedup_key and count > 1):
             raise InvalidValue("a part has at least one body, and with a dedup key only one")

@@ -17,9 +17,10 @@ from aiorsmq_ng import (
 )
 
 from ..rpc import v1_pb2 as pb
-from .broker_context import BrokerContext, seconds
+from .broker_context import BrokerContext
 from .error_to_status import error_status
 from .receipts import BadReceipt, ReceiptContent
+from .request_limits import seconds
 from .tokens import CALLER, Refused
 from .unsettled_deliveries import DeliveryKey
 
@@ -79,7 +80,7 @@ class SettleCalls:
         dead_letter: str | None = None,
     ) -> pb.SettleResponse:
         """Apply *verb*; *dead_letter* is where it moves them, empty for what the receipts say."""
-        self._broker.batch("receipts", len(receipts))
+        self._broker.checks.batch("receipts", len(receipts))
         # Run concurrently, so that they share script calls.
         done = await asyncio.gather(
             *(self._settle_one(receipt, verb, lease_s, dead_letter) for receipt in receipts)

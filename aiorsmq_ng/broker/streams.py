@@ -23,11 +23,12 @@ from aiorsmq_ng import (
 
 from .._common.tasks import retrieve_exception
 from ..rpc import v1_pb2 as pb
-from .broker_context import BrokerContext, peer_timeout, seconds
+from .broker_context import BrokerContext
 from .caller_limits import Admission, count_sources
 from .error_to_status import BrokerError
 from .memory_budget import CALL_BUDGET
 from .receive import receive
+from .request_limits import peer_timeout, seconds
 from .tokens import CALLER
 from .unsettled_deliveries import DeliveryKey, key_of
 
@@ -72,7 +73,7 @@ class ConsumeCalls:
     async def Watch(self, request: pb.WatchRequest, context: Any) -> None:
         """Report queues in which messages may have arrived."""
         broker = self._broker
-        broker.batch("queues", len(request.queues))
+        broker.checks.batch("queues", len(request.queues))
         count_sources(len(request.queues))
         for name in request.queues:
             broker.check_queue(name)
@@ -99,7 +100,7 @@ class Stream:
         self._most = most
         self._vt = seconds(request, "vt_ms")
         self._renews = not request.no_renewal
-        self._max_bytes = broker.max_bytes(request.max_bytes)
+        self._max_bytes = broker.checks.max_bytes(request.max_bytes)
         self._unsettled: dict[DeliveryKey, Delivery] = {}
         #: Messages of the next step: one, until their size is known. The step begins when there is
         #: room for *needs* bytes.

@@ -9,7 +9,8 @@ from aiorsmq_ng import SubscriptionInfo
 from .._common.queue_defaults import DEFAULT_DELAY, DEFAULT_MAXSIZE, DEFAULT_VT
 from ..rpc import v1_pb2 as pb
 from ..rpc.wire_values import optional, write_attributes
-from .broker_context import BrokerContext, peer_timeout, seconds
+from .broker_context import BrokerContext
+from .request_limits import peer_timeout, seconds
 from .send import Target, store
 from .tokens import CALLER
 

@@ -31,7 +31,8 @@ from .links import own_path, segment, to_root
 from .live_sampler import LiveSampler
 from .login import Given, log_in, log_out
 from .openapi import API
-from .request_context import Board, Redact, Visit
+from .redaction import Redact
+from .request_context import Board, Visit
 from .routes import ACTS, LOOKS, Act, Look
 from .streaming_responses import LINES, Stream, line
 

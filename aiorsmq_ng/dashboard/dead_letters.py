@@ -10,7 +10,8 @@ from .._common.queue_defaults import dead_letter_queue, has_dead_letters
 from ..broker.tokens import ADMIN
 from . import bodies
 from .error_to_status import NotThere
-from .message_search import Match, Matcher, reason_kind, reasons_of
+from .message_search import Match, Matcher, reasons_of
+from .reason_groups import reason_kind
 from .request_context import Visit
 
 #: Dead letters of one queue that are grouped on its page.

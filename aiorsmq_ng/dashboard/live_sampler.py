@@ -8,7 +8,6 @@ from array import array
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from math import nan
-from typing import Any
 
 from msgspec import Struct
 
@@ -25,7 +24,7 @@ from aiorsmq_ng import (
 from .._common.queue_defaults import DEAD_SUFFIX
 from ..broker.tokens import Caller
 from ..sampling import Sampler, Trace, all_stats
-from .streaming_responses import BEAT_S, event
+from .streaming_responses import BEAT_S
 
 #: Seconds between two samples of few queues.
 INTERVAL_S = 2.0
@@ -282,38 +281,3 @@ class LiveSampler:
                 self._histories.setdefault(name, History()).add(row, at)
         for name in [name for name in self._histories if name not in self._sampler.traces]:
             del self._histories[name]
-
-
-async def overview_events(sampler: LiveSampler, caller: Caller) -> AsyncGenerator[bytes, None]:
-    """Yield what has changed among all queues, sample by sample."""
-    before: dict[str, QueueRow] = {}
-    async for is_news in sampler.watch(Watcher(None)):
-        if not is_news:
-            yield b": still here\n\n"
-            continue
-        rows = [] if sampler.error else sampler.rows(caller)
-        changed = [row for row in rows if before.get(row.name) != row]
-        after = {row.name: row for row in rows}
-        sample: dict[str, Any] = {"error": sampler.error}
-        if not sampler.error:
-            gone = [name for name in before if name not in after]
-            sample |= {"rows": changed, "gone": gone, "totals": totals_of(rows)}
-            before = after
-        yield event("sample", sample)
-
-
-async def queue_events(sampler: LiveSampler, queue: str) -> AsyncGenerator[bytes, None]:
-    """Yield the figures of one queue: first with its history, then the last point each time."""
-    first = True
-    async for is_news in sampler.watch(Watcher(queue)):
-        if not is_news:
-            yield b": still here\n\n"
-            continue
-        row = sampler.row(queue)
-        points = sampler.history(queue).columns()
-        last = points if first else {name: column[-1:] for name, column in points.items()}
-        sample: dict[str, Any] = {"error": sampler.error, "row": row, "consumers": []}
-        if not sampler.error:
-            sample |= {"points": last, "consumers": sampler.consumers(queue), "first": first}
-            first = False
-        yield event("sample", sample)

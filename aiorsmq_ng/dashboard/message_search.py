@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator
 from typing import Literal, NamedTuple
 
@@ -12,14 +11,13 @@ from msgspec import Struct
 from aiorsmq_ng import InvalidValue, Queue, ScannedMessage
 
 from ..filters import Filter, compile_filter
+from .reason_groups import reason_kind
 from .request_context import Board
 
 #: Messages that are looked at between two reports of progress.
 STEP = 500
 #: Reasons that are asked for at the same time.
 _REASONS = 100
-#: What differs between reasons of one kind: ids, addresses, numbers, quoted values.
-_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}\b|\b[a-zA-Z0-9]{32}\b|\d+(?:\.\d+)?")
 
 State = Literal["", "ready", "delayed", "leased"]
 
@@ -52,11 +50,6 @@ class Step(NamedTuple):
 
     looked_at: int
     hits: list[ScannedMessage]
-
-
-def reason_kind(reason: str | None) -> str:
-    """Return a reason without what differs from message to message; empty if there is none."""
-    return _VARIABLE.sub("#", (reason or "").strip())[:200]
 
 
 async def reasons_of(queue: Queue, ids: list[str]) -> dict[str, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,12 +16,10 @@ from .audit import AuditLog
 from .error_to_status import NotThere
 from .links import name_of
 from .live_sampler import LiveSampler
+from .redaction import Redact, redacted
 
 T = TypeVar("T")
 
-#: Given a queue's name and a body, returns what may be shown of it; ``None`` hides it.
-Redact = Callable[[str, bytes], bytes | None]
-HIDDEN = b"(hidden)"
 _MOST_BYTES = 1 << 20
 
 
@@ -41,10 +38,7 @@ class Board:
 
     def shown(self, queue: str, body: bytes) -> bytes:
         """Return what may be shown of a body."""
-        if self.redact is None:
-            return body
-        kept = self.redact(queue, body)
-        return HIDDEN if kept is None else kept
+        return redacted(self.redact, queue, body)
 
 
 class Visit:

@@ -18,6 +18,7 @@ from ..queue import Queue
 from ..retry import Retry
 from ..rmq import Rmq, RmqQueue
 from .handler_execution import Executions, call_dead_letter_hooks
+from .handler_registry import HandlerRegistry
 from .handlers import (
     D,
     DeadLetterHook,
@@ -28,11 +29,7 @@ from .handlers import (
     K,
     M,
     Middleware,
-    QueueHandler,
-    RmqHandler,
     check_coroutine_function,
-    check_queue_name,
-    readers,
 )
 from .health import Counters, State, WorkerHealth, one_line
 from .intake import Intake
@@ -103,8 +100,8 @@ class Worker:
         self._prefetch = prefetch or concurrency
         self._order: Literal["strict", "weighted"] = order
         self._create = create
-        self._handlers: list[QueueHandler] = []
-        self._rmq_handlers: list[RmqHandler] = []
+        self._registry = HandlerRegistry(self.rsmq)
+        self._handlers, self._rmq_handlers = self._registry.handlers, self._registry.rmq_handlers
         #: Clients of rmq that the worker has opened, and closes.
         self._own_rmqs: set[Rmq] = set()
         self._middleware: list[Middleware] = []
@@ -159,7 +156,7 @@ class Worker:
             vt: lease in seconds, renewed while the handler runs; by default the queue's.
             weight: relative frequency with which the queue comes first in ``weighted`` order.
         """
-        return self._registrar(
+        return self._registry.registrar(
             queue=queue,
             retry=retry,
             dead_letter=dead_letter,
@@ -189,7 +186,7 @@ class Worker:
         if size < 1:
             raise InvalidValue(f"size of a batch must be at least 1, not {size!r}")
 
-        return self._registrar(
+        return self._registry.registrar(
             queue=queue,
             retry=retry,
             dead_letter=dead_letter,
@@ -320,7 +317,7 @@ class Worker:
         if self._state != "new":
             raise InvalidValue(f"a worker runs once; this one is {self._state}")
         try:
-            self._check_handlers()
+            self._registry.check()
             with stopped_by_signals(self.stop, wanted=signals):
                 await self._run()
         except BaseException as error:
@@ -378,70 +375,6 @@ class Worker:
         running = self._executions.running
         at_work = f", {len(running)} handlers running" if running else ""
         return f"<Worker of {queues or 'no queues'}, {self._state}{at_work}>"
-
-    def _registrar(
-        self,
-        queue: str | RmqQueue,
-        *,
-        retry: Retry | None,
-        dead_letter: str | None,
-        vt: Seconds | None,
-        **rules: Any,
-    ) -> Callable[[H], H]:
-        check_queue_name(queue)
-        if isinstance(queue, RmqQueue):
-            if retry is not None or dead_letter is not None or vt is not None:
-                raise InvalidValue(
-                    f"queue {queue.name!r} of rmq has no retry, dead_letter or vt; "
-                    "name a push queue: rmq.queue(name, push=...)"
-                )
-            return self._rmq_registrar(queue, **rules)
-        # A queue, or a dead-letter queue, that cannot exist is refused here and not by run().
-        handle = self.rsmq.queue(queue, retry=retry or Retry(), dead_letter=dead_letter, vt=vt)
-        self.rsmq.queue(handle.dead_letter)
-
-        def register(function: H) -> H:
-            handler = QueueHandler(
-                queue=handle,
-                function=function,
-                readers=readers(function, self.rsmq.codec),
-                **rules,
-            )
-            if any(known.queue.name == queue for known in self._handlers):
-                raise InvalidValue(f"queue {queue!r} has a handler already")
-            self._handlers.append(handler)
-            return function
-
-        return register
-
-    def _rmq_registrar(self, queue: RmqQueue, **rules: Any) -> Callable[[H], H]:
-        def register(function: H) -> H:
-            if any(known.queue is queue for known in self._rmq_handlers):
-                raise InvalidValue(f"queue {queue.name!r} of rmq has a handler already")
-            self._rmq_handlers.append(
-                RmqHandler(
-                    queue=queue, function=function, readers=readers(function, queue.codec), **rules
-                )
-            )
-            return function
-
-        return register
-
-    def _check_handlers(self) -> None:
-        """Refuse a worker without handlers, and a handler that no message would ever reach.
-
-        A dead letter keeps its ``rc``, so a handler of a dead-letter queue whose retry policy has a
-        limit would move every message on.
-        """
-        if not self._handlers and not self._rmq_handlers:
-            raise InvalidValue("the worker has no handlers; register one with @worker.handler()")
-        dead = {handler.queue.dead_letter: handler.queue.name for handler in self._handlers}
-        for queue in (handler.queue for handler in self._handlers):
-            if queue.name in dead and queue.retry is not None and queue.retry.max_receives:
-                raise InvalidValue(
-                    f"queue {queue.name!r} holds the dead letters of {dead[queue.name]!r}; "
-                    f"its handler needs retry=Retry(0), or none of them would ever reach it"
-                )
 
     async def _find_queues(self, queues: list[Queue]) -> bool:
         limit_s, rmq_queues = self.wait_for_server, [h.queue for h in self._rmq_handlers]

@@ -9,7 +9,8 @@ import pytest
 from aiorsmq_ng import RSMQ, Options
 from aiorsmq_ng.broker.tokens import ANONYMOUS, Caller
 from aiorsmq_ng.dashboard import live_sampler
-from aiorsmq_ng.dashboard.live_sampler import LiveSampler, overview_events, queue_events
+from aiorsmq_ng.dashboard.live_events import overview_events, queue_events
+from aiorsmq_ng.dashboard.live_sampler import LiveSampler
 from aiorsmq_ng.testing import PrivateServer
 
 from ..support.counting import script_calls

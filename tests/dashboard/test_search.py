@@ -7,7 +7,8 @@ from contextlib import aclosing
 import pytest
 
 from aiorsmq_ng.dashboard import dashboard
-from aiorsmq_ng.dashboard.message_search import Match, Matcher, reason_kind
+from aiorsmq_ng.dashboard.message_search import Match, Matcher
+from aiorsmq_ng.dashboard.reason_groups import reason_kind
 
 
 def events(text):

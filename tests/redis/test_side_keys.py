@@ -3,7 +3,7 @@
 import pytest
 
 from aiorsmq_ng import RSMQ, Retry
-from aiorsmq_ng._protocol.operations import queues
+from aiorsmq_ng._protocol.operations import presence
 
 ID = "g73zkl38qz" + "x" * 22
 
@@ -45,7 +45,7 @@ async def day(rsmq) -> list:
     await rejected.reject("why")
     seen.append(await dead.reason(rejected.id))
     seen += [m.text for m in await dead.peek()]
-    await queue._context.transport.run(queues.announce(queue._keys, "me", 1, []))
+    await queue._context.transport.run(presence.announce(queue._keys, "me", 1, []))
     seen.append((await queue.stats()).attributes.msgs)
     held = await queue.receive(vt=60)
     taken = await queue.recover(1, 0)

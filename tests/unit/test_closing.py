@@ -9,12 +9,12 @@ import pytest
 from aiorsmq_ng import ClientClosed, Unavailable
 from aiorsmq_ng._common.tasks import TaskGroup
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.operations import messages, queues
+from aiorsmq_ng._protocol.operations import messages, presence
 
 from ..support.driver import ScriptedDriver, transport_on
 
 ID = "g73zkl38qz" + "x" * 22
-OPERATION = queues.announce(Namespace("rsmq").queue("jobs"), "me", 0, [])
+OPERATION = presence.announce(Namespace("rsmq").queue("jobs"), "me", 0, [])
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 3])

@@ -3,7 +3,7 @@
 import asyncio
 
 from aiorsmq_ng._protocol.keys import Namespace
-from aiorsmq_ng._protocol.operations import queues
+from aiorsmq_ng._protocol.operations import presence
 from aiorsmq_ng._runtime.lease_renewal import LeaseKeeper
 from aiorsmq_ng._runtime.presence import Presence
 
@@ -22,7 +22,7 @@ class Server:
         self.presence = Presence(self.transport, LeaseKeeper(self.transport))
 
     def take(self, command):
-        assert command.kind is queues.ANNOUNCE
+        assert command.kind is presence.ANNOUNCE
         (request,) = command.requests
         answer = asyncio.get_running_loop().create_future()
         self.waiting.append((request.keys.queue, request.consumers, answer))

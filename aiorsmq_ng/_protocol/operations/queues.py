@@ -10,11 +10,6 @@ from .. import argument_checks
 from ..keys import Namespace, QueueKeys
 from ..operation import Kind, Operation, QueueRequest, Request
 
-#: Limits of an announcement: characters of the name, number of ids, characters of each id.
-_NAME_LENGTH, _MOST_IDS, _ID_LENGTH = 250, 100, 64
-#: A consuming client announces itself every 10 s; after three missed announcements it is gone.
-ANNOUNCE_S = 10.0
-
 
 class CreateRequest(QueueRequest, frozen=True):
     """Create a queue, or complete a half-made one. The result is True if it did not exist."""
@@ -68,14 +63,6 @@ class StatsRequest(QueueRequest, frozen=True):
     dead: QueueKeys
 
 
-class AnnounceRequest(QueueRequest, frozen=True):
-    """Announce a client that consumes from this queue, and what it holds; 0 consumers end it."""
-
-    name: str
-    consumers: int
-    holding: tuple[str, ...]
-
-
 class PurgeRequest(QueueRequest, frozen=True):
     """Remove up to 1000 messages without a holder, from rank *at* on.
 
@@ -107,7 +94,6 @@ LIST_QUEUES: Kind[NamesPage] = Kind(name="list_queues", repeatable=True)
 ATTRIBUTES: Kind[QueueAttributes] = Kind(name="attributes", repeatable=True)
 SET_ATTRIBUTES: Kind[QueueAttributes] = Kind(name="set_attributes", repeatable=True, numbered=True)
 STATS: Kind[QueueStats] = Kind(name="stats", repeatable=True)
-ANNOUNCE: Kind[None] = Kind(name="announce", repeatable=True)
 PURGE: Kind[tuple[int, int, int]] = Kind(name="purge", numbered=True)
 PURGE_ALL: Kind[int] = Kind(name="purge_all", numbered=True)
 
@@ -167,15 +153,6 @@ def set_attributes(
 def stats(keys: QueueKeys, dead: QueueKeys) -> Operation[QueueStats]:
     """Describe a queue with its dead letters and its consumers."""
     return Operation(STATS, StatsRequest(keys, dead))
-
-
-def announce(keys: QueueKeys, name: str, consumers: int, holding: list[str]) -> Operation[None]:
-    """Announce a client that consumes from this queue, and what it holds; 0 consumers end it.
-
-    At most 100 ids and 250 characters of the name are stored.
-    """
-    held = tuple(id for id in holding[:_MOST_IDS] if len(id) <= _ID_LENGTH)
-    return Operation(ANNOUNCE, AnnounceRequest(keys, name[:_NAME_LENGTH], consumers, held))
 
 
 def purge(keys: QueueKeys, at: int) -> Operation[tuple[int, int, int]]:

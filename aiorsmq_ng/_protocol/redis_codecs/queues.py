@@ -10,9 +10,8 @@ from msgspec import DecodeError, json
 from ...errors import QueueCorrupt, QueueNotFound
 from ...models import ConsumerInfo, QueueAttributes, QueueStats
 from ..operation import Argument, QueueRequest, Reply
-from ..operations import queues
+from ..operations import presence, queues
 from ..operations.queues import (
-    AnnounceRequest,
     AttributesRequest,
     CreateRequest,
     DeleteQueueRequest,
@@ -62,7 +61,7 @@ def _decode_stats(request: StatsRequest, reply: Reply) -> QueueStats:
     return QueueStats(attributes, reply[1], tuple(sorted(consumers, key=lambda c: c.name)))
 
 
-def _announced(request: AnnounceRequest) -> bytes:
+def _announced(request: presence.AnnounceRequest) -> bytes:
     if not request.consumers:
         return b""
     return json.encode({"consumers": request.consumers, "holding": request.holding})
@@ -156,8 +155,8 @@ STATS: Codec[StatsRequest, QueueStats] = Codec(
     args=lambda _: (ALIVE_MS,),
     decode=_decode_stats,
 )
-ANNOUNCE: Codec[AnnounceRequest, None] = Codec(
-    kind=queues.ANNOUNCE,
+ANNOUNCE: Codec[presence.AnnounceRequest, None] = Codec(
+    kind=presence.ANNOUNCE,
     script="announce",
     keys=lambda r: (r.keys.consumers, r.keys.hash),
     args=lambda r: (r.name, _announced(r), CONSUMERS_TTL_S),
