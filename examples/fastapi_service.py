@@ -25,6 +25,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, PositiveInt
 
 from aiorsmq_ng import RSMQ, Delivery, Queue, Unavailable, Worker
+from aiorsmq_ng.worker import WorkerProbes
 
 URL = os.environ.get("RSMQ_URL", "embedded://")
 
@@ -68,6 +69,16 @@ async def health(request: Request, response: Response) -> dict[str, Any]:
     return asdict(worker.health)
 
 
+@api.get("/livez")
+@api.get("/readyz")
+async def probe(request: Request) -> JSONResponse:
+    """Answer a supervisor: restart this service, or wait until it is ready."""
+    probes: WorkerProbes = request.app.state.probes
+    live = request.url.path.endswith("/livez")
+    answer = await (probes.livez() if live else probes.readyz())
+    return JSONResponse(answer.as_dict(), answer.status)
+
+
 async def unavailable(request: Request, error: Exception) -> JSONResponse:
     """Tell the client to come again: Redis is away. The log has a line about it."""
     return JSONResponse({"detail": "try again later"}, 503, {"retry-after": "5"})
@@ -79,6 +90,7 @@ def create_app(queue_name: str = "orders") -> FastAPI:
         async with RSMQ(URL) as rsmq:
             app.state.orders = await rsmq.create_queue(queue_name, exist_ok=True)
             app.state.worker = make_worker(rsmq, app.state.orders)
+            app.state.probes = WorkerProbes(app.state.worker)
             # The web server handles the signals, and ends the lifespan when one comes. A worker
             # that ends before shows in /health, and in the log.
             working = asyncio.create_task(app.state.worker.run(signals=False))
@@ -110,6 +122,7 @@ async def drive(service: FastAPI, orders: int) -> None:
             await asyncio.sleep(0.05)
             state = (await client.get("/health")).json()
         print(f"GET /health: {state['state']}, {state['done']} done, {state['failed']} failed")
+        print(f"GET /readyz: {(await client.get('/readyz')).status_code}")
 
 
 async def main() -> None:

@@ -203,6 +203,20 @@ class LeaseKeeper:
         """Return all leases that are renewed, or paused."""
         return [lease for lease in self._kept if lease.owned]
 
+    def problem(self) -> str | None:
+        """Return why registered leases are not renewed; ``None`` if nothing is wrong.
+
+        The task may be late because it had no turn yet: look again before you act on it.
+        """
+        if not self._kept or self._closing:
+            return None
+        if not self._running:
+            return "the task that renews leases has ended"
+        late_s = asyncio.get_running_loop().time() - self._wakes_at
+        if late_s > self._stall_s():
+            return f"leases have not been renewed: their task is {late_s:.1f} s late"
+        return None
+
     def _schedule(self, lease: Lease) -> None:
         _set_renewal(lease)
         # Most are due later than those kept already.
@@ -210,6 +224,7 @@ class LeaseKeeper:
             self._changed.set()
         if not self._running:
             self._running = True
+            self._wakes_at = asyncio.get_running_loop().time()
             self._transport.spawn(self._run)
 
     async def _run(self) -> None:
@@ -233,12 +248,16 @@ class LeaseKeeper:
 
     def _note_stall(self, late_s: float) -> None:
         """Log that the event loop was blocked, if that was long enough to miss renewals."""
-        shortest_s = min((lease.vt for lease in self._kept), default=0.0)
-        if late_s > max(_STALL_S, shortest_s * _RENEW_AFTER):
+        if late_s > self._stall_s():
             logger.warning(
                 "the event loop was blocked, or the process stopped, for more than %.1f s: leases "
                 "could not be renewed; run what blocks by asyncio.to_thread", late_s,
             )  # fmt: skip
+
+    def _stall_s(self) -> float:
+        """Return by how much the task may be late before renewals are missed."""
+        shortest_s = min((lease.vt for lease in self._kept), default=0.0)
+        return max(_STALL_S, shortest_s * _RENEW_AFTER)
 
     def _act(self, now: float) -> None:
         for lease in list(self._kept):

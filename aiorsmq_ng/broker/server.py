@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 import anyio
 import grpc
@@ -164,6 +164,13 @@ class Broker:
     def stopping(self) -> bool:
         """True if the broker is stopping and accepts no new work."""
         return self._admission.stopping.is_set()
+
+    @property
+    def state(self) -> Literal["starting", "running", "stopping", "stopped"]:
+        """What the broker is doing, for probes."""
+        if self.stopping:
+            return "stopping" if self._server is not None else "stopped"
+        return "running" if self._health_check is not None else "starting"
 
     def end_grace(self) -> None:
         """End the grace period of a stop in progress."""

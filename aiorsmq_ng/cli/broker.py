@@ -21,6 +21,7 @@ from .global_options import (
     global_options,
     wait_for_server,
 )
+from .health import health_options, probed_service
 from .lazy_group import LazyGroup
 from .session import DAEMON_LOG, finish, start_log
 
@@ -133,6 +134,7 @@ def serve() -> None:
     show_default=True,
     help="Seconds that a stop waits for messages to be settled and calls to end.",
 )
+@health_options
 @wait_for_server
 @global_options()
 def grpc(**given: Any) -> None:
@@ -163,12 +165,13 @@ def grpc(**given: Any) -> None:
         services = [] if given["gomq"] == "off" else [Gomq(given["gomq"])]
         broker = Broker(rsmq, options, tokens, services)
         try:
-            if await reached(rsmq, given["wait_for_server"], signals):
-                _raise_open_files()
-                await broker.start()
-                guard = f"{_described(tokens)}, gomq: {given['gomq']}"
-                _announce(broker.addresses, options, guard, rsmq.ns)
-                await _until_stopped(broker, signals)
+            async with probed_service(rsmq, lambda: broker.state, given):
+                if await reached(rsmq, given["wait_for_server"], signals):
+                    _raise_open_files()
+                    await broker.start()
+                    guard = f"{_described(tokens)}, gomq: {given['gomq']}"
+                    _announce(broker.addresses, options, guard, rsmq.ns)
+                    await _until_stopped(broker, signals)
         finally:
             await rsmq.aclose()
 

@@ -12,13 +12,17 @@ import click
 
 from .broker import check_pair, reached, read_tokens, stop_signals
 from .global_options import current_settings, examples, global_options, wait_for_server
+from .health import health_options, probed_service
 from .session import DAEMON_LOG, finish, start_log
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
+    import uvicorn
+
     from aiorsmq_ng.broker.tokens import Tokens
+    from aiorsmq_ng.probes import ProgramState
 
 logger = logging.getLogger("aiorsmq_ng.dashboard")
 
@@ -57,6 +61,7 @@ read_only_option = click.option(
 @click.option("--cert", metavar="FILE", help="The server's certificate (PEM), for TLS.")
 @click.option("--key", metavar="FILE", help="The certificate's key (PEM).")
 @click.option("--insecure", is_flag=True, help="Allow other hosts without TLS.")
+@health_options
 @wait_for_server
 @global_options()
 def serve_dashboard(**given: Any) -> None:
@@ -108,6 +113,9 @@ def dashboard(read_only: bool, environment: str, port: int, no_browser: bool) ->
         "cert": None,
         "key": None,
         "wait_for_server": 5.0,
+        "health_port": None,
+        "health_listen": None,
+        "health_blocked": 10.0,
     }
     _serve((_HOST, port), Tokens.single(token), given, (token, not no_browser))
 
@@ -137,35 +145,47 @@ def _serve(
     async def session() -> None:
         rsmq, signals = current_settings().client(), stop_signals()
         listening = _listen(*address)
+        states: list[ProgramState] = ["starting"]
         try:
-            if not await reached(rsmq, given["wait_for_server"], signals):
-                return
-            app = dashboards.dashboard(
-                rsmq,
-                tokens=tokens,
-                read_only=given["read_only"],
-                allowed_hosts=given["host"],
-                environment=given["environment"],
-            )
-            server = Server(
-                uvicorn.Config(
-                    app,
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    ssl_certfile=given["cert"],
-                    ssl_keyfile=given["key"],
-                    timeout_graceful_shutdown=_GRACE_S,
+            async with probed_service(rsmq, lambda: states[-1], given):
+                if not await reached(rsmq, given["wait_for_server"], signals):
+                    return
+                app = dashboards.dashboard(
+                    rsmq,
+                    tokens=tokens,
+                    read_only=given["read_only"],
+                    allowed_hosts=given["host"],
+                    environment=given["environment"],
                 )
-            )
-            logging.getLogger("uvicorn").setLevel(logging.WARNING)
-            _announce(listening, given, rsmq.ns, invitation)
-            await _until_stopped(server, listening, signals, lambda: dashboards.close(app))
+                server = Server(_config(app, given))
+                logging.getLogger("uvicorn").setLevel(logging.WARNING)
+                _announce(listening, given, rsmq.ns, invitation)
+
+                def end_streams() -> None:
+                    states.append("stopping")
+                    dashboards.close(app)
+
+                states.append("running")
+                await _until_stopped(server, listening, signals, end_streams)
         finally:
             listening.close()
             await rsmq.aclose()
 
     finish(session, patient=True, fast=True)
+
+
+def _config(app: Any, given: dict[str, Any]) -> uvicorn.Config:
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ssl_certfile=given["cert"],
+        ssl_keyfile=given["key"],
+        timeout_graceful_shutdown=_GRACE_S,
+    )
 
 
 async def _until_stopped(

@@ -6,12 +6,14 @@ import importlib
 import logging
 import os
 import sys
+from typing import Any
 
 import click
 
 import aiorsmq_ng
 
 from .global_options import current_settings, examples, global_options, wait_for_server
+from .health import health, health_options, probed
 from .session import DAEMON_LOG, start_log
 
 logger = logging.getLogger("aiorsmq_ng.worker")
@@ -30,9 +32,18 @@ def worker() -> None:
     )
 )
 @click.argument("target", metavar="MODULE:NAME")
+@click.option(
+    "--health-stuck",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds for which a handler may ignore its cancellation before /livez fails.",
+)
+@health_options
 @wait_for_server
 @global_options()
-def run(target: str, wait_for_server: float | None) -> None:
+def run(target: str, wait_for_server: float | None, **probing: Any) -> None:
     """Run the Worker called NAME in the Python module MODULE.
 
     If the server is unreachable at the start, the worker waits for it, as the program or
@@ -41,6 +52,10 @@ def run(target: str, wait_for_server: float | None) -> None:
     does not wait for handlers. -r and RSMQ_URL apply to a Worker that was created without a URL;
     the namespace is the program's. The program gets the URL, also with the password, and the token
     of a broker in its environment (RSMQ_URL, RSMQ_TOKEN), which its child processes inherit.
+
+    The probes answer 200 or 503 with the reason, from a thread of their own, so also while a
+    handler blocks the event loop. They need no token: they show no bodies and no errors of
+    handlers.
     """
     import anyio
 
@@ -65,13 +80,23 @@ def run(target: str, wait_for_server: float | None) -> None:
     if wait_for_server is not None:
         found.wait_for_server = wait_for_server
     logger.info("starting %r", found)
-    anyio.run(_run, found)
+    anyio.run(_run, found, probing)
 
 
-async def _run(worker: aiorsmq_ng.Worker) -> None:
+async def _run(worker: aiorsmq_ng.Worker, probing: dict[str, Any]) -> None:
+    from aiorsmq_ng.worker import WorkerProbes
+
+    def probes() -> WorkerProbes:
+        return WorkerProbes(
+            worker,
+            blocked_limit=probing["health_blocked"],
+            stuck_limit=probing["health_stuck"],
+        )
+
     failed = True
     try:
-        await worker.run()
+        async with probed(probes, probing["health_port"], probing["health_listen"]):
+            await worker.run()
         failed = False
     finally:
         health = worker.health
@@ -83,6 +108,9 @@ async def _run(worker: aiorsmq_ng.Worker) -> None:
             # A handler that ignores its cancellation would block the exit for ever.
             sys.stderr.flush()
             os._exit(int(failed))
+
+
+worker.add_command(health)
 
 
 def load(target: str) -> aiorsmq_ng.Worker:

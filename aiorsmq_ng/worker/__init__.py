@@ -2,6 +2,7 @@
 
 from .handlers import DeadLetterHook, FailureHook, Handler, Hook, Middleware, Next
 from .health import WorkerHealth
+from .probes import WorkerProbes
 from .worker import Worker
 
 __all__ = [
@@ -13,4 +14,5 @@ __all__ = [
     "Next",
     "Worker",
     "WorkerHealth",
+    "WorkerProbes",
 ]

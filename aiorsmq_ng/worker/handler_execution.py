@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -65,7 +66,8 @@ class Execution:
         acks: BackgroundAcks[LeasedMessage] | None = None,
     ) -> None:
         self.handler = handler
-        self.stuck = False
+        #: When it began to ignore its cancellation, on the monotonic clock; None if it does not.
+        self.stuck_since: float | None = None
         self._batch = batch
         self._middleware = middleware
         self._on_failure = on_failure
@@ -79,6 +81,11 @@ class Execution:
         self._left_behind = False
         #: The timeout of the handler, and how long it may take to end after a cancellation.
         self._timers: list[asyncio.TimerHandle] = []
+
+    @property
+    def stuck(self) -> bool:
+        """True while the handler ignores its cancellation."""
+        return self.stuck_since is not None
 
     def start(self, on_end: Callable[[Execution], None]) -> None:
         """Begin; *on_end* is called when the handler has ended, or is left behind."""
@@ -175,7 +182,7 @@ class Execution:
             self._release_nowait()
             raise
         finally:
-            self._handling = self.stuck = False
+            self._handling, self.stuck_since = False, None
             for timer in self._timers:
                 timer.cancel()
         if self._interrupted or self._cancelled or error is not None:
@@ -234,7 +241,7 @@ class Execution:
             self._timers.append(loop.call_later(_CANCEL_S, self._mark_stuck))
 
     def _mark_stuck(self) -> None:
-        self.stuck = True
+        self.stuck_since = time.monotonic()
         self._stop_renewal()
         logger.error("handler %s ignores its cancellation", self.handler.name)
 
@@ -329,6 +336,12 @@ class Executions:
         if self.running:
             logger.info("stopping: %d handlers have %g s to end", len(self.running), within_s)
             await wait_until_done([e.task for e in self.running], within_s, grace_over)
+
+    @property
+    def stuck_for(self) -> float:
+        """Seconds for which a handler has ignored its cancellation; the longest."""
+        since = [e.stuck_since for e in self.running if e.stuck_since is not None]
+        return time.monotonic() - min(since) if since else 0.0
 
     async def finish_acks(self) -> None:
         """Wait for the replies to acks in the background, for some seconds at most.

@@ -35,6 +35,8 @@ class WorkerHealth:
     server_away: bool = False
     #: The error that ended ``run``; ``None`` while it runs, and after an orderly stop.
     failure: str | None = None
+    #: Seconds for which a handler has ignored its cancellation: the longest of those that run.
+    stuck_for: float = 0.0
 
     @property
     def ok(self) -> bool:

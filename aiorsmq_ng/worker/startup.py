@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import anyio
 
@@ -12,7 +13,7 @@ from .._runtime.outage_retries import retry_through_outages
 from ..client import RSMQ
 from ..errors import AccessDenied, QueueNotFound, Unavailable
 from ..queue import Queue
-from ..rmq import RmqQueue
+from ..rmq import Rmq, RmqQueue
 
 logger = logging.getLogger("aiorsmq_ng.worker")
 
@@ -47,6 +48,19 @@ async def open_rmq_queues(queues: Sequence[RmqQueue], limit_s: float | None) -> 
         await queue.rmq.open(wait_for_server=limit_s)
         await retry_through_outages(queue.open, limit_s)
     return True
+
+
+async def reach(queues: Sequence[Queue], rmqs: Iterable[Rmq]) -> None:
+    """Ask the servers for *queues*, and each client of rmq for its own.
+
+    Raises ``QueueNotFound`` if a queue is missing.
+    """
+    there = await asyncio.gather(
+        *(queue.exists() for queue in queues), *(rmq.list_queues() for rmq in rmqs)
+    )
+    for queue, exists in zip(queues, there, strict=False):
+        if not exists:
+            raise _missing(queue)
 
 
 async def _find(rsmq: RSMQ, queue: Queue, create: bool) -> None:

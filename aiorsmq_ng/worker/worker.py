@@ -13,7 +13,7 @@ from .._runtime.dead_letter_listeners import log_move
 from .._runtime.queue_context import context_of
 from ..client import RSMQ
 from ..errors import ClientClosed, InvalidValue
-from ..models import DeadLetter
+from ..models import DeadLetter, ServerStatus
 from ..queue import Queue
 from ..retry import Retry
 from ..rmq import Rmq, RmqQueue
@@ -35,7 +35,7 @@ from .health import Counters, State, WorkerHealth, one_line
 from .intake import Intake
 from .shutdown import first_of, run_to_completion
 from .signals import stopped_by_signals
-from .startup import find_queues, open_rmq_queues
+from .startup import find_queues, open_rmq_queues, reach
 
 R = TypeVar("R")
 
@@ -258,9 +258,7 @@ class Worker:
     @property
     def health(self) -> WorkerHealth:
         """What the worker is doing."""
-        executions, counters = self._executions, self._counters
-        rmq_only = self._rmq_handlers and not self._handlers
-        server = (self._rmq_handlers[0].queue.rmq if rmq_only else self.rsmq).server_status
+        executions, counters, server = self._executions, self._counters, self.server_status
         stuck = sum(execution.stuck for execution in executions.running)
         state: State = self._state
         if state == "running" and not self._started:
@@ -276,7 +274,19 @@ class Worker:
             server.last_reply,
             server.away,
             self._failure,
+            executions.stuck_for,
         )
+
+    @property
+    def server_status(self) -> ServerStatus:
+        """What is known of the server, without I/O."""
+        rmq_only = self._rmq_handlers and not self._handlers
+        return (self._rmq_handlers[0].queue.rmq if rmq_only else self.rsmq).server_status
+
+    async def reach(self) -> None:
+        """Ask the server for the queues of all handlers; ``QueueNotFound`` if one is missing."""
+        rmqs = {handler.queue.rmq for handler in self._rmq_handlers}
+        await reach([handler.queue for handler in self._handlers], rmqs)
 
     def pause(self) -> None:
         """Stop receiving, and give back messages that no handler works on; handlers go on."""

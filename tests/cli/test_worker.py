@@ -43,6 +43,7 @@ async def start(
     target="jobs_module:worker",
     then="",
     more=(),
+    options=(),
     wait=None,
 ):
     code = MODULE.format(ns=ns, grace=grace, sleep=sleep)
@@ -50,7 +51,7 @@ async def start(
     limit = () if wait is None else ("--wait-for-server", str(wait))
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "aiorsmq_ng.cli", "-r", server_url, *more,
-        "worker", "run", *limit, target,
+        "worker", "run", *limit, *options, target,
         cwd=tmp_path, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "RSMQ_URL": ""},
     )  # fmt: skip

@@ -29,7 +29,7 @@ NOTE = "<!-- Made by tools/docs/make_api.py from the docstrings; change them, th
 INTRODUCTION = """\
 Every public name, with its signature, its arguments and what it promises. Durations are seconds: `int`, `float` or
 `timedelta` (`Seconds` in signatures). `None` means the value that is stored on the queue, unless an argument says
-otherwise. Names are imported from `aiorsmq_ng`; `ReliableQueue` from `aiorsmq_ng.compat.redismq`, clients of rmq from `aiorsmq_ng.rmq`, the broker from
+otherwise. Names are imported from `aiorsmq_ng`; `ReliableQueue` from `aiorsmq_ng.compat.redismq`, clients of rmq from `aiorsmq_ng.rmq`, probes from `aiorsmq_ng.probes` and `aiorsmq_ng.worker`, the broker from
 `aiorsmq_ng.broker` and `aiorsmq_ng.compat.gomq`, embedded servers from `aiorsmq_ng.embedded`, and help for tests from
 `aiorsmq_ng.testing`. Spark's options: [spark.md](../spark.md). The drop-in for aiorsmq has the names and arguments of that
 package: [migration-from-aiorsmq.md](../../guides/migration-from-aiorsmq.md)."""
@@ -44,6 +44,10 @@ PAGES: dict[str, tuple[str, list[str]]] = {
         ["Message", "Delivery", "PendingMessage", "ScannedMessage", "DeadLetter", "Sent"],
     ),
     "workers": ("Consumers and workers", ["Consumer", "Worker", "WorkerHealth", "Retry"]),
+    "probes": (
+        "Probes",
+        ["worker:WorkerProbes", "probes:Probes", "probes:ProbeAnswer", "probes:ProbeServer"],
+    ),
     "topics": ("Topics", ["Topic", "Subscription", "TopicInfo", "SubscriptionInfo", "PeerInfo"]),
     "settings": ("Settings and codecs", ["Options", "Codec", "Compressed"]),
     "results": ("Other results", []),
@@ -82,8 +86,10 @@ PUBLIC = {
     "compat.redismq": ["ReliableQueue"],
     "embedded": aiorsmq_ng.embedded.__all__,
     "gateway": aiorsmq_ng.gateway.__all__,
+    "probes": ["ProbeAnswer", "ProbeServer", "Probes"],
     "rmq": aiorsmq_ng.rmq.__all__,
     "testing": aiorsmq_ng.testing.__all__,
+    "worker": ["WorkerProbes"],
 }
 #: Data classes that users make, and that are therefore shown as a call.
 MADE_BY_USERS = {"Options", "Retry", "BrokerOptions", "Limits", "Tls"}
