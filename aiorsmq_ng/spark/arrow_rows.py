@@ -8,7 +8,7 @@ import difflib
 import gzip
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -73,10 +73,21 @@ def check_schema(schema: StructType) -> None:
             )
 
 
+class Undecodable(NamedTuple):
+    """A message whose body does not decode, and the reason."""
+
+    id: bytes
+    body: bytes
+    why: str
+
+
 class BatchBuilder:
     """Makes Arrow batches of a schema from columns of replies."""
 
     def __init__(self, schema: StructType, queue: str, codec: str, on_error: str) -> None:
+        #: The messages that the last batch lacks because of ``on_error="deadletter"``.
+        self.undecodable: list[Undecodable] = []
+        self._codec = codec
         self._schema = pa.schema(
             [pa.field(f.name, _ARROW[type(f.dataType)], f.nullable) for f in schema.fields]
         )
@@ -109,6 +120,7 @@ class BatchBuilder:
         visible: pa.Array | None = None,
     ) -> pa.RecordBatch:
         """Return one batch; rows whose body does not decode may be missing from it."""
+        self.undecodable = []
         columns: list[pa.Array] = []
         keep: list[bool] | None = None
         for column in self._schema:
@@ -152,10 +164,12 @@ class BatchBuilder:
                     raise InvalidValue(
                         f"body of message {id.decode(errors='replace')} of queue {self._queue!r} "
                         f"does not decode ({type(error).__name__}); read it with bodyType=binary, "
-                        "or set onDecodeError to null or drop"
+                        "or set onDecodeError to null, drop or (streams) deadletter"
                     ) from None
+                if self._on_error == "deadletter":
+                    self.undecodable.append(Undecodable(id, body, _why(self._codec, error)))
                 values.append(None)
-        keep = [v is not None for v in values] if self._on_error == "drop" else None
+        keep = None if self._on_error == "null" else [v is not None for v in values]
         return pa.array(values, kind), keep
 
 
@@ -252,6 +266,12 @@ def _bytes(values: Sequence[bytes], kind: Any) -> pa.Array:
         # All of it is ASCII, so there is nothing to check.
         return column.view(pa.string())
     return pa.array(values, pa.string())
+
+
+def _why(codec: str, error: Exception) -> str:
+    """Return the reason for the dead-letter queue, in one line of moderate length."""
+    said = " ".join(str(error).split())
+    return f"does not decode with codec={codec} ({type(error).__name__}: {said[:200]})"
 
 
 def _json(body: bytes) -> bytes:

@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from .._common.queue_defaults import DEAD_SUFFIX, dead_letter_queue, has_dead_letters
 from .._protocol import argument_checks
 from .._protocol.keys import QueueKeys
 from .._protocol.operations.spark import READ_BYTES, WRITE_BYTES
 from .._protocol.operations.spark.bulk_send import MAX_ROWS
 from .._protocol.operations.spark.claims import MAX_CHUNK, MAX_FETCH
-from .._protocol.shards import Shards
+from .._protocol.shards import Shards, check_together
 from .._transport.urls import url_or_default
 from ..errors import InvalidValue
 from ..options import Options
@@ -237,6 +238,10 @@ class StreamReadOptions(_Reading):
     claim_chunk: int = _number(1000, 1, MAX_CHUNK)
     #: Bytes of bodies that one call moves.
     claim_bytes: int = _number(WRITE_BYTES, 1, MAX_BYTES)
+    #: A stream can put a message aside for good.
+    on_decode_error: str = _one_of("fail", "null", "drop", "deadletter")
+    #: Queue for such messages; empty: the default dead-letter queue of each queue.
+    dead_letter_queue: str = ""
     #: True if the next batch is claimed while one runs, if that one was full.
     claim_ahead: bool = True
     ack_on: str = _one_of("start", "commit")
@@ -257,6 +262,48 @@ class StreamReadOptions(_Reading):
                 "option 'claimMode' = 'move' needs a name in option 'ledger', by which its "
                 "messages can be found again if the checkpoint is lost"
             )
+        self._check_dead_letters()
+
+    def matches(self, name: str) -> bool:
+        """Return True if the pattern selects the queue *name*.
+
+        A pattern never selects the queues that get this query's dead letters.
+        """
+        if self.on_decode_error == "deadletter" and (
+            name == self.dead_letter_queue or name.endswith(DEAD_SUFFIX)
+        ):
+            return False
+        return _Reading.matches(self, name)
+
+    def dead_letters_of(self, keys: QueueKeys) -> QueueKeys:
+        """Return the dead-letter queue of a queue; it is in the same namespace."""
+        if not self.dead_letter_queue:
+            if not has_dead_letters(keys.queue):
+                raise InvalidValue(
+                    f"queue {keys.queue!r} has no default dead-letter queue, because its name is "
+                    "too long for '-dead' after it; name another in option 'deadLetterQueue'"
+                )
+            return keys.namespace.queue(dead_letter_queue(keys.queue))
+        dead = self.keys_of(self.dead_letter_queue)
+        check_together(keys, dead)
+        return dead
+
+    def _check_dead_letters(self) -> None:
+        if self.on_decode_error != "deadletter":
+            if self.dead_letter_queue:
+                raise InvalidValue("option 'deadLetterQueue' needs 'onDecodeError' = 'deadletter'")
+            return
+        if self.dead_letter_queue in self.names:
+            raise InvalidValue(
+                f"option 'deadLetterQueue' names {self.dead_letter_queue!r}, which the query reads"
+            )
+        if self.dead_letter_queue and self.queues_pattern and len(self.shards.namespaces) > 1:
+            raise InvalidValue(
+                "option 'deadLetterQueue' needs one namespace if 'queuesPattern' selects the "
+                "queues; without it each queue has its own, <queue>-dead"
+            )
+        for name in self.names:
+            self.dead_letters_of(self.keys_of(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

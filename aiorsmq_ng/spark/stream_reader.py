@@ -26,7 +26,7 @@ from .._common.message_ids import ID_LENGTH
 from .._protocol.operations import queues
 from .._protocol.operations.spark import claims as operations
 from ..errors import ClaimLost, QueueNotFound, RSMQError
-from .arrow_rows import BatchBuilder, Ids, check_schema, numbers, repeated, times
+from .arrow_rows import BatchBuilder, Ids, Undecodable, check_schema, numbers, repeated, times
 from .offsets import StreamOffset
 from .options import StreamReadOptions
 from .paging import read_pages
@@ -144,7 +144,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 max_bytes=options.fetch_bytes,
             )
 
-        client = options.client()
+        client, at = options.client(), slice.start
         for page in read_pages(client, slice.start, slice.stop, options.fetch_size, read):
             if page.taken and options.fail_on_data_loss:
                 raise RSMQError(
@@ -152,7 +152,37 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "were received by others; start it with failOnDataLoss=false to continue "
                     "without them, and use a longer leaseMs"
                 )
-            yield _batch(builder, page)
+            batch = _batch(builder, page)
+            # Before the batch: when this task succeeds, its dead letters are where they belong.
+            self._dead_letter(slice, at, page, builder.undecodable)
+            at += page.size
+            yield batch
+
+    def _dead_letter(
+        self,
+        slice: ClaimSlice,
+        first: int,
+        page: operations.ClaimPage,
+        undecodable: list[Undecodable],
+    ) -> None:
+        """Move messages of a page, which begins at number *first*, to the dead-letter queue.
+
+        A task that runs again does not find them any more.
+        """
+        if not undecodable:
+            return
+        options, keys = self._options, slice.ledger.keys
+        dead, places = (
+            options.dead_letters_of(keys),
+            {id: n for n, id in enumerate(page.ids, first)},
+        )
+        letters = [operations.DeadLetter(places[one.id], *one) for one in undecodable]
+        for lot in _lots(letters, options.claim_bytes):
+            options.client().run(operations.dead_letter(slice.ledger, slice.claim, lot, dead))
+        logger.warning(
+            "%d messages of queue %r do not decode and go to queue %r; the first one %s",
+            *(len(letters), keys.queue, dead.queue, letters[0].why),
+        )
 
     def _is_missing(self, keys: QueueKeys) -> bool:
         """Return True if a queue does not exist, and the options allow that."""
@@ -207,6 +237,22 @@ def _exit(*_: object) -> None:
     """End the process as if it had reached its end."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(143)
+
+
+def _lots(
+    letters: list[operations.DeadLetter], most_bytes: int
+) -> Iterator[list[operations.DeadLetter]]:
+    """Divide *letters* into lots for one call each; one that reaches the bytes ends its lot."""
+    lot: list[operations.DeadLetter] = []
+    size = 0
+    for letter in letters:
+        lot.append(letter)
+        size += len(letter.body)
+        if size >= most_bytes or len(lot) == operations.MAX_DEAD_LETTERS:
+            yield lot
+            lot, size = [], 0
+    if lot:
+        yield lot
 
 
 def _batch(builder: BatchBuilder, page: operations.ClaimPage) -> Any:

@@ -190,6 +190,18 @@ class Verbs:
         page = await run(queue, claims.read(ledger, 1, 0, claimed.messages, bodies=True))
         return claimed, page.bodies, await run(queue, claims.release(ledger, 1, count=9))
 
+    async def claim_and_dead_letter(self, rsmq, queue, other, id):
+        ledger = Ledger(queue._keys, "spark", "lease")
+        claimed = await run(queue, claims.claim(ledger, 1, Terms(9, 9, 9000, 60), create=True))
+        page = await run(queue, claims.read(ledger, 1, 0, claimed.messages, bodies=True))
+        letters = [
+            claims.DeadLetter(n, id, body, "no")
+            for n, (id, body) in enumerate(zip(page.ids, page.bodies, strict=True))
+        ]
+        dead = rsmq.queue(queue.dead_letter)._keys
+        moved = await run(queue, claims.dead_letter(ledger, 1, letters, dead)) if letters else 0
+        return claimed, moved
+
     async def snapshot(self, rsmq, queue, other, id):
         state = await run(
             queue,

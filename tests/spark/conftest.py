@@ -31,6 +31,7 @@ WITHOUT_SPARK = {
     "test_bulk_send.py",
     "test_snapshots.py",
     "test_claims.py",
+    "test_claim_dead_letters.py",
     "test_lean_claims.py",
     "test_claim_model.py",
 }

@@ -77,6 +77,7 @@ class DoomedReader(ClaimReader):
         return parts
 
     def read(self, partition):
+        self.doom.after_call("claim_dead_letter", "letter_half")
         for batch in super().read(partition):
             yield batch
             self.doom.reached("read_half")
@@ -153,7 +154,9 @@ def crash() -> None:
         return
     source = {"maxMessagesPerTrigger": "1200", "fetchSize": "300", "ledger": "etl"}
     source["claimChunk"] = "500"
-    source["claimMode"] = "move" if GIVEN["query"] == "moved" else "lease"
+    source["claimMode"] = "move" if "moved" in GIVEN["query"] else "lease"
+    if "refused" in GIVEN["query"]:
+        source["onDecodeError"] = "deadletter"
     reader = spark.readStream.format("doomed").options(**options, **source, **doom).load()
     if GIVEN["query"] == "copied":
         sink = options | {"queue": "out", "sendSize": "400"}

@@ -1,9 +1,10 @@
-"""A sink whose task fails once. Spark's processes import this module by its name."""
+"""A sink and a source whose task fails once. Spark's processes import this module by its name."""
 
 from pathlib import Path
 
 from aiorsmq_ng.spark import RSMQDataSource
-from aiorsmq_ng.spark.options import WriteOptions, parse
+from aiorsmq_ng.spark.options import StreamReadOptions, WriteOptions, parse
+from aiorsmq_ng.spark.stream_reader import ClaimReader
 from aiorsmq_ng.spark.writers import BatchSink
 
 
@@ -22,8 +23,19 @@ class StumblingSink(BatchSink):
         return super().write(stumbling())
 
 
+class StumblingReader(ClaimReader):
+    """Fails once, when a task has read its first page."""
+
+    def read(self, partition):
+        for batch in super().read(partition):
+            if not self.flag.exists():
+                self.flag.touch()
+                raise RuntimeError("stumbled")
+            yield batch
+
+
 class StumblingSource(RSMQDataSource):
-    """The source with that sink."""
+    """The source with that sink and that reader."""
 
     def __init__(self, options):
         given = dict(options)
@@ -35,6 +47,11 @@ class StumblingSource(RSMQDataSource):
         return "stumbling"
 
     def writer(self, schema, overwrite):
-        sink = StumblingSink(parse(WriteOptions, self.options), schema, overwrite)
-        sink.flag = self.flag
-        return sink
+        return self._flagged(StumblingSink(parse(WriteOptions, self.options), schema, overwrite))
+
+    def streamReader(self, schema):
+        return self._flagged(StumblingReader(parse(StreamReadOptions, self.options), schema))
+
+    def _flagged(self, made):
+        made.flag = self.flag
+        return made

@@ -30,6 +30,8 @@ class Known:
     #: True if the lease of a claim expired and no other client has touched it since.
     lapsed: bool = False
     in_queue: bool = True
+    #: The claim from which it went to the dead-letter queue.
+    buried_by: tuple[str, int] | None = None
 
 
 @dataclass
@@ -47,6 +49,7 @@ class Model:
     def __post_init__(self) -> None:
         keys = self.desk.keys
         modes = {"one": "lease", "two": "lease", "away": "move"}
+        self.dead = keys.namespace.queue("jobs-dead")
         self.ledgers = {name: Ledger(keys, name, mode) for name, mode in modes.items()}
 
     def queued(self) -> list[bytes]:
@@ -157,6 +160,24 @@ class Model:
             one.holder, one.visible, one.lapsed = None, True, False
             one.in_queue, one.rc = True, rc
 
+    def dead_letter(self) -> None:
+        """Some messages of a claim go to the dead-letter queue, if they are held."""
+        if (chosen := self.some_claim()) is None:
+            return
+        listed = list(enumerate(self.claims[chosen]))
+        some = sorted(self.dice.sample(listed, min(len(listed), self.dice.randint(1, 4))))
+        letters = [
+            claims.DeadLetter(number, id, self.known[id].body, "it is bad")
+            for number, (id, _) in some
+        ]
+        call = claims.dead_letter(self.ledgers[chosen[0]], chosen[1], letters, self.dead)
+        held = [(id, rc) for _, (id, rc) in some if self.known[id].holder == chosen]
+        assert self.desk.run(call) == len(held)
+        for id, rc in held:
+            one = self.known[id]
+            one.holder, one.in_queue, one.visible = None, False, False
+            one.buried_by, one.rc = chosen, rc
+
     def renew(self) -> None:
         self._renew(60_000)
 
@@ -179,7 +200,8 @@ class Model:
             at, taken, gone = renewed.next, taken + renewed.taken, gone + renewed.gone
         ids = [id for id, _ in self.claims[chosen]]
         held = [id for id in ids if self.known[id].holder == chosen]
-        assert taken + gone == len(ids) - len(held)
+        dead = [id for id in ids if self.known[id].buried_by == chosen]
+        assert taken + gone == len(ids) - len(held) - len(dead)
         for id in held:
             one = self.known[id]
             one.visible = lease_ms == 1
@@ -232,6 +254,12 @@ class Model:
         attributes = {b"vt", b"delay", b"maxsize", b"created", b"modified"}
         attributes |= {b"totalsent", b"totalrecv"} & stored.keys()
         assert len(stored) == len(attributes) + len(queued) + received
+        dead = [id for id, one in self.known.items() if one.buried_by]
+        assert set(desk.redis.zrange(self.dead.zset, 0, -1)) == set(dead)
+        letters = desk.redis.hgetall(self.dead.hash)
+        for id in dead:
+            assert letters[id] == self.known[id].body
+            assert int(letters[id + b":rc"]) == self.known[id].rc
         told = desk.run(queues.attributes(desk.keys))
         assert (told.msgs, told.ready) == (len(queued), self._visible())
 
@@ -241,7 +269,7 @@ def test_random_work_on_a_queue_gives_what_the_model_says(server_url, ns, seed):
     model = Model(Desk(server_url, ns), random.Random(seed))
     steps = [model.send, model.claim, model.read, model.acknowledge, model.release, model.renew]
     steps += [model.expire, model.receive, model.delete, model.change_visibility, model.claim]
-    steps += [model.send, model.read]
+    steps += [model.send, model.read, model.dead_letter]
     for _ in range(STEPS):
         model.dice.choice(steps)()
         model.check_queue()

@@ -11,6 +11,8 @@ from .conftest import Bench
 from .support import run_driver
 
 COUNT = 3000
+#: Of those that are refused, this number does not decode.
+BAD = 300
 #: Messages in a batch, as ``drivers.py`` has it.
 BATCH = 1200
 LATE = "Python worker failed to connect back"
@@ -32,6 +34,8 @@ class Scene:
     arrived: int = 0
     staged: int = 0
     epochs: set[str] = field(default_factory=set)
+    #: Messages in the dead-letter queue.
+    letters: int = 0
 
     @classmethod
     def look(cls, bench: Bench, out: Bench, folder) -> Scene:
@@ -48,6 +52,7 @@ class Scene:
         for key in redis.keys(f"{bench.keys.zset}:ng:claim:*:1"):
             runs = redis.zrange(key, 0, -1)
             scene.first = sum(len(run.partition(b"\n")[2]) // 32 for run in runs)
+        scene.letters = redis.zcard(f"{bench.keys.zset}-dead")
         scene.arrived = out.size
         staged = redis.keys(f"{out.keys.zset}:ng:staged:*")
         scene.staged = sum(redis.llen(key) for key in staged) // 3
@@ -82,6 +87,17 @@ POINTS = {
         "read_half": lambda s: (s.logged, s.committed) == (0, -1),
         "before_ack": lambda s: s.committed == 0 and 1 in s.sealed,
     },
+    "refused": {
+        "letter_half": lambda s: (s.logged, s.committed) == (0, -1) and 0 < s.letters < BAD,
+        "read_half": lambda s: s.committed == -1 and 0 < s.letters < BAD,
+        "before_ack": lambda s: s.committed == 0 and 0 < s.letters < BAD,
+        "ack_half": lambda s: (s.committed, s.acked) == (0, 0),
+    },
+    "refused_moved": {
+        "letter_half": lambda s: (s.logged, s.committed) == (0, -1) and 0 < s.letters < BAD,
+        "read_half": lambda s: s.committed == -1 and 0 < s.letters < BAD,
+        "before_ack": lambda s: s.committed == 0 and 0 < s.letters < BAD,
+    },
     "staged": {
         "stage_half": lambda s: 0 < s.staged < COUNT and not s.epochs and not s.arrived,
         "before_commit": lambda s: s.staged > COUNT and not s.epochs and not s.arrived,
@@ -91,7 +107,7 @@ POINTS = {
     "direct": {"send_half": lambda s: 0 < s.arrived < COUNT},
 }
 #: Those that take messages from a queue; the others send the rows of a table.
-READERS = ("leased", "copied", "moved")
+READERS = ("leased", "copied", "moved", "refused", "refused_moved")
 
 
 def until_python_came_up(query, bench, folder, **given):
@@ -122,7 +138,11 @@ def test_killed_drivers_lose_nothing_and_double_nothing(server_url, ns, tmp_path
     benches = {name: Bench(server_url, ns, name) for name in POINTS}
     sinks = benches | {"copied": Bench(server_url, ns, "out")}
     for name in READERS:
-        benches[name].fill_numbers(COUNT)
+        bad = BAD // 10 if "refused" in name else 0
+        for at in range(0, COUNT, COUNT // 10):
+            benches[name].fill_numbers(COUNT // 10 - bad, start=at)
+            if bad:
+                benches[name].fill(*[b"\xff%d" % (at + n) for n in range(bad)])
 
     with ThreadPoolExecutor(2) as pool:
         runs = [
@@ -138,6 +158,13 @@ def test_killed_drivers_lose_nothing_and_double_nothing(server_url, ns, tmp_path
         assert sorted(map(int, rows)) == everything, name
     for name in ("copied", "staged", "direct"):
         assert sorted(map(int, sinks[name].bodies())) == everything, name
+    for name in ("refused", "refused_moved"):
+        rows = (tmp_path / name / "rows").read_text().split()
+        assert sorted(map(int, rows)) == [n for n in everything if n % 300 < 270], name
+        dead = Bench(server_url, ns, f"{name}-dead")
+        bad = [b"\xff%d" % (at + n) for at in range(0, COUNT, 300) for n in range(30)]
+        assert sorted(dead.bodies()) == sorted(bad), name
+        assert dead.size == BAD
     for name in READERS:
         bench = benches[name]
         assert bench.size == 0

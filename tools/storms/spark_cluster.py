@@ -3,11 +3,13 @@
 ``python -m tools.storms.spark_cluster --seeds 1,2,3``
 
 A cluster of 3 primaries and 3 replicas, 6 namespaces, 24 queues that two queries of one driver
-read: 12 into Parquet files, 12 into 12 other queues. A producer sends all the while, consumers of
-this library take some of the messages. Faults come one after the other, at random: SIGKILL of the
-driver's JVM, its Python, an executor, a Python process of Spark, or a primary (its replica takes
-over), and slots that move. At the end every message must be exactly once in a file, in a queue, or
-with a consumer, and beside the queues nothing may be left that does not expire.
+read: 12 by leases into Parquet files, 12 by moving into 12 other queues. A producer sends all the
+while, consumers of this library take some of the messages. Some bodies are no text, so the queries
+dead-letter them. Faults come one after the other, at random: SIGKILL of the driver's JVM, its
+Python, an executor, a Python process of Spark, or a primary (its replica takes over), and slots
+that move. At the end every message must be exactly once in a file, in a queue, in a dead-letter
+queue if it is no text, or with a consumer, and beside the queues nothing may be left that does not
+expire.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from aiorsmq_ng import RSMQ, LeaseLost, Options, SendUnknown, Unavailable
+from aiorsmq_ng import RSMQ, LeaseLost, Options, QueueNotFound, SendUnknown, Unavailable
 from aiorsmq_ng.testing.servers import eventually
 from tests.spark.conftest import quick_home
 
@@ -41,6 +43,9 @@ NAMESPACES = [f"{{s{number}}}" for number in range(6)]
 FILED = [f"p{number}" for number in range(12)]
 COPIED = [f"c{number}" for number in range(12)]
 COPIES = [f"o{number}" for number in range(12)]
+DEAD = [f"{name}-dead" for name in (*FILED, *COPIED)]
+#: Of this number of messages one is no text.
+SPOILT = 20
 DRIVER = "tools.storms.spark_cluster_driver"
 #: How long Spark may take to start, and all that was sent to arrive.
 START_S, DRAIN_S = 300.0, 600.0
@@ -186,6 +191,18 @@ def _processes() -> Iterator[tuple[int, int]]:
                 yield int(folder.name), int(after[1])
 
 
+#: The end of a body that is no text.
+_NO_TEXT = b"\xff"
+
+
+def _body(number: int, queue: str) -> bytes:
+    return b"%d %s %s" % (number, queue.encode(), b"" if number % SPOILT else _NO_TEXT)
+
+
+def _text(body: bytes) -> str:
+    return body.decode(errors="replace")
+
+
 class Trial:
     """One run with one seed."""
 
@@ -229,8 +246,8 @@ class Trial:
     async def _produce(self, client: RSMQ) -> None:
         while not self._stop.is_set():
             for name in self.chance.sample([*FILED, *COPIED], 4):
-                lot = [f"{len(self.sent) + at} {name}" for at in range(self.arguments.rate // 20)]
-                self.sent += lot
+                lot = [_body(len(self.sent) + at, name) for at in range(self.arguments.rate // 20)]
+                self.sent += map(_text, lot)
                 try:
                     await client.queue(name).send_many(lot)
                 except SendUnknown as unknown:
@@ -242,7 +259,7 @@ class Trial:
         while not self._stop.is_set():
             name = self.chance.choice([*FILED, *COPIED])
             for delivery in await client.queue(name).receive_many(3):
-                body = delivery.text
+                body = _text(delivery.body)
                 try:
                     await delivery.ack()
                     self.theirs.append(body)
@@ -259,7 +276,7 @@ class Trial:
             "primary",
             "slot",
         ]
-        weights = [1, 1, 2, 4, 3, 4]
+        weights = [2, 2, 3, 4, 3, 3]
         while self.faults.total() < self.arguments.faults:
             kind = self.chance.choices(kinds, weights)[0]
             await asyncio.sleep(self.chance.uniform(0.5, 6))
@@ -303,7 +320,8 @@ class Trial:
         async def drained() -> bool:
             await self.driver.ready()
             counts = [(await client.queue(n).attributes()).msgs for n in (*FILED, *COPIED)]
-            return not any(counts)
+            # A query that moves messages holds them outside of the queue.
+            return not any(counts) and not await self._keys("*:ng:moved")
 
         await eventually(drained, "all queues are empty", DRAIN_S)
         side = await self._side_keys()
@@ -316,13 +334,16 @@ class Trial:
 
         await eventually(read, "the files are read", START_S)
         rows = json.loads((self.folder / "rows.json").read_text())
-        copied: list[str] = []
-        for name in COPIES:
-            while some := await client.queue(name).receive_many(500):
-                copied += (one.text for one in some)
-                await client.queue(name).delete_many([one.id for one in some])
+        copied = [body for name in COPIES for body in await self._taken(client, name)]
+        dead = {name: await self._taken(client, name) for name in DEAD}
+        buried = [body for bodies in dead.values() for body in bodies]
         wrong = [body for body, queue in rows if body.split()[1] != queue]
-        found = Counter([body for body, _ in rows] + copied + self.theirs)
+        wrong += [
+            b for name, bodies in dead.items() for b in bodies if f"{b.split()[1]}-dead" != name
+        ]
+        spoilt = {body for body in self.sent if body.endswith(_text(_NO_TEXT))}
+        wrong += set(buried) ^ (spoilt - set(self.theirs) - set(self.unsure))
+        found = Counter([body for body, _ in rows] + copied + buried + self.theirs)
         known = set(self.unsure)
         missing = [body for body in self.sent if not found[body] and body not in known]
         doubled = [body for body, count in found.items() if count > 1]
@@ -331,6 +352,7 @@ class Trial:
             "sent": len(self.sent),
             "in files": len(rows),
             "copied": len(copied),
+            "dead letters": len(buried),
             "with consumers": len(self.theirs),
             "of unknown outcome": len(self.unsure),
             "missing": len(missing),
@@ -340,6 +362,20 @@ class Trial:
             "side keys left": side,
             "samples": [*missing[:5], *doubled[:5]],
         }
+
+    async def _taken(self, client: RSMQ, name: str) -> list[str]:
+        """Take all bodies out of a queue, if it exists."""
+        bodies: list[str] = []
+        with suppress(QueueNotFound):
+            while some := await client.queue(name).receive_many(500):
+                bodies += (_text(one.body) for one in some)
+                await client.queue(name).delete_many([one.id for one in some])
+        return bodies
+
+    async def _keys(self, pattern: str) -> list[bytes]:
+        """Return the keys of all primaries that match."""
+        found = [await node.command("KEYS", pattern) for node in await self._primaries()]
+        return [key for keys in found for key in keys]
 
     async def _side_keys(self) -> list[str]:
         """Return keys beside the queues that hold messages, or that never expire."""
@@ -370,8 +406,9 @@ def main() -> None:
         note(f"seed {seed}, {folder}")
         figures = asyncio.run(Trial(arguments, seed, folder).run())
         note(json.dumps({"seed": seed, **figures}))
-        bad = figures["missing"] or figures["doubled"] or figures["side keys left"]
-        failed = failed or bool(bad)
+        faulty = ("missing", "doubled", "foreign", "wrong queue", "side keys left")
+        bad = any(figures[name] for name in faulty)
+        failed = failed or bad
         if not bad:
             shutil.rmtree(folder)
     sys.exit(failed)

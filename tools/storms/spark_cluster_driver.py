@@ -25,6 +25,7 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     reading = {"maxMessagesPerTrigger": "2000", "discoverEveryMs": "1000"}
+    reading["onDecodeError"] = "deadletter"
     common: dict[str, Any] = {**given["options"], **reading, "leaseMs": given["lease_ms"]}
     stream = spark.readStream.format("rsmq").options(**common)
     trigger = {"processingTime": "500 milliseconds"}
@@ -34,7 +35,8 @@ def main() -> None:
     first = writer.option("checkpointLocation", str(folder / "to-files")).trigger(**trigger).start()
 
     names = ",".join(given["copied"])
-    copies = spark.readStream.format("rsmq").options(**common).option("queues", names).load()
+    moving = {**common, "claimMode": "move", "ledger": "copies", "queues": names}
+    copies = spark.readStream.format("rsmq").options(**moving).load()
     copies = copies.selectExpr("body", "concat('o', substr(queue, 2)) AS queue")
     writer = copies.writeStream.format("rsmq").options(**given["options"]).option("queue", "o0")
     place = str(folder / "to-queues")

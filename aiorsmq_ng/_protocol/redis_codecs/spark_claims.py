@@ -15,6 +15,7 @@ from ..operations.spark.claims import (
     Claimed,
     ClaimPage,
     ClaimRequest,
+    DeadLetterRequest,
     ForgetRequest,
     GetGroupRequest,
     Ledger,
@@ -36,7 +37,12 @@ def _failure(request: LedgerRequest, code: str) -> RSMQError:
 
 
 def _claim(
-    request: ClaimRequest | ReadRequest | RenewRequest | AcknowledgeRequest | ReleaseRequest,
+    request: ClaimRequest
+    | ReadRequest
+    | RenewRequest
+    | AcknowledgeRequest
+    | ReleaseRequest
+    | DeadLetterRequest,
 ) -> tuple[str, str]:
     """Return the keys of a claim: its messages, and the bodies of those that were moved."""
     keys, id = request.keys, request.ledger.id
@@ -88,6 +94,11 @@ def _renew_args(request: RenewRequest) -> Sequence[Argument]:
     ledger = request.ledger
     lease = (request.lease_ms, request.ttl_s, ledger.mode)
     return (ledger.fence, request.start, request.count, *lease)
+
+
+def _dead_letter_args(request: DeadLetterRequest) -> Sequence[Argument]:
+    letters = (value for letter in request.letters for value in letter)
+    return (request.ledger.fence, request.dead.queue, request.dead.wake, *letters)
 
 
 def _decode_page(_: ReadRequest, reply: Reply) -> ClaimPage:
@@ -157,6 +168,17 @@ RELEASE: Codec[ReleaseRequest, Released] = Codec(
     decode=lambda _, reply: Released(*reply),
     fail=_failure,
 )
+DEAD_LETTER: Codec[DeadLetterRequest, int] = Codec(
+    kind=claims.DEAD_LETTER,
+    script="claim_dead_letter",
+    keys=lambda r: (
+        *(*r.keys.with_deliveries, r.ledger.key, _claim(r)[0]),
+        *(*r.dead.with_deliveries, r.dead.namespace.index),
+    ),
+    args=_dead_letter_args,
+    decode=lambda _, reply: int(reply),
+    fail=_failure,
+)
 FORGET: Codec[ForgetRequest, int] = Codec(
     kind=claims.FORGET,
     script="discard",
@@ -173,5 +195,5 @@ BACKLOG: Codec[BacklogRequest, Backlog] = Codec(
 
 CODECS: tuple[Codec[Any, Any], ...] = (
     *(CLAIM, TAKE_OVER, SET_GROUP, GET_GROUP, READ, RENEW),
-    *(ACKNOWLEDGE, RELEASE, FORGET, BACKLOG),
+    *(ACKNOWLEDGE, RELEASE, DEAD_LETTER, FORGET, BACKLOG),
 )

@@ -9,6 +9,7 @@ All of these may be repeated: a repeated claim continues where it stopped, the r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -21,6 +22,8 @@ Mode = Literal["lease", "move"]
 
 #: Messages that one call may handle; more would stall other clients.
 MAX_CHUNK = 1000
+#: Messages that one call may dead-letter.
+MAX_DEAD_LETTERS = 500
 #: Messages that one call may read; Lua limits the number of values that a script unpacks.
 MAX_FETCH = 7000
 
@@ -131,16 +134,20 @@ class ClaimPage(NamedTuple):
         return sum(run.size for run in self.runs)
 
     @property
-    def held(self) -> list[bytes]:
-        """The ids of the messages that the reader still holds."""
-        ids = [
+    def ids(self) -> list[bytes]:
+        """The ids of all messages; a text that is no id in the place of a dead letter."""
+        return [
             run.ids[at : at + run.width]
             for run in self.runs
             for at in range(0, len(run.ids), run.width)
         ]
+
+    @property
+    def held(self) -> list[bytes]:
+        """The ids of the messages that the reader still holds."""
         if not self.bodies:
-            return ids
-        return [id for id, body in zip(ids, self.bodies, strict=True) if body is not None]
+            return self.ids
+        return [id for id, body in zip(self.ids, self.bodies, strict=True) if body is not None]
 
 
 class Renewed(NamedTuple):
@@ -166,6 +173,16 @@ class Released(NamedTuple):
 
     given: int
     left: int
+
+
+class DeadLetter(NamedTuple):
+    """A message of a claim that shall go to the dead-letter queue."""
+
+    #: Its number in the claim.
+    number: int
+    id: bytes
+    body: bytes
+    why: str
 
 
 class LedgerRequest(Request, frozen=True):
@@ -250,6 +267,14 @@ class ReleaseRequest(LedgerRequest, frozen=True):
     max_bytes: int
 
 
+class DeadLetterRequest(LedgerRequest, frozen=True):
+    """Move messages of a claim to a dead-letter queue, those that are still held."""
+
+    number: int
+    letters: Sequence[DeadLetter]
+    dead: QueueKeys
+
+
 class ForgetRequest(LedgerRequest, frozen=True):
     """Delete a ledger whose claims are all acknowledged or given back."""
 
@@ -266,6 +291,7 @@ READ: Kind[ClaimPage] = Kind(name="claim_read", repeatable=True)
 RENEW: Kind[Renewed] = Kind(name="claim_renew", repeatable=True)
 ACKNOWLEDGE: Kind[int] = Kind(name="claim_ack", repeatable=True)
 RELEASE: Kind[Released] = Kind(name="claim_release", repeatable=True)
+DEAD_LETTER: Kind[int] = Kind(name="claim_dead_letter", repeatable=True)
 FORGET: Kind[int] = Kind(name="claim_forget", repeatable=True)
 BACKLOG: Kind[Backlog] = Kind(name="backlog", repeatable=True)
 
@@ -323,6 +349,16 @@ def release(
 ) -> Operation[Released]:
     """Give the next *count* messages of a claim back; fewer if moved bodies are long."""
     return Operation(RELEASE, ReleaseRequest(ledger, number, count, max_bytes))
+
+
+def dead_letter(
+    ledger: Ledger, number: int, letters: Sequence[DeadLetter], dead: QueueKeys
+) -> Operation[int]:
+    """Move messages of a claim, in its order, to the dead-letter queue *dead* of its namespace.
+
+    The result is how many were still held and are moved. They are no messages of the claim then.
+    """
+    return Operation(DEAD_LETTER, DeadLetterRequest(ledger, number, letters, dead))
 
 
 def forget(ledger: Ledger) -> Operation[int]:

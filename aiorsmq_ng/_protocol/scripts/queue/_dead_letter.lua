@@ -5,8 +5,9 @@
 -- check_dead_letters(dead) -> a code word if the queue's keys are damaged.
 -- received_too_often(dead, rc, history) -> true if a message, delivered now for the rc-th time, is over the
 --   limit. Deliveries that were returned before work on them began do not count.
--- dead_letter(dead, id, body, rc, fr, maxsize, history) stores a message in the dead-letter queue. The caller
---   removes it from its own.
+-- store_dead_letter(dead, id, body, rc, fr, maxsize, note) stores a message in the dead-letter queue, with the delivery note
+--   that names the reason. The caller removes it from its own.
+-- dead_letter(dead, id, body, rc, fr, maxsize, history) does the same for a message that was received too often.
 -- finish_dead_letters(dead) writes the counter and wakes waiters.
 -- @include number
 -- @include fill_attributes
@@ -35,7 +36,7 @@ local function why_dead(rc, history, now)
   end
   return why
 end
-local function dead_letter(dead, id, body, rc, fr, maxsize, history)
+local function store_dead_letter(dead, id, body, rc, fr, maxsize, note)
   if dead.missing then
     redis.call('SADD', dead.index, dead.name)
     fill_attributes(dead.hash, 30, 0, maxsize, dead.seconds)
@@ -44,13 +45,16 @@ local function dead_letter(dead, id, body, rc, fr, maxsize, history)
   redis.call('ZADD', dead.zset, string.format('%.0f', dead.now), id)
   redis.call('HSET', dead.hash, id, body, id .. ':rc', rc, id .. ':fr', string.format('%.0f', fr))
   dead.added = dead.added + 1
+  store_notes(dead.deliveries, {id, note})
+end
+local function dead_letter(dead, id, body, rc, fr, maxsize, history)
   local why, size = why_dead(rc, history, dead.now), #dead.rows
   dead.bytes = dead.bytes + #body
   dead.rows[size + 1], dead.rows[size + 2], dead.rows[size + 3] = id, dead.bytes <= 1048576 and body or '', rc
   dead.rows[size + 4], dead.rows[size + 5] = fr, why
   -- It stays a suspect: a consumer of dead letters gets it alone.
   history.why, history.strikes = '\n' .. why, history.strikes - 1
-  store_notes(dead.deliveries, {id, format_note(rc, history, 'h', dead.now)})
+  store_dead_letter(dead, id, body, rc, fr, maxsize, format_note(rc, history, 'h', dead.now))
 end
 local function finish_dead_letters(dead)
   if dead.added > 0 then

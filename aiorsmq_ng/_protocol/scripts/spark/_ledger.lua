@@ -3,7 +3,7 @@
 -- examine_held(zset, hash, parts) -> the ids of parts of a claim, per id true if the message is still the claimant's, else
 --   'taken' (others received it since) or 'gone', and the scores of lean leases that still have all of their messages. Every
 --   client that receives a message increments its rc; one that is under a lean lease loses its score. At most 7000 ids.
--- split_held(ids, state) -> the ids that are the claimant's, number taken, number gone.
+-- split_held(ids, state) -> the ids that are the claimant's, number taken, number gone; dead letters are neither.
 -- let_expire(ledger) gives a ledger of mode move that holds nothing its TTL, and the name of its reader, too.
 -- @include runs
 local function check_fence(ledger, fence)
@@ -44,7 +44,7 @@ local function split_held(ids, state)
       held[#held + 1] = ids[i]
     elseif state[i] == 'taken' then
       taken = taken + 1
-    else
+    elseif not is_mark(ids[i]) then
       gone = gone + 1
     end
   end

@@ -4,14 +4,18 @@
 -- that the messages have under a lean lease, or in mode move the bytes of their bodies, which are in a list beside
 -- the claim, in order. A moved message that was received before is a run of its own; its delivery note follows the id,
 -- and the length of the note the fourth value.
+-- A message of a claim that went to the dead-letter queue leaves a mark in the place of its id: an exclamation mark, and
+-- its number in the claim, so that no two runs are the same text. No id begins with that character.
 -- A part is (a part of) a run: {rc, fr, width, fourth (text), lean (true if its messages are under a lean lease), ids (text),
 --   count, note, run (text), first (number of the run's first message), size (messages in the whole run), from (number of
 --   the part's first message)}.
 -- runs_of(ids, rcs, frs, fourths, notes, count) -> list of runs, list of the number of messages in each.
 -- part_of(run, first, from, upto) -> the messages of a run with these numbers in the claim, or nil if there are none.
+-- runs_between(claim, from, upto) -> the whole runs, as parts, that have messages with these numbers.
 -- parts_between(claim, from, upto) -> the messages of the claim with these numbers, and how many these are.
 -- front_parts(claim, most) -> the first runs, as parts, that have at least this number of messages.
 -- ids_of(part, ids) adds the ids of a part to a list.
+-- is_mark(id) -> true if it is the mark of a message that was dead-lettered.
 local function runs_of(ids, rcs, frs, fourths, notes, count)
   local runs, sizes, from = {}, {}, 1
   while from <= count do
@@ -38,11 +42,19 @@ local function part_of(run, first, from, upto)
     count = high - low, note = tail > 0 and string.sub(run, -tail), first = first, size = size, from = first + low,
     run = high - low < size and string.sub(run, 1, at - 1) .. ids or run}
 end
-local function parts_between(claim, from, upto)
+local function read_runs(claim, from, upto)
   local found = redis.call('ZREVRANGEBYSCORE', claim, from, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
   local more = redis.call('ZRANGEBYSCORE', claim, '(' .. from, '(' .. upto, 'WITHSCORES')
   for i = 1, #more do found[#found + 1] = more[i] end
-  local parts, count = {}, 0
+  return found
+end
+local function runs_between(claim, from, upto)
+  local found, parts = read_runs(claim, from, upto), {}
+  for i = 1, #found, 2 do parts[#parts + 1] = part_of(found[i], tonumber(found[i + 1]), 0, math.huge) end
+  return parts
+end
+local function parts_between(claim, from, upto)
+  local found, parts, count = read_runs(claim, from, upto), {}, 0
   for i = 1, #found, 2 do
     local part = part_of(found[i], tonumber(found[i + 1]), from, upto)
     if part then parts[#parts + 1], count = part, count + part.count end
@@ -65,3 +77,4 @@ local function ids_of(part, ids)
     ids[size + n + 1] = string.sub(text, n * width + 1, n * width + width)
   end
 end
+local function is_mark(id) return string.byte(id) == 33 end

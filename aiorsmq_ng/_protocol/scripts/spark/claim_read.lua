@@ -1,7 +1,7 @@
 -- Read messages of a claim that are still the claimant's.
 -- KEYS: zset, hash, claim, bodies that were moved.
 -- ARGV: first message, message after the last, with bodies (0 or 1), lease or move, bytes of bodies.
--- Returns: {number received by others since, number gone, runs of messages, bodies}; a message that is not the claimant's
+-- Returns: {number received by others since, number gone (dead letters included), runs of messages, bodies}; a message that is not the claimant's
 --   any more has no body. The last message is the one with which the bodies reach the bytes, if there are that many. Without
 --   bodies the last list is empty if all messages are the claimant's, else it has 1 or nothing for each.
 -- Errors: claimGone.
@@ -14,7 +14,7 @@ local parts, count = parts_between(claim, from, upto)
 if count ~= upto - from then return 'claimGone' end
 local runs, bodies, taken, gone = {}, {}, 0, 0
 if ARGV[4] == 'move' then
-  local maxsize = longest_body(hash)
+  local maxsize, place, dead = longest_body(hash), 0, {}
   for i, part in ipairs(parts) do
     if most <= 0 then break end
     local some, read = part.count, 0
@@ -22,9 +22,24 @@ if ARGV[4] == 'move' then
       some, read = moved_bodies(KEYS[4], part, most, maxsize, bodies)
       if some == 0 then return 'claimGone' end
     end
-    runs[i], most = part_of(part.run, 0, 0, some).run, most - read
+    part = part_of(part.run, 0, 0, some)
+    runs[i], most = part.run, most - read
+    local at = 1
+    while at do
+      -- A mark is one character of text in a list of ids, which have none of its kind.
+      at = string.find(part.ids, '!', at, true)
+      if at then
+        gone, dead[place + (at - 1) / part.width + 1], at = gone + 1, true, at + 1
+      end
+    end
+    place = place + some
   end
-  return {0, 0, runs, bodies}
+  if gone > 0 then
+    for i = 1, place do
+      if dead[i] then bodies[i] = false elseif not wanted then bodies[i] = 1 end
+    end
+  end
+  return {0, gone, runs, bodies}
 end
 local ids, state = examine_held(zset, hash, parts)
 if wanted then

@@ -37,7 +37,6 @@ if moved then
       redis.call('ZADD', claim, part.first + count, part_of(part.run, part.first, part.first + count, math.huge).run)
     end
   end
-  if #bodies > 0 then count_moved(zset, claim, -#bodies) end
 elseif #parts > 0 then
   redis.call('ZREMRANGEBYRANK', claim, 0, #parts - 1)
 end
@@ -52,7 +51,7 @@ end
 local place = 0
 for _, part in ipairs(parts) do
   for i = place + 1, place + part.count do
-    if moved or state[i] == true then
+    if state[i] == true or moved and not is_mark(ids[i]) then
       local id, size = ids[i], #fields
       held[#held + 1] = id
       -- Their send time, not now: a reader that takes only messages from before it began must find them.
@@ -75,6 +74,7 @@ for from = 1, #fields, 3000 do
   redis.call('HSET', hash, unpack(fields, from, math.min(#fields, from + 2999)))
 end
 if #held > 0 then
+  if moved then count_moved(zset, claim, -#held) end
   for from = 1, #scores, 4000 do
     redis.call('ZADD', zset, unpack(scores, from, math.min(#scores, from + 3999)))
   end
