@@ -168,6 +168,7 @@ FOREIGN = {
     *("AuthenticationError", "ConnectionError", "DataError", "OutOfMemoryError", "ResponseError"),
     *("Redis", "RedisCluster", "SparkSession", "TypeAdapter", "UnsupportedClassVersionError"),
     *("PyRSMQ", "RedisMQ", "RouteGuide", "Health", "Bearer", "TimeoutStopSec"),
+    *("ScaledObject", "StreamMetricSpec", "LogRecord"),
 }
 DEFINED = {
     name

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Any
 from .tokens import Tokens
 
 if TYPE_CHECKING:
+    from .keda import Keda
     from .options import BrokerOptions, Limits, Tls
     from .server import Broker
 
-__all__ = ["Broker", "BrokerOptions", "Limits", "Tls", "Tokens"]
+__all__ = ["Broker", "BrokerOptions", "Keda", "Limits", "Tls", "Tokens"]
 
-_MODULES = {"Broker": "server", "BrokerOptions": "options", "Limits": "options", "Tls": "options"}
+_MODULES = {
+    "Broker": "server",
+    "BrokerOptions": "options",
+    "Keda": "keda",
+    "Limits": "options",
+    "Tls": "options",
+}
 
 
 def __getattr__(name: str) -> Any:

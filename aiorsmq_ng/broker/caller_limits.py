@@ -34,6 +34,8 @@ class Rule(NamedTuple):
     fallback_response: Callable[[], Any] | None = None
     #: True if the reply may be large. The call then waits until there is room for its reply.
     large: bool = False
+    #: Returns the token in a request, for callers that send no header with one.
+    token_of: Callable[[Any], str | None] | None = None
 
 
 class Admission:

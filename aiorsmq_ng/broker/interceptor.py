@@ -18,7 +18,17 @@ from ..rpc.error_details import BROKER
 from .caller_limits import MAX_BYTES, Admission, RefusalLog, Rule
 from .error_to_status import BrokerError, ErrorStatus, error_status
 from .memory_budget import CALL_BUDGET, CallBudget
-from .tokens import ADMIN, ANONYMOUS, CALLER, CONSUMER, PRODUCER, Caller, Refused, Tokens
+from .tokens import (
+    ADMIN,
+    ANONYMOUS,
+    CALLER,
+    CONSUMER,
+    PRODUCER,
+    UNIDENTIFIED,
+    Caller,
+    Refused,
+    Tokens,
+)
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
@@ -92,11 +102,14 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
+        metadata = handler_call_details.invocation_metadata or ()
         caller, rule = ANONYMOUS, PROBE
         try:
             if not method.startswith(_HEALTH):
-                caller = self._tokens.caller(handler_call_details.invocation_metadata or ())
                 rule = self._rules.get(method, Rule(_ANY, waits=True))
+                if rule.token_of is not None and self._needs_token(metadata):
+                    return self._identifying(handler, method, rule)
+                caller = self._tokens.caller(metadata)
                 if method not in self._rules and method.startswith(self._ruled):
                     raise Refused(f"method {method} is not offered", known=True)
                 caller.need(*rule.roles, what=method.rpartition("/")[2])
@@ -112,16 +125,35 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
             CALLER.set(caller)
             return await self._call(method, rule, inner, context)
 
-        make = (
-            grpc.stream_stream_rpc_method_handler
-            if handler.response_streaming
-            else grpc.stream_unary_rpc_method_handler
-        )
-        return make(
-            call,
-            request_deserializer=handler.request_deserializer,
-            response_serializer=_as_bytes,
-        )
+        return _reading(call, handler)
+
+    def _needs_token(self, metadata: Any) -> bool:
+        """Return True if there are tokens, and *metadata* has none."""
+        return len(self._tokens) > 0 and all(key.lower() != "authorization" for key, _ in metadata)
+
+    def _identifying(self, handler: Any, method: str, rule: Rule) -> Any:
+        """Return the handler of a call whose request has the token of its caller.
+
+        Until the token is known, the call is counted as a probe.
+        """
+        inner: Handler = handler.unary_stream or handler.unary_unary
+
+        async def identified(request: Any, context: Any) -> Any:
+            assert rule.token_of is not None  # noqa: S101 - by its caller
+            token = rule.token_of(request)
+            given = () if token is None else (("authorization", f"Bearer {token}"),)
+            caller = self._tokens.caller(given)
+            caller.need(*rule.roles, what=method.rpartition("/")[2])
+            CALLER.set(caller)
+            CALL_BUDGET.get().leave()  # a probe no more
+            self._enter(rule, context)
+            return await inner(request, context)
+
+        async def call(_: Any, context: Any) -> Any:
+            CALLER.set(UNIDENTIFIED)
+            return await self._call(method, PROBE, identified, context)
+
+        return _reading(call, handler)
 
     async def _call(self, method: str, rule: Rule, inner: Handler, context: Any) -> Any:
         try:
@@ -208,6 +240,20 @@ class BrokerInterceptor(grpc.aio.ServerInterceptor):
             await context.abort(status.status, status.message, (*self._metadata, *status.metadata))
 
         return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _reading(call: Handler, handler: Any) -> Any:
+    """Return a handler that reads its one request itself, by *call*."""
+    make = (
+        grpc.stream_stream_rpc_method_handler
+        if handler.response_streaming
+        else grpc.stream_unary_rpc_method_handler
+    )
+    return make(
+        call,
+        request_deserializer=handler.request_deserializer,
+        response_serializer=_as_bytes,
+    )
 
 
 def _as_bytes(response: Any) -> bytes:

@@ -112,6 +112,11 @@ class BoundedReceiver:
         """True if the broker is stopping and hands out no more messages."""
         return self._stopping.is_set()
 
+    @property
+    def stop(self) -> asyncio.Event:
+        """Set when the broker stops."""
+        return self._stopping
+
     def retained(self) -> RetainedBytes:
         """Return a counter of messages that stay in memory between two replies."""
         return RetainedBytes(self._admission.replies)

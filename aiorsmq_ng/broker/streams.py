@@ -63,7 +63,7 @@ class ConsumeCalls:
             )
         stream = Stream(broker, queues, most, request)
         try:
-            await _run_until_stop(stream.run(context), self._admission.stopping, stream.settled)
+            await run_until_stop(stream.run(context), self._admission.stopping, stream.settled)
         finally:
             # If the client ended the stream or died, the messages written to it count as vanished.
             # If the broker stops, they are released.
@@ -82,7 +82,7 @@ class ConsumeCalls:
             async for names in broker.rsmq.watch(*request.queues):
                 await context.write(pb.WatchResponse(queues=sorted(names)))
 
-        await _run_until_stop(report(), self._admission.stopping)
+        await run_until_stop(report(), self._admission.stopping)
         raise BrokerError("stopping", "the broker is being stopped; watch elsewhere")
 
 
@@ -295,7 +295,7 @@ class Stream:
         self._settlement.set()
 
 
-async def _run_until_stop(
+async def run_until_stop(
     work: Coroutine[Any, Any, None],
     stopping: asyncio.Event,
     after: Callable[[], Coroutine[Any, Any, None]] | None = None,

@@ -142,6 +142,8 @@ class Caller:
 
 #: The caller of a broker without tokens. It may do everything.
 ANONYMOUS = Caller("anonymous", ROLES)
+#: A caller whose token has not arrived yet. It may do nothing.
+UNIDENTIFIED = Caller("", queues=())
 #: The caller of the call that is running; the interceptor sets it.
 CALLER: ContextVar[Caller] = ContextVar("aiorsmq_ng.broker.caller", default=ANONYMOUS)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from aiorsmq_ng.broker import BrokerOptions, Tokens
+    from aiorsmq_ng.broker.extra_service import Service
 
 logger = logging.getLogger("aiorsmq_ng.broker")
 
@@ -154,7 +155,7 @@ def grpc(**given: Any) -> None:
     # The C library of gRPC would log errors that are reported here already.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
-        from aiorsmq_ng.broker import Broker
+        from aiorsmq_ng.broker import Broker, Keda
         from aiorsmq_ng.compat.gomq import Gomq
     except ImportError as error:
         raise click.ClickException(str(error)) from None
@@ -162,7 +163,9 @@ def grpc(**given: Any) -> None:
     async def session() -> None:
         options, tokens = read_options(given), read_tokens(given["tokens"])
         rsmq, signals = _client(settings), stop_signals()
-        services = [] if given["gomq"] == "off" else [Gomq(given["gomq"])]
+        services: list[Service] = [Keda()]
+        if given["gomq"] != "off":
+            services.append(Gomq(given["gomq"]))
         broker = Broker(rsmq, options, tokens, services)
         try:
             async with probed_service(rsmq, lambda: broker.state, given):

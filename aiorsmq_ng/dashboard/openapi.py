@@ -19,6 +19,8 @@ _QUERY = {
     "after": "where the page before ended: its next",
     "count": "messages of a page",
     "queue": "the queue; by default all",
+    "target": "messages of the backlog for one replica; the reply has the replicas desired",
+    "due": "seconds before a delayed message is due at which it is due soon; by default 10",
 }
 _WRITE = {
     WRITE_HEADER: "any value; a write without a bearer token needs it",

@@ -18,6 +18,7 @@ from . import (
     messages,
     overview,
     queues,
+    scale,
     server,
     topics,
 )
@@ -89,6 +90,7 @@ LOOKS = (
     Look(server.server, "/server", "/server", "server.html", server.ServerView),
     Look(server.doctor, "/doctor"),
     Look(audit_page.audit, "/audit", "/audit", "audit.html", audit_page.AuditView),
+    Look(scale.scale, f"{_QUEUE}/scale", result=scale.Scale, query=("target", "due")),
     Look(live_events.events, "/events", query=("queue",)),
 )
 

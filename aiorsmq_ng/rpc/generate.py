@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 #: The protos of this package; each becomes three modules beside it.
-PROTOS = ("v1", "routeguide")
+PROTOS = ("v1", "routeguide", "externalscaler")
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -59,7 +59,7 @@ PAGES: dict[str, tuple[str, list[str]]] = {
         "The broker",
         [
             *("broker:Broker", "broker:BrokerOptions", "broker:Limits", "broker:Tls"),
-            *("broker:Tokens", "compat.gomq:Gomq"),
+            *("broker:Tokens", "broker:Keda", "compat.gomq:Gomq"),
         ],
     ),
     "gateway": (
