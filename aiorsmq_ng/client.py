@@ -32,6 +32,7 @@ from ._runtime.outage_retries import retry_through_outages
 from ._runtime.presence import Presence
 from ._runtime.publish_plan import Plans
 from ._runtime.queue_context import QueueContext, context_of
+from ._runtime.recorder import Recorder
 from ._transport.connect import CallerClient, adopt, connect, make_transport, with_token
 from ._transport.driver import Driver
 from ._transport.notifier import Notifier
@@ -47,6 +48,7 @@ from .models import DoctorReport, ServerStatus
 from .options import Options
 from .queue import Queue
 from .retry import Retry
+from .telemetry.hooks import Telemetry
 from .topic import Topic
 
 logger = logging.getLogger("aiorsmq_ng.client")
@@ -80,9 +82,11 @@ class RSMQ(RSMQVerbs):
         options: limits and pacing of the client.
         token: the token for a broker (``grpc://``, ``grpcs://``); by default that in
             ``RSMQ_TOKEN``.
+        telemetry: outlets for metrics and traces, such as ``telemetry.PrometheusMetrics()``;
+            nothing is counted without one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one per setting
         self,
         url: str | None = None,
         *,
@@ -92,6 +96,7 @@ class RSMQ(RSMQVerbs):
         codec: Codec | None = None,
         options: Options | None = None,
         token: str | None = None,
+        telemetry: Sequence[Telemetry] = (),
     ) -> None:
         if url is not None and client is not None:
             raise InvalidValue("give either a url or a client, not both")
@@ -103,6 +108,10 @@ class RSMQ(RSMQVerbs):
         self._realtime = realtime
         self._codec: Codec = codec or JSON
         self._transport = make_transport(self._connect, self._options, self._address)
+        self._recorder: Recorder | None = None
+        if telemetry:
+            self._recorder = Recorder(telemetry, self._transport, self._shards.name)
+            self._transport.observe(self._recorder)
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)
         self._presence = Presence(self._transport, self._keeper)
@@ -363,7 +372,11 @@ class RSMQ(RSMQVerbs):
             wait: seconds to wait for the first message; 0 returns at once.
         """
         wait_s = argument_checks.seconds_to_ms("wait", wait) / 1000
-        return (await self._receive(names, count, vt, wait_s))[0]
+        receiving = self._found(names, count, vt, wait_s)
+        if self._recorder is None:
+            return await receiving
+        queues = [name if isinstance(name, str) else name.name for name in names]
+        return await self._recorder.receive(self.ns, queues, count, wait_s, receiving)
 
     async def watch(self, *names: str | Queue) -> AsyncGenerator[set[str], None]:
         """Yield the names of queues in which something may have arrived, until the client closes.
@@ -453,6 +466,11 @@ class RSMQ(RSMQVerbs):
         found = from_reply(received, {context.keys.queue: context for context in contexts})
         return found, received.next_visible_ms
 
+    async def _found(
+        self, names: Sequence[str | Queue], count: int, vt: Seconds | None, wait_s: float
+    ) -> list[Delivery]:
+        return (await self._receive(names, count, vt, wait_s))[0]
+
     async def _connect(self) -> Driver:
         if self._client is not None:
             return adopt(self._client)
@@ -491,6 +509,7 @@ class RSMQ(RSMQVerbs):
             dedup_window_ms=max(
                 1, argument_checks.seconds_to_ms("dedup_window", self._options.dedup_window)
             ),
+            recorder=self._recorder,
         )
         return context, self._long_poll(context.receive_spec)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
@@ -52,7 +53,7 @@ class Delivery(Message):
     inside and acks at the end; if the block raises, the retry policy of the queue handle decides.
     """
 
-    __slots__ = ("_context", "_excused", "_strikes", "lease", "outcome")
+    __slots__ = ("_block", "_context", "_excused", "_strikes", "lease", "outcome")
 
     def __init__(self, leased: Leased, context: QueueContext, expires_at: float) -> None:
         self.id, self.rc, self.fr, _ = receipt = leased.receipt
@@ -64,6 +65,8 @@ class Delivery(Message):
         self.lease = Lease(leased.keys, receipt, leased.vt_ms / 1000, expires_at)
         #: How its holder settled it; ``None`` before that.
         self.outcome: Outcome | None = None
+        #: The block ``async with``, as telemetry sees it; there is none without telemetry.
+        self._block: AbstractContextManager[object]
 
     @property
     def queue(self) -> str:
@@ -274,6 +277,9 @@ class Delivery(Message):
     async def __aenter__(self) -> Self:
         await _check(self._context.transport)
         self.hold()
+        if (recorder := self._context.recorder) is not None:
+            self._block = recorder.processing(self.lease.keys.namespace.name, self.queue, [self])
+            self._block.__enter__()
         return self
 
     async def __aexit__(
@@ -289,6 +295,8 @@ class Delivery(Message):
         (``rsmq.queue(name)`` without ``retry``) makes the message visible again at once, without a
         limit. After a cancellation it is visible again at once, too. The error is raised on.
         """
+        if self._context.recorder is not None:
+            self._block.__exit__(_type, error, _trace)
         if self.settled:
             return
         if isinstance(error, GeneratorExit):

@@ -114,7 +114,7 @@ class Queue:
         Args:
             token: ``error.token`` of the ``SendUnknown``.
         """
-        sent: list[str] = await self._context.transport.resume(token)
+        sent: list[str] = await self._context.resume(token)
         return sent
 
     async def send_many(
@@ -147,6 +147,8 @@ class Queue:
         """
         vt_ms = argument_checks.optional_ms("vt", vt)
         wait_s = argument_checks.seconds_to_ms("wait", wait) / 1000
+        if self._context.recorder is not None:
+            return next(iter(await self.receive_many(1, vt=vt, wait=wait)), None)
         received = await self._long_poll.receive(1, vt_ms, wait_s)
         for leased in received.messages:
             return Delivery(leased, self._context, received.asked_at + leased.vt_ms / 1000)
@@ -165,7 +167,8 @@ class Queue:
         argument_checks.check_count(count)
         vt_ms = argument_checks.optional_ms("vt", vt)
         wait_s = argument_checks.seconds_to_ms("wait", wait) / 1000
-        return await self._receive(count, vt_ms, wait_s)
+        receiving = self._receive(count, vt_ms, wait_s)
+        return await self._context.receiving((self.name,), count, wait_s, receiving)
 
     def delivery(
         self, receipt: tuple[str, int, int] | tuple[str, int, int, str], *, vt: Seconds = 30

@@ -139,7 +139,7 @@ class Topic:
         if not isinstance(token, PublishToken) or token.topic != self._keys:
             raise InvalidValue("the token is not of a publish to this topic by this client")
         try:
-            sent: list[str] = await self._context.transport.resume(token.token)
+            sent: list[str] = await self._context.resume(token.token)
         except TopicChanged:
             # It has not run, and never will: subscriptions have changed since.
             return await self._run(token.publication)

@@ -85,18 +85,18 @@ class AckRules(Protocol[M_contra]):
 class BackgroundAcks(Generic[M]):
     """Acks messages without keeping those waiting that worked on them.
 
-    *on_acked* is called with the number of messages that a reply confirms.
+    *on_answered* is called with messages, and with True for each that is acked by now.
     """
 
     def __init__(
         self,
         transport: Transport,
         rules: AckRules[M],
-        on_acked: Callable[[int], object] = lambda _: None,
+        on_answered: Callable[[Sequence[M], Sequence[bool]], object] = lambda *_: None,
     ) -> None:
         self._transport = transport
         self._rules = rules
-        self._on_acked = on_acked
+        self._on_answered = on_answered
         self._handed_over: list[M] = []
         #: Messages handed over and not answered, those of calls in flight included.
         self._open = 0
@@ -188,7 +188,7 @@ class BackgroundAcks(Generic[M]):
                 message.outcome = None
         self._open -= len(batch)
         self._answered.set()
-        self._on_acked(sum(acked))
+        self._on_answered(batch, acked)
 
     def _keep(self, error: RSMQError) -> None:
         if len(self._errors) < MAX_ERRORS:

@@ -270,6 +270,8 @@ class LeaseKeeper:
                     self.drop(lease)
             elif now >= _give_up_at(lease):
                 logger.warning("%r could not be renewed in time", lease)
+                if (observer := self._transport.observer) is not None:
+                    observer.lease_lost(lease.keys.namespace.name, lease.queue, lease.receipt)
                 self._lose(lease)
             elif due and lease.renewing is None:
                 lease.renewing = self._transport.submit(

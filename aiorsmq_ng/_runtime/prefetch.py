@@ -171,6 +171,11 @@ class Prefetch(Generic[D]):
             taken.append(message)
 
     @property
+    def ahead(self) -> tuple[D, ...]:
+        """The messages in the buffer."""
+        return tuple(self._messages)
+
+    @property
     def holds_suspect(self) -> bool:
         """True if a suspect is in the buffer; it should be taken before new work begins."""
         return self._suspect is not None and bool(self._messages)

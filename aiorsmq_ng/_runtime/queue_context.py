@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from .._common.queue_defaults import dead_letter_queue
 from .._protocol import argument_checks
@@ -14,11 +14,16 @@ from .._protocol.operations.message_values import Dedup
 from .._protocol.operations.messages import ReceiveSpec
 from .._transport.transport import Transport
 from ..codec import JSON, Codec
+from ..errors import SendToken
+from ..models import Message
 from ..retry import Retry
 from .background_acks import BackgroundAcks, LeaseAcks, LeasedMessage, is_background
 from .dead_letter_listeners import DeadLetterReports
 from .lease_renewal import LeaseKeeper
 from .presence import Presence
+from .recorder import Recorder
+
+M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class QueueContext:
     dedup_window_ms: int = 300_000
     #: Acks messages whose blocks have ended; without it, each block waits for its own ack.
     background_acks: BackgroundAcks[LeasedMessage] | None = None
+    #: Reports what the client does; ``None`` for a client without telemetry.
+    recorder: Recorder | None = None
 
     def settling(self, settle: Literal["await", "background"]) -> QueueContext:
         """Return the context for deliveries of a consumer that settles in this way."""
@@ -52,6 +59,23 @@ class QueueContext:
             acks = BackgroundAcks(self.transport, LeaseAcks(self.keeper))
             return replace(self, background_acks=acks)
         return self
+
+    async def resume(self, token: SendToken) -> Any:
+        """Repeat the call of *token*, and return the result of the send."""
+        if self.recorder is None:
+            return await self.transport.resume(token)
+        keys = self.keys
+        with self.recorder.resending(keys.namespace.name, keys.queue) as call:
+            call.ids = await self.transport.resume(token)
+        return call.ids
+
+    def receiving(
+        self, queues: tuple[str, ...], count: int, wait_s: float, receive: Awaitable[list[M]]
+    ) -> Awaitable[list[M]]:
+        """Return what to await for *receive*, by which the program asks for messages."""
+        if self.recorder is None:
+            return receive
+        return self.recorder.receive(self.keys.namespace.name, queues, count, wait_s, receive)
 
     def dedup(self, key: str) -> Dedup:
         """Return the dedup key *key* as the protocol has it."""

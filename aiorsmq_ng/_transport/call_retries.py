@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from .._common.backoff import Backoff
 from .._common.durability import MEMORY, Durability
+from .._protocol.operation import Operation
 from ..errors import RSMQError, Unavailable
 from .driver import Driver, NotExecuted, ReplyLost
 from .server_monitor import ServerMonitor
@@ -159,6 +160,8 @@ class Retries:
         self._patience_s = deadline_s * PATIENCE
         #: What sends wait for.
         self.durability = Durability()
+        #: Called with the first operation of a call that is made again.
+        self.on_retry: Callable[[Operation[Any]], object] = lambda _: None
         self.monitor = ServerMonitor("the server" if peer == "redis" else peer)
         self._timeouts = _Timeouts()
 
@@ -190,6 +193,7 @@ class Retries:
                             raise
                     backoff = backoff or _backoff()
                     await _pause(backoff, deadline, error)
+                    self.on_retry(call.operations[0])
         except (NotExecuted, RSMQError) as error:
             if call.in_doubt:
                 # This attempt did not run; an earlier one may have.
@@ -265,6 +269,7 @@ class Retries:
             return False
         call.doubt()
         await rest(pause_s)
+        self.on_retry(call.operations[0])
         return True
 
 

@@ -28,6 +28,7 @@ from .call_retries import Retries
 from .call_runner import CallRunner, gave_up
 from .driver import Driver, NotExecuted, ReplyLost
 from .loop_guard import LoopGuard
+from .observer import Observer
 
 R = TypeVar("R")
 
@@ -81,6 +82,8 @@ class Transport:
         self.close_last: Callable[[], object] = lambda: None
         #: Called with what results tell besides: messages that a receive has put aside.
         self.on_event: Callable[[Any], object] = lambda _: None
+        #: Sees every operation, if there is one; see ``observe``.
+        self.observer: Observer | None = None
 
     @property
     def server_status(self) -> ServerStatus:
@@ -91,6 +94,11 @@ class Transport:
     def is_started(self) -> bool:
         """True while its background tasks run."""
         return self._tasks is not None
+
+    def observe(self, observer: Observer) -> None:
+        """Report every operation and every retry to *observer* from now on."""
+        self.observer = observer
+        self._retries.on_retry = observer.retried
 
     async def start(self) -> None:
         """Start the background tasks; nothing is connected yet."""
@@ -345,6 +353,9 @@ class Transport:
         if running_loop() is not self._loop_guard.here:
             raise self._loop_guard.refusal()
         future: asyncio.Future[R] = self._loop.create_future()
+        if self.observer is not None:
+            operation, ended = self.observer.begin(operation)
+            future.add_done_callback(ended)
         deadline = self._loop.time() + self._deadline_s
         waiting = PendingOperation(operation, future, deadline, firm)
         if after is None or after.done():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,7 +18,8 @@ from .._runtime.prefetch import give_back, still_leased
 from ..delivery import Delivery
 from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError, WrongContext
 from ..models import DeadLetter
-from .handlers import DeadLetterHook, FailureHook, Middleware, RegisteredHandler
+from ..telemetry.hooks import HandledOutcome
+from .handlers import DeadLetterHook, FailureHook, Middleware, QueueHandler, RmqHandler
 from .health import Counters
 from .shutdown import wait_until_done
 
@@ -58,7 +60,7 @@ class Execution:
 
     def __init__(
         self,
-        handler: RegisteredHandler,
+        handler: QueueHandler | RmqHandler,
         batch: list[Delivery],
         middleware: Sequence[Middleware],
         on_failure: Sequence[FailureHook],
@@ -104,6 +106,7 @@ class Execution:
     def leave_behind(self) -> None:
         """Stop waiting for a handler that does not end; its leases run out."""
         self._left_behind = True
+        self._count("lost", sum(not delivery.settled for delivery in self._batch))
         self._stop_renewal()
         if not self._handling:
             self.task.cancel()
@@ -129,7 +132,7 @@ class Execution:
             # A retry would not decode it either.
             reason = str(misfit)[:500]
             settled = await self._settle_all(lambda delivery: delivery.reject(reason))
-            self._counters.rejected += len(settled)
+            self._count("rejected", len(settled))
             await self._report_failure(misfit, called=False)
             return
         except Exception as error:
@@ -152,14 +155,23 @@ class Execution:
             await self._hand_over(self._acks)
         else:
             settled = await self._settle_all(lambda delivery: delivery.ack())
-            self._counters.done += len(settled)
+            self._count("acked", len(settled))
 
     async def _hand_over(self, acks: BackgroundAcks[LeasedMessage]) -> None:
         """Have the messages acked in the background that the handler did not settle."""
+        self._count_settled()
         for delivery in self._batch:
-            self._counters.count(delivery.outcome)
             if not delivery.settled:
                 await acks.ack(delivery)
+
+    def _count(self, outcome: HandledOutcome, count: int) -> None:
+        self._counters.handled(self.handler.ns, self.handler.queue.name, outcome, count)
+
+    def _count_settled(self) -> None:
+        """Count the messages that the handler settled by itself."""
+        ns, queue = self.handler.ns, self.handler.queue.name
+        for delivery in self._batch:
+            self._counters.settled_by_handler(ns, queue, delivery.outcome)
 
     async def _handle(self, arguments: list[Any]) -> BaseException | None:
         """Call the handler, and return what it raised, or why it was cancelled."""
@@ -169,7 +181,7 @@ class Execution:
         error: BaseException | None = None
         self._handling = True
         try:
-            await self._call(0, arguments)
+            await self._observed(self._call(0, arguments))
         except Exception as raised:
             error = raised
         except asyncio.CancelledError as raised:
@@ -213,8 +225,18 @@ class Execution:
         """Start to release unsettled messages, without waiting; a closed client cannot."""
         for delivery in self._batch:
             if not delivery.settled:
+                self._count("released", 1)
                 with suppress(ClientClosed, WrongContext):
                     delivery.release_nowait()
+
+    async def _observed(self, call: Awaitable[Any]) -> None:
+        """Await the call of the handler, in the contexts of telemetry if there is any."""
+        if (recorder := self._counters.recorder) is None:
+            await call
+            return
+        handler, batch = self.handler, list(self._batch)
+        with recorder.processing(handler.ns, handler.queue.name, batch, handler.name):
+            await call
 
     async def _call(self, depth: int, arguments: list[Any]) -> Any:
         if depth == len(self._middleware):
@@ -249,17 +271,18 @@ class Execution:
         settled = await self._settle_all(lambda delivery: delivery.settle(error))
         if isinstance(error, Exception):
             gone = sum(delivery.outcome == "rejected" for delivery in settled)
-            self._counters.rejected += gone
-            self._counters.failed += len(settled) - gone
+            self._count("rejected", gone)
+            self._count("failed", len(settled) - gone)
             await self._report_failure(error, called=called)
+        else:
+            self._count("released", len(settled))
 
     async def _settle_all(self, settle: Callable[[Delivery], Any]) -> list[Delivery]:
         """Settle the messages that the handler did not settle, and return those that were settled.
 
         All are submitted together, so that they share calls.
         """
-        for delivery in self._batch:
-            self._counters.count(delivery.outcome)
+        self._count_settled()
         open_ = [delivery for delivery in self._batch if not delivery.settled]
         if len(open_) == 1:
             outcomes = [await _outcome_of(settle(open_[0]))]
@@ -273,7 +296,9 @@ class Execution:
                 logger.error("message %s could not be settled: %s", delivery.id, outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
-        return [d for d, outcome in zip(open_, outcomes, strict=True) if outcome is None]
+        settled = [d for d, outcome in zip(open_, outcomes, strict=True) if outcome is None]
+        self._count("lost", len(open_) - len(settled))
+        return settled
 
     def _stop_renewal(self) -> None:
         """Stop renewing the leases of unsettled messages: the handler no longer works on them."""
@@ -314,15 +339,15 @@ class Executions:
         # First in, first out.
         self.slots = asyncio.Semaphore(concurrency)
         self.running: set[Execution] = set()
-        #: Handlers that did not end when the worker did.
-        self.left_behind = 0
+        #: Handlers that did not end when the worker did, by queue.
+        self.left_behind: Counter[str] = Counter()
         self.counters = counters
         #: Acks what handlers have done; without it, each waits for its own acks.
         self.acks: BackgroundAcks[LeasedMessage] | None = None
         self._middleware = middleware
         self._on_failure = on_failure
 
-    def start(self, handler: RegisteredHandler, batch: list[Delivery]) -> Execution:
+    def start(self, handler: QueueHandler | RmqHandler, batch: list[Delivery]) -> Execution:
         """Run *handler* on *batch*, in a slot that the caller has acquired."""
         execution = Execution(
             handler, batch, self._middleware, self._on_failure, self.counters, self.acks
@@ -362,7 +387,7 @@ class Executions:
         for execution in list(self.running):
             logger.error("handler %s does not end and is left behind", execution.handler.name)
             execution.leave_behind()
-            self.left_behind += 1
+            self.left_behind[execution.handler.queue.name] += 1
 
     def _ended(self, execution: Execution) -> None:
         self.running.discard(execution)

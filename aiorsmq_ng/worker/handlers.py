@@ -80,12 +80,22 @@ class QueueHandler(RegisteredHandler):
 
     queue: Queue
 
+    @property
+    def ns(self) -> str:
+        """The namespace of its queue."""
+        return self.queue.ns
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RmqHandler(RegisteredHandler):
     """A handler of a queue of rmq; what fails goes to its push queue, or is rejected."""
 
     queue: RmqQueue
+
+    @property
+    def ns(self) -> str:
+        """Empty: rmq has no namespaces."""
+        return ""
 
 
 def readers(handler: Handler, codec: Codec) -> tuple[Reader | None, ...]:

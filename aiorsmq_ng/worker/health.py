@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from .._runtime.recorder import Recorder
 from ..delivery import Outcome
+from ..telemetry.hooks import HandledOutcome
 
 State = Literal["new", "starting", "running", "paused", "draining", "stopped"]
 
@@ -48,6 +50,24 @@ class WorkerHealth:
         return self.state in ("running", "paused") and not self.server_away
 
 
+#: Which counter of the health a message counts for; none for those that are delivered again
+#: through no fault of a handler.
+_COUNTED: dict[HandledOutcome, Literal["done", "failed", "rejected"]] = {
+    "acked": "done",
+    "forwarded": "done",
+    "failed": "failed",
+    "rejected": "rejected",
+}
+#: What the outcomes of a delivery, of RSMQ or of rmq, are called in telemetry.
+_SETTLED: dict[str, HandledOutcome] = {
+    "acked": "acked",
+    "forwarded": "forwarded",
+    "pushed": "forwarded",
+    "rejected": "rejected",
+    "released": "released",
+}
+
+
 @dataclass(slots=True)
 class Counters:
     """Counters of messages since the start, and the last error."""
@@ -56,19 +76,23 @@ class Counters:
     failed: int = 0
     rejected: int = 0
     last_error: str | None = None
+    #: Reports the same messages to telemetry, if the client has any.
+    recorder: Recorder | None = None
 
-    def count(self, outcome: Outcome | None) -> None:
-        """Count a message that its handler settled by itself."""
-        if outcome in ("acked", "forwarded"):
-            self.done += 1
-        elif outcome == "released":
-            self.failed += 1
-        elif outcome == "rejected":
-            self.rejected += 1
+    def handled(self, ns: str, queue: str, outcome: HandledOutcome, count: int) -> None:
+        """Count messages of *queue* that a handler was called for, or would have been."""
+        if (counter := _COUNTED.get(outcome)) is not None:
+            setattr(self, counter, getattr(self, counter) + count)
+        if self.recorder is not None and count:
+            self.recorder.handled(ns, queue, outcome, count)
 
-    def count_acked(self, count: int) -> None:
-        """Count messages that were acked in the background."""
-        self.done += count
+    def settled_by_handler(self, ns: str, queue: str, outcome: Outcome | None) -> None:
+        """Count a message that its handler settled by itself, if it did."""
+        if outcome is None:
+            return
+        if outcome == "released":
+            self.failed += 1  # its handler gave it back for a retry
+        self.handled(ns, queue, _SETTLED[outcome], 1)
 
     def note(self, error: BaseException) -> None:
         """Store the last error."""

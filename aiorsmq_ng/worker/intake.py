@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Literal
@@ -71,6 +72,13 @@ class Intake:
         self.suspect: Delivery | None = None
         #: How often each suspect was postponed, by message id.
         self.postponed: dict[str, int] = {}
+        #: What is leased ahead: one buffer for each group of queues.
+        self._ahead: set[Prefetch[Delivery]] = set()
+
+    @property
+    def prefetched(self) -> Counter[str]:
+        """Messages that are leased ahead, by queue; those of rmq excluded."""
+        return Counter(m.queue for prefetch in tuple(self._ahead) for m in prefetch.ahead)
 
     async def run(self) -> None:
         """Hand out messages until cancelled; then give back those that no handler works on."""
@@ -110,6 +118,7 @@ class Intake:
             context_of(group[0].queue),
             max(self._prefetch, size),
         )
+        self._ahead.add(prefetch)
         async with TaskGroup() as tasks:
             tasks.start_soon(prefetch.fill)
             try:
@@ -133,6 +142,7 @@ class Intake:
                     else:
                         self._executions.start(self._handlers[batch[0].queue], batch)
             finally:
+                self._ahead.discard(prefetch)
                 if giving_back := prefetch.close():
                     with anyio.CancelScope(shield=True):
                         await asyncio.wait(giving_back, timeout=_GIVE_BACK_S)

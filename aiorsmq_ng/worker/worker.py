@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeVar
 
 from .._common.durations import Duration, Seconds, at_least_0, in_seconds
 from .._runtime.background_acks import BackgroundAcks, LeaseAcks, LeasedMessage, is_background
 from .._runtime.dead_letter_listeners import log_move
 from .._runtime.queue_context import context_of
+from .._runtime.recorder import recorder_of
 from ..client import RSMQ
 from ..errors import ClientClosed, InvalidValue
 from ..models import DeadLetter, ServerStatus
 from ..queue import Queue
 from ..retry import Retry
 from ..rmq import Rmq, RmqQueue
+from .gauges import WorkerGauges
 from .handler_execution import Executions, call_dead_letter_hooks
 from .handler_registry import HandlerRegistry
 from .handlers import (
@@ -110,7 +113,7 @@ class Worker:
         self._on_failure: list[FailureHook] = []
         self._on_dead_letter: list[DeadLetterHook] = []
         self._hook_tasks: set[asyncio.Task[None]] = set()
-        self._counters = Counters()
+        self._counters = Counters(recorder=recorder_of(self.rsmq))
         self._executions = Executions(
             concurrency, self._middleware, self._on_failure, self._counters
         )
@@ -266,7 +269,7 @@ class Worker:
         return WorkerHealth(
             state,
             len(executions.running) - stuck,
-            stuck + executions.left_behind,
+            stuck + executions.left_behind.total(),
             counters.done,
             counters.failed,
             counters.rejected,
@@ -363,9 +366,10 @@ class Worker:
                     alone=self.alone,
                     rmq_handlers=self._rmq_handlers,
                 )
-                while self._state in ("running", "paused"):
-                    await self._serve(self._intake)
-                await self._executions.drain(self._grace, self._grace_over)
+                with self._observed():
+                    while self._state in ("running", "paused"):
+                        await self._serve(self._intake)
+                    await self._executions.drain(self._grace, self._grace_over)
             if self._orphaned:
                 raise ClientClosed("the client was closed before its worker was stopped")
         finally:
@@ -397,10 +401,23 @@ class Worker:
             await find_queues(self.rsmq, queues, create=self._create, limit_s=limit_s)
         return await open_rmq_queues(rmq_queues, limit_s)
 
+    def _observed(self) -> AbstractContextManager[None]:
+        """Return the context in which telemetry, if there is any, has the gauges of the worker."""
+        if (recorder := self._counters.recorder) is None:
+            return nullcontext()
+        gauges = WorkerGauges(self.rsmq.ns, self._executions, lambda: self._intake)
+        return recorder.working(gauges)
+
     def _background_acks(self) -> BackgroundAcks[LeasedMessage]:
         context = context_of(self._handlers[0].queue)
         rules = LeaseAcks(context.keeper)
-        return BackgroundAcks(context.transport, rules, self._counters.count_acked)
+        return BackgroundAcks(context.transport, rules, self._on_acks_answered)
+
+    def _on_acks_answered(self, batch: Sequence[LeasedMessage], acked: Sequence[bool]) -> None:
+        """Count messages that were acked in the background, or could not be; all of one queue."""
+        keys, done = batch[0].lease.keys, sum(acked)
+        self._counters.handled(keys.namespace.name, keys.queue, "acked", done)
+        self._counters.handled(keys.namespace.name, keys.queue, "lost", len(acked) - done)
 
     async def _serve(self, intake: Intake) -> None:
         """Hand out messages until paused or stopped; after a pause, wait for the end of it."""
@@ -428,10 +445,12 @@ class Worker:
 
     def _on_dead_letter_moved(self, letter: DeadLetter) -> None:
         """Count and log a dead letter of one of the worker's queues, and call the hooks for it."""
-        if all(letter.queue != handler.queue.name for handler in self._handlers):
+        served = next((h for h in self._handlers if h.queue.name == letter.queue), None)
+        if served is None:
             return
         if letter.by_receive:
-            self._counters.rejected += 1  # the receive has logged it
+            # The receive has logged it.
+            self._counters.handled(served.ns, letter.queue, "rejected", 1)
         else:
             log_move(letter)
         if self._on_dead_letter:

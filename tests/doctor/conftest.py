@@ -9,4 +9,5 @@ from ..support.backends import (  # noqa: F401 - fixtures and a hook
     rsmq,
     server_url,
     subscribed,
+    telemetry,
 )

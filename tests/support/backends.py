@@ -23,6 +23,7 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ
 from aiorsmq_ng.broker import Broker, BrokerOptions, Limits
+from aiorsmq_ng.telemetry import Telemetry
 from tools.lab import Cluster
 
 from ..contract import left_out
@@ -89,9 +90,18 @@ async def raw(
 
 
 @pytest.fixture
-async def rsmq(backend: str, server_url: str, ns: str) -> AsyncIterator[RSMQ]:
+def telemetry() -> list[Telemetry]:
+    """Outlets of ``rsmq``; a module of tests has its own."""
+    return []
+
+
+@pytest.fixture
+async def rsmq(
+    backend: str, server_url: str, ns: str, telemetry: list[Telemetry]
+) -> AsyncIterator[RSMQ]:
     """An open client."""
-    async with RSMQ(server_url, ns=ns, options=PATIENT) as client:
+    own = [] if backend == "broker" else telemetry
+    async with RSMQ(server_url, ns=ns, options=PATIENT, telemetry=own) as client:
         if backend != "broker":
             yield client
             return
@@ -99,7 +109,7 @@ async def rsmq(backend: str, server_url: str, ns: str) -> AsyncIterator[RSMQ]:
         options = BrokerOptions(listen=("127.0.0.1:0",), grace=0.2, limits=limits)
         async with (
             Broker(client, options) as broker,
-            RSMQ(f"grpc://{broker.addresses[0]}", ns=ns) as remote,
+            RSMQ(f"grpc://{broker.addresses[0]}", ns=ns, telemetry=telemetry) as remote,
         ):
             yield remote
 

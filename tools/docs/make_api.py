@@ -20,6 +20,7 @@ import aiorsmq_ng.compat.gomq
 import aiorsmq_ng.embedded
 import aiorsmq_ng.gateway
 import aiorsmq_ng.rmq
+import aiorsmq_ng.telemetry
 import aiorsmq_ng.testing
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "api"
@@ -30,8 +31,8 @@ INTRODUCTION = """\
 Every public name, with its signature, its arguments and what it promises. Durations are seconds: `int`, `float` or
 `timedelta` (`Seconds` in signatures). `None` means the value that is stored on the queue, unless an argument says
 otherwise. Names are imported from `aiorsmq_ng`; `ReliableQueue` from `aiorsmq_ng.compat.redismq`, clients of rmq from `aiorsmq_ng.rmq`, probes from `aiorsmq_ng.probes` and `aiorsmq_ng.worker`, the broker from
-`aiorsmq_ng.broker` and `aiorsmq_ng.compat.gomq`, embedded servers from `aiorsmq_ng.embedded`, and help for tests from
-`aiorsmq_ng.testing`. Spark's options: [spark.md](../spark.md). The drop-in for aiorsmq has the names and arguments of that
+`aiorsmq_ng.broker` and `aiorsmq_ng.compat.gomq`, embedded servers from `aiorsmq_ng.embedded`, outlets for metrics
+from `aiorsmq_ng.telemetry`, and help for tests from `aiorsmq_ng.testing`. Spark's options: [spark.md](../spark.md). The drop-in for aiorsmq has the names and arguments of that
 package: [migration-from-aiorsmq.md](../../guides/migration-from-aiorsmq.md)."""
 
 #: Page -> title and names. Public names that are on none of them are put on ``errors`` or
@@ -67,12 +68,14 @@ PAGES: dict[str, tuple[str, list[str]]] = {
         ["Gateway", "gateway:PurgedPage", "gateway:RecoverPlace"],
     ),
     "embedded": ("Embedded servers", []),
+    "telemetry": ("Telemetry", []),
     "testing": ("Help for tests", []),
 }
 #: Pages with all names of a module.
 WHOLE = {
     "embedded": aiorsmq_ng.embedded,
     "rmq": aiorsmq_ng.rmq,
+    "telemetry": aiorsmq_ng.telemetry,
     "testing": aiorsmq_ng.testing,
 }
 #: Public names that are classes, and those that stand for a type.
@@ -88,6 +91,7 @@ PUBLIC = {
     "gateway": aiorsmq_ng.gateway.__all__,
     "probes": ["ProbeAnswer", "ProbeServer", "Probes"],
     "rmq": aiorsmq_ng.rmq.__all__,
+    "telemetry": ["Telemetry"],
     "testing": aiorsmq_ng.testing.__all__,
     "worker": ["WorkerProbes"],
 }
@@ -112,7 +116,8 @@ def pages() -> dict[str, str]:
             failed = isinstance(target, type) and issubclass(target, Exception)
             contents["errors" if failed else "results"].append(target)
     for page, module in WHOLE.items():
-        contents[page] = [getattr(module, name) for name in module.__all__]
+        targets = [getattr(module, name) for name in module.__all__]
+        contents[page] = [t for t in targets if inspect.isclass(t) or inspect.isfunction(t)]
     made = {
         f"{page}.md": "\n\n".join(
             [f"# {title}", NOTE, *(_fixtures() if page == "testing" else [])]
