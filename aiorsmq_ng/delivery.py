@@ -16,22 +16,25 @@ from ._common.durations import Seconds
 from ._protocol import argument_checks
 from ._protocol.keys import QueueKeys
 from ._protocol.operation import Operation
-from ._protocol.operations import messages
+from ._protocol.operations import messages, recovery
 from ._protocol.operations.message_values import Leased, Receipt, Received
 from ._protocol.operations.messages import How
+from ._protocol.operations.recovery import Recovered
 from ._runtime.lease_renewal import Lease
 from ._runtime.prefetch import give_back
 from ._runtime.queue_context import QueueContext
 from ._transport.transport import Transport
 from .codec import Codec
 from .errors import ClientClosed, InvalidValue, RSMQError
-from .models import DeadLetter, Message
+from .models import DeadLetter, Message, RecoverPlace
 
 logger = logging.getLogger("aiorsmq_ng.delivery")
 
 #: How a delivery was settled.
 Outcome = Literal["acked", "released", "rejected", "forwarded"]
 
+#: A page without messages.
+_NOTHING = Received([], -1)
 #: Characters of an error that are kept as the reason of a rejection.
 _REASON_LENGTH = 500
 
@@ -58,6 +61,7 @@ class Delivery(Message):
     def __init__(self, leased: Leased, context: QueueContext, expires_at: float) -> None:
         self.id, self.rc, self.fr, _ = receipt = leased.receipt
         self.body = leased.body
+        self._headers = leased.headers
         self._strikes = leased.strikes
         self._excused = leased.excused
         self._context = context
@@ -425,3 +429,43 @@ async def ack_many(context: QueueContext, batch: Sequence[Delivery]) -> list[Del
     for delivery in acked:
         delivery.outcome = "acked"
     return acked
+
+
+async def recover_page(
+    context: QueueContext,
+    count: int,
+    idle: Seconds,
+    *,
+    vt: Seconds | None,
+    after: RecoverPlace | None,
+) -> tuple[list[Delivery], RecoverPlace]:
+    """Take over messages by one atomic call; return them, and where the next page begins."""
+    operation = recovery.recover(
+        context.receive_spec,
+        argument_checks.check_count(count),
+        idle_ms=argument_checks.seconds_to_ms("idle", idle),
+        vt_ms=argument_checks.optional_ms("vt", vt),
+        after=None if after is None else Recovered(_NOTHING, after.at, after.started_ms),
+    )
+    page = await context.transport.run(operation)
+    found = from_reply(page.received, {context.keys.queue: context})
+    return found, RecoverPlace(page.next_at, page.started_ms)
+
+
+async def recover(
+    context: QueueContext, count: int, idle: Seconds, vt: Seconds | None
+) -> list[Delivery]:
+    """Take over up to *count* messages; cancelled, what was taken is made visible again."""
+    found: list[Delivery] = []
+    place: RecoverPlace | None = None
+    try:
+        while True:
+            left = count - len(found)
+            page, place = await recover_page(context, left, idle, vt=vt, after=place)
+            found += page
+            if place.at is None or len(found) >= count:
+                return found
+    except BaseException:
+        for delivery in found:
+            delivery.release_nowait(unseen=True)
+        raise

@@ -13,10 +13,10 @@ from ._protocol import argument_checks
 from ._protocol.argument_checks import Seconds
 from ._protocol.operations import messages, presence, queues
 from ._runtime.queue_context import context_of
-from .delivery import Delivery
+from .delivery import Delivery, recover_page
 from .errors import InvalidValue
 from .models import RecoverPlace
-from .queue import Queue, recover_page
+from .queue import Queue
 
 __all__ = ["Gateway", "PurgedPage", "RecoverPlace"]
 

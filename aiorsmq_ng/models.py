@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 from . import codec
+from ._common.message_headers import decode_headers
 from ._common.message_ids import sent_ms
 from .errors import InvalidValue
 
@@ -57,6 +60,8 @@ FindingKind = Literal[
 #: ``info``: a remark; ``warning``: look at it; ``error``: messages are lost or calls fail.
 Severity = Literal["info", "warning", "error"]
 
+#: Headers of a message that has none.
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -76,9 +81,11 @@ class Message:
     never been received. Not a dataclass, because one is made for every message received.
     """
 
-    __slots__ = ("_codec", "body", "fr", "id", "rc")
+    __slots__ = ("_codec", "_headers", "body", "fr", "id", "rc")
 
-    def __init__(self, id: str, body: bytes, rc: int, fr: int) -> None:
+    def __init__(
+        self, id: str, body: bytes, rc: int, fr: int, headers: bytes | Mapping[str, str] = b""
+    ) -> None:
         #: Its id: 32 characters of RSMQ.
         self.id = id
         #: Its body as it was stored.
@@ -88,6 +95,19 @@ class Message:
         #: When it was first received, epoch milliseconds; 0 if never.
         self.fr = fr
         self._codec: codec.Codec = codec.JSON
+        #: As they are stored, until they are asked for.
+        self._headers = headers
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers it was sent with: names and texts; empty if there are none."""
+        found = self._headers
+        if not found:
+            return _NO_HEADERS
+        if not isinstance(found, MappingProxyType):
+            read = decode_headers(found) if isinstance(found, bytes) else dict(found)
+            found = self._headers = MappingProxyType(read)
+        return found
 
     @property
     def sent(self) -> float | None:
@@ -215,9 +235,16 @@ class PendingMessage(Message):
     __slots__ = ("_delivered_ms", "idle")
 
     def __init__(
-        self, id: str, body: bytes, rc: int, fr: int, delivered_ms: int, idle_ms: int
+        self,
+        id: str,
+        body: bytes,
+        rc: int,
+        fr: int,
+        delivered_ms: int,
+        idle_ms: int,
+        headers: bytes | Mapping[str, str] = b"",
     ) -> None:
-        super().__init__(id, body, rc, fr)
+        super().__init__(id, body, rc, fr, headers)
         self._delivered_ms = delivered_ms
         #: Seconds since the last delivery.
         self.idle = idle_ms / 1000
@@ -243,9 +270,17 @@ class ScannedMessage(Message):
     __slots__ = ("score", "state")
 
     def __init__(
-        self, id: str, body: bytes, rc: int, fr: int, *, visible_at: float, state: MessageState
+        self,
+        id: str,
+        body: bytes,
+        rc: int,
+        fr: int,
+        headers: bytes | Mapping[str, str] = b"",
+        *,
+        visible_at: float,
+        state: MessageState,
     ) -> None:
-        super().__init__(id, body, rc, fr)
+        super().__init__(id, body, rc, fr, headers)
         #: Visible-at in epoch milliseconds: RSMQ's order.
         self.score = visible_at
         #: Its state by the server's clock when it was read.

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar, overload
 
+from ._common.message_headers import header_texts
 from ._protocol import argument_checks
 from ._protocol.argument_checks import Seconds
 from ._protocol.keys import QueueKeys
 from ._protocol.operation import Operation
 from ._protocol.operations import inspection, messages, queues, recovery
-from ._protocol.operations.message_values import Dedup, Receipt, Received
-from ._protocol.operations.recovery import Recovered
+from ._protocol.operations.message_values import Dedup, Receipt
 from ._runtime.long_poll import LongPoll
 from ._runtime.queue_context import QueueContext
 from ._runtime.redrive import counted, redrive
 from .codec import to_body
 from .consumer import Consumer
-from .delivery import Delivery, Named, ack_many, check_deliveries, from_receipt, from_reply
+from .delivery import (
+    Delivery,
+    Named,
+    ack_many,
+    check_deliveries,
+    from_receipt,
+    from_reply,
+    recover,
+)
 from .errors import InvalidValue, NoAttributeSupplied, QueueNotFound, SendToken
 from .models import (
     Message,
     PendingMessage,
     QueueAttributes,
     QueueStats,
-    RecoverPlace,
     ScannedMessage,
     Sent,
 )
@@ -35,8 +42,6 @@ from .retry import Retry
 
 M = TypeVar("M", bound=Message)
 
-#: A page without messages.
-_NOTHING = Received([], -1)
 #: Ids or bodies that one delete call carries; more are split.
 _DELETE_PAGE = 1000
 #: Messages that one round trip of a scan reads at most.
@@ -73,14 +78,31 @@ class Queue:
 
     @overload
     async def send(
-        self, body: object, *, delay: Seconds | None = None, dedup_key: None = None
+        self,
+        body: object,
+        *,
+        delay: Seconds | None = None,
+        dedup_key: None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> str: ...
 
     @overload
-    async def send(self, body: object, *, delay: Seconds | None = None, dedup_key: str) -> Sent: ...
+    async def send(
+        self,
+        body: object,
+        *,
+        delay: Seconds | None = None,
+        dedup_key: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> Sent: ...
 
     async def send(
-        self, body: object, *, delay: Seconds | None = None, dedup_key: str | None = None
+        self,
+        body: object,
+        *,
+        delay: Seconds | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> str:
         """Store a message and return its id.
 
@@ -100,9 +122,12 @@ class Queue:
             delay: seconds until the message becomes visible; by default the queue's ``delay``.
             dedup_key: name for this message; a second one with the same key is not stored within
                 ``Options.dedup_window``.
+            headers: names and texts to travel beside the body, 8 KiB together; see
+                ``Message.headers``.
         """
         dedup = None if dedup_key is None else self._context.dedup(dedup_key)
-        operation = self._sending((to_body(body, self._context.codec),), delay, dedup)
+        body = to_body(body, self._context.codec)
+        operation = self._sending((body,), delay, dedup, header_texts(headers))
         return (await self._context.transport.run(operation))[0]
 
     async def resend(self, token: SendToken) -> list[str]:
@@ -118,13 +143,18 @@ class Queue:
         return sent
 
     async def send_many(
-        self, bodies: Iterable[object], *, delay: Seconds | None = None
+        self,
+        bodies: Iterable[object],
+        *,
+        delay: Seconds | None = None,
+        headers: Mapping[str, str] | Sequence[Mapping[str, str] | None] | None = None,
     ) -> list[str]:
         """Store messages in order, all or none, and return their ids. One round trip.
 
         Args:
             bodies: the bodies, each as for a single one.
             delay: seconds until the message becomes visible; by default the queue's ``delay``.
+            headers: headers of all the messages, or a list with those of each.
         """
         if isinstance(bodies, str | bytes | bytearray):
             raise InvalidValue("send_many takes a list of bodies; use send() for a single one")
@@ -133,7 +163,8 @@ class Queue:
         if not ready:
             return []
         argument_checks.check_count(len(ready))
-        return await self._context.transport.run(self._sending(ready, delay))
+        operation = self._sending(ready, delay, None, header_texts(headers, len(ready)))
+        return await self._context.transport.run(operation)
 
     async def receive(self, *, vt: Seconds | None = None, wait: Seconds = 0) -> Delivery | None:
         """Lease the next ready message, or return ``None``.
@@ -405,21 +436,7 @@ class Queue:
             idle: seconds since the last delivery, at least.
             vt: lease in seconds; by default that of the handle, else that stored on the queue.
         """
-        argument_checks.check_count(count)
-        found: list[Delivery] = []
-        place: RecoverPlace | None = None
-        try:
-            while True:
-                page, place = await recover_page(
-                    self._context, count - len(found), idle, vt=vt, after=place
-                )
-                found += page
-                if place.at is None or len(found) >= count:
-                    return found
-        except BaseException:
-            for delivery in found:
-                delivery.release_nowait(unseen=True)
-            raise
+        return await recover(self._context, argument_checks.check_count(count), idle, vt)
 
     async def reason(self, id: str) -> str | None:
         """Return why a message was rejected into this queue; ``None`` if that is not known.
@@ -541,7 +558,11 @@ class Queue:
         return self._context.keys
 
     def _sending(
-        self, bodies: Sequence[bytes], delay: Seconds | None, dedup: Dedup | None = None
+        self,
+        bodies: Sequence[bytes],
+        delay: Seconds | None,
+        dedup: Dedup | None,
+        headers: Sequence[bytes],
     ) -> Operation[list[str]]:
         return messages.send(
             self._context.keys,
@@ -549,6 +570,7 @@ class Queue:
             delay_ms=argument_checks.optional_ms("delay", delay),
             channel=self._channel,
             dedup=dedup,
+            headers=headers,
         )
 
     async def _receive(
@@ -576,24 +598,3 @@ class Queue:
         for message in found:
             message.with_codec(codec)
         return found
-
-
-async def recover_page(
-    context: QueueContext,
-    count: int,
-    idle: Seconds,
-    *,
-    vt: Seconds | None,
-    after: RecoverPlace | None,
-) -> tuple[list[Delivery], RecoverPlace]:
-    """Take over messages by one atomic call; return them, and where the next page begins."""
-    operation = recovery.recover(
-        context.receive_spec,
-        argument_checks.check_count(count),
-        idle_ms=argument_checks.seconds_to_ms("idle", idle),
-        vt_ms=argument_checks.optional_ms("vt", vt),
-        after=None if after is None else Recovered(_NOTHING, after.at, after.started_ms),
-    )
-    page = await context.transport.run(operation)
-    found = from_reply(page.received, {context.keys.queue: context})
-    return found, RecoverPlace(page.next_at, page.started_ms)

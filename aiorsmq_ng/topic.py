@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Protocol, TypeVar, overload
 
+from ._common.message_headers import header_texts
 from ._common.queue_defaults import DEFAULT_MAXSIZE
 from ._protocol import argument_checks
 from ._protocol.argument_checks import Seconds
@@ -85,16 +86,31 @@ class Topic:
 
     @overload
     async def publish(
-        self, body: object, *, delay: Seconds | None = None, dedup_key: None = None
+        self,
+        body: object,
+        *,
+        delay: Seconds | None = None,
+        dedup_key: None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> str: ...
 
     @overload
     async def publish(
-        self, body: object, *, delay: Seconds | None = None, dedup_key: str
+        self,
+        body: object,
+        *,
+        delay: Seconds | None = None,
+        dedup_key: str,
+        headers: Mapping[str, str] | None = None,
     ) -> Sent: ...
 
     async def publish(
-        self, body: object, *, delay: Seconds | None = None, dedup_key: str | None = None
+        self,
+        body: object,
+        *,
+        delay: Seconds | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> str:
         """Store a message in every subscription, and return its id, which is the same in all.
 
@@ -107,18 +123,24 @@ class Topic:
             delay: seconds until the message becomes visible; by default the queue's ``delay``.
             dedup_key: name for this message; a second one with the same key is not stored within
                 ``Options.dedup_window``.
+            headers: names and texts to travel beside the body into every subscription.
         """
         dedup = None if dedup_key is None else self._context.dedup(dedup_key)
-        return (await self._publish([body], delay, dedup))[0]
+        return (await self._publish([body], delay, dedup, header_texts(headers)))[0]
 
     async def publish_many(
-        self, bodies: Iterable[object], *, delay: Seconds | None = None
+        self,
+        bodies: Iterable[object],
+        *,
+        delay: Seconds | None = None,
+        headers: Mapping[str, str] | Sequence[Mapping[str, str] | None] | None = None,
     ) -> list[str]:
         """Store messages in order in every subscription, all or none, and return their ids.
 
         Args:
             bodies: the bodies, each as for a single one.
             delay: seconds until the message becomes visible; by default the queue's ``delay``.
+            headers: headers of all the messages, or a list with those of each.
         """
         if isinstance(bodies, str | bytes | bytearray):
             raise InvalidValue("publish_many takes a list of bodies; use publish() for one")
@@ -126,7 +148,7 @@ class Topic:
         if not batch:
             return []
         argument_checks.check_count(len(batch))
-        return await self._publish(batch, delay, None)
+        return await self._publish(batch, delay, None, header_texts(headers, len(batch)))
 
     async def resend(self, token: SendToken) -> list[str]:
         """Learn the outcome of a publish that raised ``SendUnknown``; publish it if it is not yet.
@@ -364,10 +386,15 @@ class Topic:
         return Subscription(parts, self._keys, joining)
 
     async def _publish(
-        self, bodies: list[object], delay: Seconds | None, dedup: Dedup | None
+        self,
+        bodies: list[object],
+        delay: Seconds | None,
+        dedup: Dedup | None,
+        headers: Sequence[bytes],
     ) -> list[str]:
         raw = [to_body(body, self._context.codec) for body in bodies]
-        return await self._run(Publication(raw, argument_checks.optional_ms("delay", delay), dedup))
+        delay_ms = argument_checks.optional_ms("delay", delay)
+        return await self._run(Publication(raw, delay_ms, dedup, headers))
 
     async def _run(self, publication: Publication) -> list[str]:
         plan = self._plans.get(self._keys)

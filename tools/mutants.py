@@ -32,6 +32,7 @@ TOPICS = (
     "tests/faults/test_topics.py",
 )
 KEPT = ("tests/contract/test_topic_kept.py",)
+HEADERS = ("tests/contract/test_headers.py", "tests/redis/test_headers.py")
 HOSTILE = ("tests/broker/test_hostile.py",)
 CONNECTS = ("tests/faults/test_connects.py",)
 
@@ -850,8 +851,8 @@ MUTANTS = (
     Mutant(
         "topics: a publish that ran is not run again",
         f"{SCRIPTS}/topic/publish.lua",
-        "if known then return",
-        "if false then return",
+        "  if known then\n",
+        "  if false then\n",
         TOPICS,
     ),
     Mutant(
@@ -906,7 +907,7 @@ MUTANTS = (
     Mutant(
         "topics: what is kept is that of the last first subscription",
         f"{SCRIPTS}/topic/_retain_backlog.lua",
-        "redis.call('UNLINK', kept[1], kept[2])",
+        "redis.call('UNLINK', kept[1], kept[2], headers_of(kept[1]))",
         "",
         KEPT,
     ),
@@ -969,9 +970,51 @@ MUTANTS = (
     Mutant(
         "suspects: what is known of deliveries is renamed with a queue",
         f"{SCRIPTS}/topic/_merge_queues.lua",
-        "for i = 1, 3 do",
+        "for i = 1, 4 do",
         "for i = 1, 2 do",
         ("tests/contract/test_topic_peers.py",),
+    ),
+    Mutant(
+        "headers: are renamed with a queue",
+        f"{SCRIPTS}/topic/_merge_queues.lua",
+        "for i = 1, 4 do",
+        "for i = 1, 3 do",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: are removed with their message",
+        f"{SCRIPTS}/shared/_remove_messages.lua",
+        "  if n > 0 then remove_headers(zset, with_headers(ids)) end\n",
+        "",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: go with a message to another queue",
+        f"{SCRIPTS}/shared/_copy_headers.lua",
+        "if found then",
+        "if false then",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: those that other clients leave behind are removed",
+        f"{SCRIPTS}/shared/_store_headers.lua",
+        "if added >= 8 and",
+        "if false and",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: a longer delay prolongs them, and a shorter one does not end them sooner",
+        f"{SCRIPTS}/shared/_store_headers.lua",
+        "left < least then",
+        "true then",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: a repeated receive brings them again",
+        f"{SCRIPTS}/queue/_replay_receive.lua",
+        "return rows, marks, read_headers(zset, with_headers(held))",
+        "return rows, marks, {}",
+        HEADERS,
     ),
     Mutant(
         "suspects: a claim keeps what is known of deliveries",

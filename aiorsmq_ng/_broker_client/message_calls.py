@@ -19,7 +19,7 @@ from .._transport.driver import NotExecuted, ReplyLost
 from ..errors import InvalidValue, LeaseLost, RSMQError, SendUnknown
 from ..models import Message, Sent
 from ..rpc import v1_pb2 as pb
-from ..rpc.wire_values import dead_letter_field, optional, read_message
+from ..rpc.wire_values import dead_letter_field, optional, read_message, write_headers
 from .attempt import Attempt, Handler, given
 from .status_to_error import Answered, Forgotten, part_error
 
@@ -50,7 +50,10 @@ async def _store_parts(attempt: Attempt, requests: list[Any], name: pb.RequestId
     parts: list[dict[str, Any]] = []  # protobuf would copy messages
     for one in requests:
         key = one.dedup and f"digest:{one.dedup.digest}"
-        parts.append({"bodies": one.bodies, "delay_ms": given(one.delay_ms), "dedup_key": key})
+        part = {"bodies": one.bodies, "delay_ms": given(one.delay_ms), "dedup_key": key}
+        if one.headers:
+            part["headers"] = write_headers(one.headers)
+        parts.append(part)
     outcomes = (await attempt.ask(method, parts=parts, request=name, **target)).outcomes
     # The call compares what each part reached with what this client wants.
     attempt.call.reached = [outcome.durability or MEMORY for outcome in outcomes]
@@ -128,7 +131,10 @@ async def _received(attempt: Attempt, queues: list[QueueKeys], shares: list[Any]
     found: list[Received] = []
     for share in shares:
         leased = [
-            Leased(d.id, d.body, d.rc, d.fr, own[d.queue], d.vt_ms, d.strikes, d.excused, d.receipt)
+            Leased(
+                *(d.id, d.body, d.rc, d.fr, own[d.queue], d.vt_ms, d.strikes, d.excused, d.receipt),
+                dict(d.headers) or b"",
+            )
             for d in share.deliveries
         ]
         dead = () if found else tuple(_dead_letter(own[x.queue], x) for x in share.dead_letters)

@@ -77,6 +77,11 @@ class QueueKeys:
         return (self.zset, self.hash, self.deliveries)
 
     @cached_property
+    def headers(self) -> str:
+        """Hash with a TTL: message id -> its headers; see ``_headers.lua``."""
+        return f"{self.namespace.name}:{self.queue}:ng:headers"
+
+    @cached_property
     def consumers(self) -> str:
         """Hash with a TTL: consuming client -> time of its last announcement and what it holds."""
         return f"{self.namespace.name}:{self.queue}:ng:consumers"

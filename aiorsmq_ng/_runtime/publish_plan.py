@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .._protocol.operation import Operation
 from .._protocol.operations import topics
@@ -64,10 +64,17 @@ class Plans:
 class Publication:
     """The arguments of a publish, kept so that it can be repeated with another plan."""
 
-    def __init__(self, bodies: list[bytes], delay_ms: int, dedup: Dedup | None) -> None:
+    def __init__(
+        self,
+        bodies: list[bytes],
+        delay_ms: int,
+        dedup: Dedup | None,
+        headers: Sequence[bytes] = (),
+    ) -> None:
         self.bodies = bodies
         self.delay_ms = delay_ms
         self.dedup = dedup
+        self.headers = headers
 
     def under(self, plan: Plan) -> Operation[list[str]]:
         """Return the operation that publishes it to the subscriptions of *plan*."""
@@ -81,6 +88,7 @@ class Publication:
             self.bodies,
             delay_ms=self.delay_ms,
             dedup=self.dedup,
+            headers=self.headers,
         )
 
 

@@ -9,6 +9,7 @@ import aiorsmq_ng
 from aiorsmq_ng import DeadLetter, Queue, Subscription
 
 from .._common.bounded_dict import BoundedDict
+from .._common.message_headers import header_bytes
 from ..rpc import v1_pb2 as pb
 from ..rpc.wire_values import dead_letter_field
 from .caller_limits import MAX_BYTES
@@ -52,6 +53,7 @@ class DeliveryReplies:
             omitted_bytes=omitted,
             strikes=delivery.strikes,
             excused=delivery.rc - delivery.attempt,
+            headers=dict(delivery.headers),
         )
 
     def keep_dead_letter(self, letter: DeadLetter) -> None:
@@ -62,6 +64,7 @@ class DeliveryReplies:
             kept.id, kept.rc, kept.fr = found.id, found.rc, found.fr
             if len(found.body) <= _LETTER_BYTES:
                 kept.body = found.body
+            kept.headers.update(found.headers)
             letters = self._letters.get(queue) or deque(maxlen=_LETTERS)
             letters.append(kept)
             self._letters[queue] = letters
@@ -71,9 +74,10 @@ class DeliveryReplies:
         found: list[pb.DeadLetter] = []
         for queue in queues:
             for letter in self._letters.pop(queue.name, ()):
-                room -= len(letter.body)
+                room -= len(letter.body) + header_bytes(letter.headers)
                 if room < 0:
                     letter.body = b""
+                    letter.headers.clear()
                 found.append(letter)
         return found
 

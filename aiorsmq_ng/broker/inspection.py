@@ -9,7 +9,7 @@ import aiorsmq_ng
 
 from .._common.durations import epoch_ms
 from ..rpc import v1_pb2 as pb
-from ..rpc.wire_values import write_attributes, write_message
+from ..rpc.wire_values import message_size, write_attributes, write_message
 from .broker_context import BrokerContext
 from .caller_limits import MAX_BYTES
 from .receive import BoundedReceiver
@@ -111,7 +111,7 @@ class InspectionCalls:
             step = min(count - done, max(_PAGE, left // largest))
             page = await read(start + done, step)
             for one in page:
-                left -= len(one.body)
+                left -= message_size(one)
                 if found and left < 0:
                     return found, True
                 found.append(one)
@@ -135,7 +135,7 @@ class InspectionCalls:
             )
         response, size = pb.ScanResponse(), 0
         async for found in queue.scan(request.start, count + 1, after=after):
-            size += len(found.body)
+            size += message_size(found)
             if response.messages and (size > MAX_BYTES or len(response.messages) == count):
                 last = response.messages[-1]
                 response.next.visible_at, response.next.id = last.visible_at, last.message.id

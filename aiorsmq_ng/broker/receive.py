@@ -11,10 +11,11 @@ from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Queue, Subscription
 from aiorsmq_ng.gateway import RecoverPlace
 
 from .._common.bounded_dict import BoundedDict
+from .._common.message_headers import MAX_HEADER_BYTES
 from .._common.queue_defaults import DEFAULT_MAXSIZE
 from .._common.tasks import retrieve_exception
 from ..rpc import v1_pb2 as pb
-from ..rpc.wire_values import write_message
+from ..rpc.wire_values import message_size, write_message
 from .broker_context import BrokerContext
 from .caller_limits import MAX_BYTES, Admission, unread
 from .memory_budget import CALL_BUDGET, RetainedBytes
@@ -71,7 +72,8 @@ class ReceiveCalls:
             self._broker.queue(request.queue),
             self._broker.checks.count(request.count),
         )
-        popped = await queue.pop_many(min(count, await self._receiver.safe([queue], MAX_BYTES)))
+        most = await self._receiver.safe([queue], MAX_BYTES, extra=MAX_HEADER_BYTES)
+        popped = await queue.pop_many(min(count, most))
         return pb.PopResponse(messages=[write_message(m) for m in popped])
 
     async def Recover(self, request: pb.RecoverRequest, _: Any) -> pb.RecoverResponse:
@@ -230,9 +232,12 @@ class BoundedReceiver:
                 delivery.release_nowait(unseen=True)
             raise
 
-    async def safe(self, queues: list[Queue], max_bytes: int) -> int:
-        """Return how many messages of *queues* always fit into *max_bytes*, at least 1."""
-        return max(1, max_bytes // await self._largest(queues, max_bytes))
+    async def safe(self, queues: list[Queue], max_bytes: int, *, extra: int = 0) -> int:
+        """Return how many messages of *queues* always fit into *max_bytes*, at least 1.
+
+        *extra* are bytes that each may have besides its body.
+        """
+        return max(1, max_bytes // (await self._largest(queues, max_bytes) + extra))
 
     async def _largest(self, queues: list[Queue], max_bytes: int) -> int:
         """Return the largest possible size of a message of *queues*; at most *max_bytes*."""
@@ -295,14 +300,14 @@ async def receive(
 
 
 def _size(taken: list[Delivery]) -> int:
-    return sum(len(delivery.body) for delivery in taken)
+    return sum(map(message_size, taken))
 
 
 def _cut(taken: list[Delivery], max_bytes: int, *, keep_first: bool = True) -> None:
     """Release what does not fit. The first is kept, and sent without a body if too large."""
     size = 0
     for place, delivery in enumerate(taken):
-        size += len(delivery.body)
+        size += message_size(delivery)
         if size > max_bytes and (place or not keep_first):
             for surplus in reversed(taken[place:]):
                 surplus.release_nowait(unseen=True)

@@ -17,6 +17,7 @@ from aiorsmq_ng import (
 )
 
 from ..rpc import v1_pb2 as pb
+from ..rpc.wire_values import read_headers
 from .broker_context import BrokerContext
 from .error_to_status import error_status
 from .idempotency import check_id, content_of
@@ -50,6 +51,7 @@ class _Part(NamedTuple):
     bodies: Sequence[bytes]
     delay: float | None
     dedup_key: str | None
+    headers: Any
     #: True if the dedup key was made for this request: a duplicate is then its own first attempt.
     durable: bool = False
 
@@ -91,8 +93,9 @@ async def store(
 
 async def _store(part: _Part, target: Target) -> list[str]:
     if len(part.bodies) == 1:
-        return [await target.send(part.bodies[0], delay=part.delay, dedup_key=part.dedup_key)]
-    return await target.send_many(part.bodies, delay=part.delay)
+        own = {"delay": part.delay, "dedup_key": part.dedup_key, "headers": part.headers}
+        return [await target.send(part.bodies[0], **own)]
+    return await target.send_many(part.bodies, delay=part.delay, headers=part.headers)
 
 
 async def _resend(found: list[str] | RSMQError, target: Target) -> list[str]:
@@ -131,11 +134,15 @@ def _parts(broker: BrokerContext, request: Any) -> list[_Part]:
     if not request.parts:
         broker.checks.batch("bodies", len(request.bodies))
         dedup_key, durable = dedup_key_of(request)
-        return [_Part(request.bodies, seconds(request, "delay_ms"), dedup_key, durable)]
-    if request.bodies or request.dedup_key or request.HasField("delay_ms"):
-        raise InvalidValue("a request has either parts, or bodies, delay_ms and dedup_key")
+        delay, headers = seconds(request, "delay_ms"), read_headers(request.headers)
+        return [_Part(request.bodies, delay, dedup_key, headers, durable)]
+    if request.bodies or request.dedup_key or request.HasField("delay_ms") or request.headers:
+        raise InvalidValue("a request has either parts, or bodies, delay_ms, dedup_key and headers")
     parts = [
-        _Part(part.bodies, seconds(part, "delay_ms"), part.dedup_key or None)
+        _Part(
+            *(part.bodies, seconds(part, "delay_ms"), part.dedup_key or None),
+            read_headers(part.headers),
+        )
         for part in request.parts
     ]
     counts = [len(part.bodies) for part in parts]

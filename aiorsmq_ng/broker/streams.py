@@ -23,6 +23,7 @@ from aiorsmq_ng import (
 
 from .._common.tasks import retrieve_exception
 from ..rpc import v1_pb2 as pb
+from ..rpc.wire_values import message_size
 from .broker_context import BrokerContext
 from .caller_limits import Admission, count_sources
 from .error_to_status import BrokerError
@@ -238,12 +239,12 @@ class Stream:
         room, size = self._max_bytes, 0
         while self._outbox:
             delivery = self._outbox[0]
-            if response.deliveries and len(delivery.body) > room:
+            if response.deliveries and message_size(delivery) > room:
                 break
             self._outbox.popleft()
             size += self._size(delivery)
             if key_of(delivery) in self._unsettled:
-                room -= len(delivery.body)
+                room -= message_size(delivery)
                 sent = self._broker.replies.delivery(
                     delivery, self._queues[0], self._max_bytes, self._identity
                 )
@@ -253,8 +254,9 @@ class Stream:
         return size
 
     def _size(self, delivery: Delivery) -> int:
-        """Return the bytes of a body in a response; 0 if it is too large to be sent."""
-        return len(delivery.body) if len(delivery.body) <= self._max_bytes else 0
+        """Return the bytes of a message in a response, without a body that is too large."""
+        size = message_size(delivery)
+        return size if len(delivery.body) <= self._max_bytes else size - len(delivery.body)
 
     def _hold(self, delivery: Delivery) -> None:
         key = key_of(delivery)

@@ -8,7 +8,15 @@ import aiorsmq_ng
 
 from .global_options import current_settings, examples, global_options, program, seconds
 from .lazy_group import LazyGroup
-from .output import MESSAGE_COLUMNS, message_record, printable, show_record, show_rows, show_sent
+from .output import (
+    MESSAGE_COLUMNS,
+    columns_of,
+    message_record,
+    printable,
+    show_record,
+    show_rows,
+    show_sent,
+)
 from .peek import given_back
 from .session import run
 from .shared_options import (
@@ -16,6 +24,7 @@ from .shared_options import (
     compat_option,
     dedup_key_option,
     fail_empty_option,
+    header_option,
     id_option,
     ids_option,
     name_option,
@@ -71,6 +80,7 @@ def message() -> None:
     help="Delay until it can be received; not given: the queue's own delay.",
 )
 @dedup_key_option
+@header_option
 @global_options()
 def send(
     name: str,
@@ -79,6 +89,7 @@ def send(
     skip: int,
     delay: float | None,
     dedup_key: str | None,
+    headers: dict[str, str] | None,
 ) -> None:
     """Send a message and print its id.
 
@@ -89,14 +100,18 @@ def send(
 
     With --dedup-key a second message within five minutes is not stored: the id is that of the
     first, and a note on stderr says so.
+
+    Headers are shown by receive, pop, peek and the other commands that print messages. Clients
+    other than those of aiorsmq-ng see the body only.
     """
     raw = single_body(body, file, skip=skip, dedup_key=dedup_key)
     if raw is None:
         from .transfer.commands import send_file
 
-        send_file(name, str(file), delay, skip)
+        send_file(name, str(file), delay, skip, headers)
         return
-    show_sent(run(lambda rsmq: rsmq.queue(name).send(raw, delay=delay, dedup_key=dedup_key)))
+    how = {"delay": delay, "dedup_key": dedup_key, "headers": headers}
+    show_sent(run(lambda rsmq: rsmq.queue(name).send(raw, **how)))
 
 
 @click.command(
@@ -142,8 +157,9 @@ def receive(
     back after the visibility timeout, with a higher rc.
 
     rc counts how often it was received; ts is the time of the first receive in epoch
-    milliseconds. Bytes that are not UTF-8 text are shown as \xff. For an empty queue only a note is
-    printed on stderr; with --compat, the sentence of the first rsmqctl on stdout. A message that
+    milliseconds; headers are there if it has some. Bytes that are not UTF-8 text are shown as \xff.
+    For an empty queue only a note is printed on stderr; with --compat, the sentence of the first
+    rsmqctl on stdout. A message that
     was received and cannot be printed, because of Ctrl-C or a closed pipe, is released at once.
     """
 
@@ -151,7 +167,7 @@ def receive(
         found = await rsmq.queue(name).receive_many(count or 1, vt=vt, wait=wait)
         async with given_back(found):
             if count is not None:
-                show_rows(map(message_record, found), MESSAGE_COLUMNS)
+                show_rows(map(message_record, found), columns_of(found, MESSAGE_COLUMNS))
             elif found:
                 show_record(message_record(found[0]))
         return bool(found)

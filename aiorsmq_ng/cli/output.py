@@ -218,12 +218,20 @@ def show_sent(id: str) -> None:
 
 def message_record(message: aiorsmq_ng.Message) -> Record:
     r"""Return a message as a record; bytes that are not UTF-8 appear as ``\xff``."""
-    return {
+    record: Record = {
         "id": message.id,
         "message": message.body.decode(errors="backslashreplace"),
         "rc": message.rc,
         "ts": message.fr,
     }
+    if headers := message.headers:
+        record["headers"] = dict(headers)
+    return record
+
+
+def columns_of(found: Iterable[aiorsmq_ng.Message], columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns for messages: also one of headers if a message has some."""
+    return (*columns, "headers") if any(message.headers for message in found) else columns
 
 
 def attributes_record(attributes: aiorsmq_ng.QueueAttributes) -> Record:

@@ -14,6 +14,7 @@ from .global_options import examples, global_options
 from .output import (
     MESSAGE_COLUMNS,
     Record,
+    columns_of,
     message_record,
     show_rows,
 )
@@ -71,7 +72,7 @@ def peek(name: str, start: int, count: int, fail_empty: bool) -> None:
     a message that was never received.
     """
     found = run(lambda rsmq: rsmq.queue(name).peek(start, count))
-    show_rows(map(peek_record, found), PEEK_COLUMNS)
+    show_rows(map(peek_record, found), columns_of(found, PEEK_COLUMNS))
     if not found:
         nothing(f"no message is ready in queue {name!r} there", fail=fail_empty)
 
@@ -92,6 +93,6 @@ def pending(name: str, start: int, count: int, fail_empty: bool) -> None:
     rows = [
         {**peek_record(m), "delivered": epoch_ms(m.delivered_at), "idle": m.idle} for m in found
     ]
-    show_rows(rows, PENDING_COLUMNS)
+    show_rows(rows, columns_of(found, PENDING_COLUMNS))
     if not found:
         nothing(f"no message is leased in queue {name!r} there", fail=fail_empty)

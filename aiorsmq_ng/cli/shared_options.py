@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
@@ -81,6 +81,14 @@ skip_option = click.option(
 dedup_key_option = click.option(
     "--dedup-key", metavar="KEY", help="Store no second message with this key within 5 minutes."
 )
+header_option = click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=lambda _context, _option, given: read_header_options(given),
+    help="Header that travels beside the body; may be repeated.",
+)
 rate_option = click.option("--rate", type=rate, help="Limit per second, as in 100/s.")
 fail_empty_option = click.option(
     "--fail-empty", is_flag=True, help=f"Exit with {NOTHING_THERE} if there is nothing."
@@ -112,6 +120,19 @@ def nothing(sentence: str, *, fail: bool) -> None:
     complain(sentence)
     if fail:
         click.get_current_context().exit(NOTHING_THERE)
+
+
+def read_header_options(given: Sequence[str]) -> dict[str, str] | None:
+    """Return the headers in ``--header`` options, or ``None`` if there are none."""
+    headers: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE, such as tenant=acme")
+        if name in headers:
+            raise click.BadParameter(f"{name!r} is given twice")
+        headers[name] = value
+    return headers or None
 
 
 def single_body(

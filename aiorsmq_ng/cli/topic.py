@@ -20,6 +20,7 @@ from .session import run
 from .shared_options import (
     dedup_key_option,
     fail_empty_option,
+    header_option,
     messages,
     nothing,
     single_body,
@@ -123,6 +124,7 @@ def list_topics() -> None:
 )
 @skip_option
 @dedup_key_option
+@header_option
 @global_options()
 def publish(
     name: str,
@@ -131,6 +133,7 @@ def publish(
     delay: float | None,
     skip: int,
     dedup_key: str | None,
+    headers: dict[str, str] | None,
 ) -> None:
     """Put a message into every subscription; print its id.
 
@@ -143,9 +146,10 @@ def publish(
     if raw is None:
         from .transfer.commands import publish_file
 
-        publish_file(name, str(file), delay, skip)
+        publish_file(name, str(file), delay, skip, headers)
         return
-    show_sent(run(lambda rsmq: rsmq.topic(name).publish(raw, delay=delay, dedup_key=dedup_key)))
+    how = {"delay": delay, "dedup_key": dedup_key, "headers": headers}
+    show_sent(run(lambda rsmq: rsmq.topic(name).publish(raw, **how)))
 
 
 @click.command(

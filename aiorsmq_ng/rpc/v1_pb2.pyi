@@ -249,30 +249,47 @@ class RedriveResponse(_message.Message):
     def __init__(self, moved: _Optional[int] = ...) -> None: ...
 
 class SendRequest(_message.Message):
-    __slots__ = ("queue", "bodies", "delay_ms", "dedup_key", "parts", "request")
+    __slots__ = ("queue", "bodies", "delay_ms", "dedup_key", "parts", "headers", "request")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     BODIES_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     DEDUP_KEY_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     queue: str
     bodies: _containers.RepeatedScalarFieldContainer[bytes]
     delay_ms: int
     dedup_key: str
     parts: _containers.RepeatedCompositeFieldContainer[SendPart]
+    headers: _containers.RepeatedCompositeFieldContainer[Headers]
     request: RequestId
-    def __init__(self, queue: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[SendPart, _Mapping]]] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[SendPart, _Mapping]]] = ..., headers: _Optional[_Iterable[_Union[Headers, _Mapping]]] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class SendPart(_message.Message):
-    __slots__ = ("bodies", "delay_ms", "dedup_key")
+    __slots__ = ("bodies", "delay_ms", "dedup_key", "headers")
     BODIES_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     DEDUP_KEY_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
     bodies: _containers.RepeatedScalarFieldContainer[bytes]
     delay_ms: int
     dedup_key: str
-    def __init__(self, bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ...) -> None: ...
+    headers: _containers.RepeatedCompositeFieldContainer[Headers]
+    def __init__(self, bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Headers, _Mapping]]] = ...) -> None: ...
+
+class Headers(_message.Message):
+    __slots__ = ("values",)
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.ScalarMap[str, str]
+    def __init__(self, values: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SendOutcome(_message.Message):
     __slots__ = ("ids", "durability", "duplicate", "error")
@@ -375,7 +392,14 @@ class ReceiveResponse(_message.Message):
     def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., next_visible_ms: _Optional[int] = ..., dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., more: _Optional[_Iterable[_Union[ReceiveResponse, _Mapping]]] = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("queue", "id", "body", "rc", "fr", "vt_ms", "receipt", "omitted_bytes", "strikes", "excused")
+    __slots__ = ("queue", "id", "body", "rc", "fr", "vt_ms", "receipt", "omitted_bytes", "strikes", "excused", "headers")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
@@ -386,6 +410,7 @@ class Delivery(_message.Message):
     OMITTED_BYTES_FIELD_NUMBER: _ClassVar[int]
     STRIKES_FIELD_NUMBER: _ClassVar[int]
     EXCUSED_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
     queue: str
     id: str
     body: bytes
@@ -396,10 +421,18 @@ class Delivery(_message.Message):
     omitted_bytes: int
     strikes: int
     excused: int
-    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., vt_ms: _Optional[int] = ..., receipt: _Optional[str] = ..., omitted_bytes: _Optional[int] = ..., strikes: _Optional[int] = ..., excused: _Optional[int] = ...) -> None: ...
+    headers: _containers.ScalarMap[str, str]
+    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., vt_ms: _Optional[int] = ..., receipt: _Optional[str] = ..., omitted_bytes: _Optional[int] = ..., strikes: _Optional[int] = ..., excused: _Optional[int] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class DeadLetter(_message.Message):
-    __slots__ = ("queue", "id", "body", "rc", "fr", "reason", "dead_letter")
+    __slots__ = ("queue", "id", "body", "rc", "fr", "reason", "dead_letter", "headers")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
@@ -407,6 +440,7 @@ class DeadLetter(_message.Message):
     FR_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
     queue: str
     id: str
     body: bytes
@@ -414,7 +448,8 @@ class DeadLetter(_message.Message):
     fr: int
     reason: str
     dead_letter: str
-    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., reason: _Optional[str] = ..., dead_letter: _Optional[str] = ...) -> None: ...
+    headers: _containers.ScalarMap[str, str]
+    def __init__(self, queue: _Optional[str] = ..., id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., reason: _Optional[str] = ..., dead_letter: _Optional[str] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class PopRequest(_message.Message):
     __slots__ = ("queue", "count")
@@ -431,16 +466,25 @@ class PopResponse(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("id", "body", "rc", "fr")
+    __slots__ = ("id", "body", "rc", "fr", "headers")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ID_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
     RC_FIELD_NUMBER: _ClassVar[int]
     FR_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
     id: str
     body: bytes
     rc: int
     fr: int
-    def __init__(self, id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ...) -> None: ...
+    headers: _containers.ScalarMap[str, str]
+    def __init__(self, id: _Optional[str] = ..., body: _Optional[bytes] = ..., rc: _Optional[int] = ..., fr: _Optional[int] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class RecoverRequest(_message.Message):
     __slots__ = ("source", "count", "idle_ms", "vt_ms", "after", "request")
@@ -755,20 +799,22 @@ class TopicDescription(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue: _Optional[str] = ..., waiting: _Optional[int] = ..., max_length: _Optional[int] = ..., max_age_ms: _Optional[int] = ..., trimmed: _Optional[int] = ..., lost: _Optional[int] = ..., subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
-    __slots__ = ("topic", "bodies", "delay_ms", "dedup_key", "parts", "request")
+    __slots__ = ("topic", "bodies", "delay_ms", "dedup_key", "parts", "headers", "request")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BODIES_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     DEDUP_KEY_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     topic: str
     bodies: _containers.RepeatedScalarFieldContainer[bytes]
     delay_ms: int
     dedup_key: str
     parts: _containers.RepeatedCompositeFieldContainer[SendPart]
+    headers: _containers.RepeatedCompositeFieldContainer[Headers]
     request: RequestId
-    def __init__(self, topic: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[SendPart, _Mapping]]] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., bodies: _Optional[_Iterable[bytes]] = ..., delay_ms: _Optional[int] = ..., dedup_key: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[SendPart, _Mapping]]] = ..., headers: _Optional[_Iterable[_Union[Headers, _Mapping]]] = ..., request: _Optional[_Union[RequestId, _Mapping]] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
     __slots__ = ("ids", "durability", "duplicate", "outcomes")

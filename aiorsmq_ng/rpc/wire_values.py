@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from .._common.message_headers import decode_headers, header_bytes
 from .._common.queue_defaults import dead_letter_queue
 from ..models import Message, QueueAttributes
 from . import v1_pb2 as pb
@@ -29,12 +31,32 @@ def dead_letter_field(queue: str, dead: str) -> str:
 
 def write_message(found: Message) -> pb.Message:
     """Return a message for the wire."""
-    return pb.Message(id=found.id, body=found.body, rc=found.rc, fr=found.fr)
+    return pb.Message(
+        id=found.id, body=found.body, rc=found.rc, fr=found.fr, headers=dict(found.headers)
+    )
 
 
 def read_message(found: Any, kind: type[M] = Message, **more: Any) -> M:  # type: ignore[assignment]
     """Return a message of *kind* that ``write_message`` wrote, with what the kind knows besides."""
-    return kind(found.id, found.body, found.rc, found.fr, **more)
+    return kind(found.id, found.body, found.rc, found.fr, headers=dict(found.headers), **more)
+
+
+def message_size(found: Message) -> int:
+    """Return the bytes of body and headers of a message."""
+    return len(found.body) + header_bytes(found.headers)
+
+
+def write_headers(texts: Sequence[bytes]) -> list[pb.Headers]:
+    """Return headers as a send has them: for each stored text one message."""
+    return [pb.Headers(values=decode_headers(text)) for text in texts]
+
+
+def read_headers(found: Sequence[Any]) -> dict[str, str] | list[dict[str, str]] | None:
+    """Return headers that ``write_headers`` wrote as ``send_many`` takes them."""
+    if not found:
+        return None
+    read = [dict(one.values) for one in found]
+    return read[0] if len(read) == 1 else read
 
 
 def write_attributes(found: QueueAttributes) -> pb.QueueAttributes:

@@ -19,6 +19,7 @@ import aiorsmq_ng
 from aiorsmq_ng.cli import session
 from aiorsmq_ng.cli.transfer.commands import _cut, _Pump
 from aiorsmq_ng.cli.transfer.files import Source, sink
+from aiorsmq_ng.cli.transfer.ndjson import Entry
 
 from .ctl import MODULE, Ctl, Outcome, shell
 
@@ -348,8 +349,8 @@ def test_export_and_import_by_a_pipe(jobs: Ctl, redis: Redis, ns: str, server_ur
 
 def test_pages_are_cut_by_number_and_by_bytes() -> None:
     """What one call carries is bounded, and nothing is lost at the cuts."""
-    small = [(n, (b"x", None)) for n in range(2001)]
-    large = [(n, (b"x" * 600_000, None)) for n in range(3)]
+    small = [(n, Entry(b"x", None)) for n in range(2001)]
+    large = [(n, Entry(b"x" * 600_000, None)) for n in range(3)]
 
     assert [len(page) for page in _cut(small)] == [1000, 1000, 1]
     assert [len(page) for page in _cut(large)] == [1, 1, 1]
@@ -381,7 +382,7 @@ class SlowQueue:
         self.begun = asyncio.Event()
         self.stored: list[bytes] = []
 
-    async def send(self, bodies: list[bytes], delay: float | None) -> list[str]:
+    async def send(self, bodies: list[bytes], delay: float | None, _: object) -> list[str]:
         self.begun.set()
         await self.let.wait()
         self.stored += bodies
@@ -391,7 +392,7 @@ class SlowQueue:
 async def test_interrupted_while_a_page_is_sent_it_tells_truly_how_far_it_came() -> None:
     """What was on the wire is waited for and counted; what was not is not sent."""
     queue = SlowQueue()
-    pump = _Pump(queue.send, lambda line, _: (line, None), 0, None)
+    pump = _Pump(queue.send, lambda line, _: Entry(line, None), 0, None)
     feeding = asyncio.create_task(pump.feed([b"%d" % n for n in range(2500)]))
     await queue.begun.wait()
     feeding.cancel()

@@ -100,6 +100,27 @@ async def send(queue, _):
     await queue.send("x")
 
 
+async def ten_with_headers(queue):
+    return await queue.send_many(map(str, range(10)), headers={"k": "v"})
+
+
+async def one_of_ten_with_headers(queue):
+    return await queue.send_many(map(str, range(10)), headers=[{"k": "v"}, *[None] * 9])
+
+
+async def ten_with_headers_leased(queue):
+    await ten_with_headers(queue)
+    return await queue.receive_many(10)
+
+
+async def send_with_headers(queue, _):
+    await queue.send("x", headers={"k": "v"})
+
+
+async def send_100_with_headers(queue, _):
+    await queue.send_many(["x"] * 100, headers={"k": "v"})
+
+
 async def send_with_key(queue, _):
     await queue.send("x", dedup_key="k")
 
@@ -142,7 +163,7 @@ async def extend_10_at_once(queue, deliveries):
 
 def prunes(delivery):
     """Return True if the note on this one makes the server look for notes that are left over."""
-    return ord(delivery.id[-1]) % 8 == 0
+    return ord(delivery.id[-3]) % 8 == 0
 
 
 async def release(queue, deliveries):
@@ -213,6 +234,18 @@ PATHS = [
     (nothing, send_with_key, 1, 11),
     (nothing, send_100, 1, 8),
     (nothing, send_64_at_once, 2, 16),
+    # Headers: a look at the side key, HSET, TTL, and EXPIRE once a day; for one id in eight also
+    # three commands that look for headers left over.
+    (ten_with_headers, send_with_headers, 1, 8 + 6),
+    (ten_with_headers, send_100_with_headers, 1, 8 + 6),
+    # Those without headers cost what they did, also beside others.
+    (ten_with_headers, send, 1, 8),
+    (ten_with_headers, receive, 1, 10 + 1),
+    (ten_with_headers, receive_10, 1, 10 + 1),
+    (one_of_ten_with_headers, receive_10, 1, 10 + 1),
+    (ten_with_headers_leased, ack, 1, 5 + 1),
+    (ten_with_headers_leased, ack_10_at_once, 1, 5 + 1),
+    (ten_with_headers, pop_10, 1, 9 + 2),
     (ten, receive, 1, 10),
     (ten, receive_10, 1, 10),
     (ten, receive_10_at_once, 1, 10),

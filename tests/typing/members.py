@@ -5,7 +5,7 @@ member, or an argument of one, is missing.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, assert_type
 
@@ -102,8 +102,10 @@ async def queue_members(queue: Queue) -> None:
     assert_type(queue.dead_letter, str)
     assert_type(queue.retry, Retry | None)
     assert_type(await queue.send({"a": 1}, delay=MINUTE), str)
-    assert_type(await queue.send("a", delay=None, dedup_key="k"), Sent)
+    assert_type(await queue.send("a", delay=None, dedup_key="k", headers={"k": "v"}), Sent)
     assert_type(await queue.send_many(["a", b"b", 1], delay=MINUTE), list[str])
+    assert_type(await queue.send_many(["a"], headers=[{"k": "v"}, None]), list[str])
+    await queue.send("a", headers={"k": 1})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     assert_type(await queue.resend(TOKEN), list[str])
     assert_type(await queue.receive(vt=MINUTE, wait=0.5), Delivery | None)
     assert_type(await queue.receive_many(3, vt=None, wait=MINUTE), list[Delivery])
@@ -139,6 +141,7 @@ async def message_members(message: Message, codec: Codec) -> None:
     assert_type(message.body, bytes)
     assert_type(message.rc, int)
     assert_type(message.fr, int)
+    assert_type(message.headers, Mapping[str, str])
     assert_type(message.sent, float | None)
     assert_type(message.sent_at, datetime | None)
     assert_type(message.first_received_at, datetime | None)
@@ -221,8 +224,8 @@ async def topic_members(topic: Topic) -> None:
     assert_type(topic.name, str)
     assert_type(topic.backlog, Queue)
     assert_type(await topic.publish({"a": 1}, delay=MINUTE), str)
-    assert_type(await topic.publish("a", delay=None, dedup_key="k"), Sent)
-    assert_type(await topic.publish_many(["a", b"b"], delay=MINUTE), list[str])
+    assert_type(await topic.publish("a", delay=None, dedup_key="k", headers={"k": "v"}), Sent)
+    assert_type(await topic.publish_many(["a", b"b"], delay=MINUTE, headers=None), list[str])
     assert_type(await topic.resend(TOKEN), list[str])
     mode: SubscriptionMode = "broadcast"
     assert_type(

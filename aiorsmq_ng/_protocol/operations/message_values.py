@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -39,6 +40,8 @@ class Leased(Struct, frozen=True):
     excused: int = 0
     #: See ``Receipt.proof``.
     proof: str = ""
+    #: Headers as they are stored; empty if there are none.
+    headers: bytes | Mapping[str, str] = b""
 
     @property
     def receipt(self) -> Receipt:

@@ -30,6 +30,8 @@ class SendRequest(QueueRequest, frozen=True):
     #: Channel on which the arrival is announced.
     channel: str
     dedup: Dedup | None = None
+    #: Headers as they are stored: none, one text for all bodies, or one each (empty for none).
+    headers: Sequence[bytes] = ()
 
     @property
     def lane(self) -> tuple[Any, ...]:
@@ -45,7 +47,8 @@ class SendRequest(QueueRequest, frozen=True):
     def size(self) -> int:
         """The bytes of all bodies."""
         bodies = self.bodies
-        return len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))
+        size = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))
+        return size + sum(map(len, self.headers)) if self.headers else size
 
 
 def _with_level(ids: list[str], level: str) -> list[str]:
@@ -64,9 +67,10 @@ def send(
     delay_ms: int,
     channel: str,
     dedup: Dedup | None = None,
+    headers: Sequence[bytes] = (),
 ) -> Operation[list[str]]:
     """Store *bodies* in order, all or none."""
-    return Operation(SEND, SendRequest(keys, bodies, delay_ms, channel, dedup))
+    return Operation(SEND, SendRequest(keys, bodies, delay_ms, channel, dedup, headers))
 
 
 class ReceiveSpec(NamedTuple):

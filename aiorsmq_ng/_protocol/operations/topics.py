@@ -131,6 +131,8 @@ class PublishRequest(Request, frozen=True):
     #: -1 for each queue's stored delay.
     delay_ms: int
     dedup: Dedup | None
+    #: As in ``SendRequest``.
+    headers: Sequence[bytes] = ()
 
     @property
     def keys(self) -> QueueKeys:
@@ -150,7 +152,7 @@ class PublishRequest(Request, frozen=True):
     @property
     def size(self) -> int:
         """The bytes of all copies."""
-        return sum(map(len, self.bodies)) * self.plan.copies
+        return (sum(map(len, self.bodies)) + sum(map(len, self.headers))) * self.plan.copies
 
 
 class ReadRequest(TopicRequest, frozen=True):
@@ -229,10 +231,15 @@ LIST_TOPICS: Kind[NamesPage] = Kind(name="list_topics", repeatable=True)
 
 
 def publish(
-    plan: Plan, bodies: Sequence[bytes], *, delay_ms: int, dedup: Dedup | None = None
+    plan: Plan,
+    bodies: Sequence[bytes],
+    *,
+    delay_ms: int,
+    dedup: Dedup | None = None,
+    headers: Sequence[bytes] = (),
 ) -> Operation[list[str]]:
     """Store *bodies* in order in every subscription, all or none."""
-    return Operation(PUBLISH, PublishRequest(plan, bodies, delay_ms, dedup))
+    return Operation(PUBLISH, PublishRequest(plan, bodies, delay_ms, dedup, headers))
 
 
 def read(keys: TopicKeys) -> Operation[TopicState]:

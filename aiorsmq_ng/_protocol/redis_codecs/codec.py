@@ -66,9 +66,20 @@ def read_id(raw: bytes) -> str:
 
 
 def read_messages(reply: Reply) -> list[Message]:
-    """Decode a flat list of id, body, rc, fr per message."""
+    """Decode a flat list of id, body, rc, fr per message, and last perhaps one of headers."""
+    headers = take_headers(reply)
     rows = iter(reply)
     return [
-        Message(read_id(id), body, rc, fr)
+        Message(read_id(id), body, rc, fr, headers.get(id, b""))
         for id, body, rc, fr in zip(rows, rows, rows, rows, strict=True)
     ]
+
+
+def take_headers(reply: list[Any]) -> dict[bytes, bytes]:
+    """Remove the list of id, headers that a reply may end with; return headers by id."""
+    return pairs(reply.pop()) if reply and isinstance(reply[-1], list) else {}
+
+
+def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return a flat list of name, value as a mapping."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))

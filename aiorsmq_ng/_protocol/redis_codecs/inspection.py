@@ -17,16 +17,20 @@ from ..operations.inspection import (
     ScanRequest,
 )
 from ..operations.shift_time import ShiftRequest
-from .codec import Codec, read_id, read_messages
+from .codec import Codec, read_id, read_messages, take_headers
 
 
 def _decode_pending(_: PendingRequest, reply: Reply) -> PendingPage:
-    rows = iter(reply[2:])
-    messages = [PendingMessage(read_id(id), *rest) for id, *rest in zip(*[rows] * 6, strict=True)]
+    headers, rows = take_headers(reply), iter(reply[2:])
+    messages = [
+        PendingMessage(read_id(id), *rest, headers.get(id, b""))
+        for id, *rest in zip(*[rows] * 6, strict=True)
+    ]
     return PendingPage(messages, None if reply[0] < 0 else reply[0], reply[1])
 
 
 def _decode_scan(_: ScanRequest | FindRequest, reply: Reply) -> ScanPage:
+    headers = take_headers(reply)
     now, score, id = reply[:3]
     rows = iter(reply[3:])
     messages = []
@@ -35,7 +39,10 @@ def _decode_scan(_: ScanRequest | FindRequest, reply: Reply) -> ScanPage:
         # A lean lease leaves rc as it is, and ends at half a millisecond; see _lean_lease.lua.
         leased = rc or visible_at % 1 == 0.5
         state: MessageState = "ready" if visible_at <= now else "leased" if leased else "delayed"
-        row = ScannedMessage(read_id(raw_id), body, rc, fr, visible_at=visible_at, state=state)
+        kept = headers.get(raw_id, b"")
+        row = ScannedMessage(
+            read_id(raw_id), body, rc, fr, kept, visible_at=visible_at, state=state
+        )
         messages.append(row)
     return ScanPage(messages, (score, id) if score else None)
 

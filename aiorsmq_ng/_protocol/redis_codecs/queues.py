@@ -123,7 +123,7 @@ DELETE: Codec[DeleteQueueRequest, None] = Codec(
     script="delete_queue",
     keys=lambda r: (
         *(r.keys.namespace.index, r.keys.zset, r.keys.hash, r.keys.moved),
-        *(r.keys.deliveries, r.keys.consumers, r.keys.lean_leases),
+        *(r.keys.deliveries, r.keys.consumers, r.keys.lean_leases, r.keys.headers),
     ),
     args=lambda r: (r.keys.queue,),
     decode=_decode_deleted,

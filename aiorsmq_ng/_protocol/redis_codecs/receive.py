@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...models import Message
@@ -18,7 +18,7 @@ from ..operations.messages import (
     UnwaitRequest,
 )
 from ..operations.recovery import Recovered, RecoverRequest
-from .codec import Codec, read_id, read_messages
+from .codec import Codec, pairs, read_id, read_messages
 
 
 def read_received(spec: ReceiveSpec, reply: Reply) -> Received:
@@ -27,18 +27,35 @@ def read_received(spec: ReceiveSpec, reply: Reply) -> Received:
     if len(reply) == 6:
         _, hint, id, body, rc, fr = reply
         return Received([Leased(read_id(id), body, rc, fr, keys, vt_ms)], hint)
-    marks, rows = reply.pop() if len(reply) % 4 == 3 else ((), ())
-    known = {id: past for id, *past in zip(*[iter(marks)] * 3, strict=True)}
+    if len(reply) % 4 != 3:
+        return Received(
+            [
+                Leased(read_id(id), body, rc, fr, keys, vt_ms)
+                for id, body, rc, fr in _rows(reply[2:], 4)
+            ],
+            reply[1],
+        )
+    marks, dead_rows, *texts = reply.pop()
+    known, headers = {id: past for id, *past in _rows(marks, 3)}, pairs(*texts) if texts else {}
     leased = [
-        Leased(read_id(id), body, rc, fr, keys, vt_ms, *known.get(id, ()))
-        for id, body, rc, fr in zip(*[iter(reply[2:])] * 4, strict=True)
+        Leased(
+            read_id(id), body, rc, fr, keys, vt_ms, *known.get(id, (0, 0)), "", headers.get(id, b"")
+        )
+        for id, body, rc, fr in _rows(reply[2:], 4)
     ]
     dead = spec.dead or keys
     dead_lettered = tuple(
-        DeadLettered(Message(read_id(id), body, rc, fr), keys, dead, why.decode(errors="replace"))
-        for id, body, rc, fr, why in zip(*[iter(rows)] * 5, strict=True)
+        DeadLettered(
+            Message(read_id(id), body, rc, fr, headers.get(id, b"")),
+            *(keys, dead, why.decode(errors="replace")),
+        )
+        for id, body, rc, fr, why in _rows(dead_rows, 5)
     )
     return Received(leased, reply[1], dead_lettered=dead_lettered)
+
+
+def _rows(flat: Reply, width: int) -> Iterable[tuple[Any, ...]]:
+    return zip(*[iter(flat)] * width, strict=True)
 
 
 def _dead_keys(spec: ReceiveSpec) -> tuple[str, str, str]:

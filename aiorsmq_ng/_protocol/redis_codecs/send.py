@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..._common.message_ids import SUFFIX_LENGTH, suffix
-from ...errors import MessageTooLong
+from ..._common.message_ids import SUFFIX_LENGTH, mark_headers, suffix
+from ...errors import AccessDenied, MessageTooLong
 from ...models import Sent
 from ..keys import QueueKeys
 from ..operation import Argument, Operation, Reply
@@ -32,7 +32,14 @@ def _encode(operations: Sequence[Operation[Any]], entropy: Entropy) -> Words:
             keys.append(request.keys.marker(dedup.digest))
             window_ms = dedup.window_ms
         start, at = at, at + SUFFIX_LENGTH * len(bodies)
-        args += (f"{request.delay_ms} {window_ms} {len(bodies)}", suffixes[start:at], *bodies)
+        numbers, own, headers = (
+            f"{request.delay_ms} {window_ms} {len(bodies)}",
+            suffixes[start:at],
+            request.headers,
+        )
+        if headers:
+            numbers, own = f"{numbers} {len(headers)}", mark_headers(own, headers)
+        args += (numbers, own, *bodies, *headers)
     return keys, args
 
 
@@ -41,8 +48,16 @@ def _decode(request: SendRequest, reply: Reply) -> list[str]:
         return [reply[0].decode()]
     if reply[1] in OUTCOMES:
         return [read_outcome(reply)]
-    check_size(request.keys, reply)
+    check_refusal(request.keys, reply)
     return [id.decode() for id in reply]
+
+
+def check_refusal(keys: QueueKeys, reply: Reply) -> None:
+    """Raise if the reply says that a body is too long, or that headers cannot be stored."""
+    check_size(keys, reply)
+    if reply and reply[0] == b"headersRefused":
+        why = reply[1].decode(errors="replace")
+        raise AccessDenied(f"headers cannot be stored in {keys.headers}: {why}")
 
 
 def check_size(keys: QueueKeys, reply: Reply) -> None:

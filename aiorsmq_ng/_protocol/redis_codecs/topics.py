@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from ..._common.message_ids import SUFFIX_LENGTH, suffixes
+from ..._common.message_ids import SUFFIX_LENGTH, mark_headers, suffix
 from ...errors import MessageTooLong, QueueCorrupt, RSMQError
 from ..operation import Argument, Operation, Reply
 from ..operations import topics
@@ -29,7 +29,7 @@ from ..topic_names import escape
 from ..topic_state import BROADCAST, TopicState, read_state
 from .codec import Codec, Entropy, Words
 from .queues import NAMES_PAGE, decode_names
-from .send import OUTCOMES, read_outcome
+from .send import OUTCOMES, check_refusal, read_outcome
 
 
 def _failure(request: TopicRequest, code: str) -> RSMQError:
@@ -60,16 +60,21 @@ def _encode_publish(operations: Sequence[Operation[Any]], entropy: Entropy) -> W
         bodies, dedup = request.bodies, request.dedup
         if dedup is not None:
             keys.append(request.keys.marker(dedup.digest))
-        args += (request.delay_ms, dedup.window_ms if dedup else 0, len(bodies))
-        random = suffixes(entropy(SUFFIX_LENGTH * len(bodies)))
-        for suffix, body in zip(random, bodies, strict=True):
-            args += (suffix, body)
+        args += (request.delay_ms, dedup.window_ms if dedup else 0)
+        random, headers = suffix(entropy(SUFFIX_LENGTH * len(bodies))), request.headers
+        args.append(f"{len(bodies)} {len(headers)}" if headers else len(bodies))
+        if headers:
+            random = mark_headers(random, headers)
+        for at, body in enumerate(bodies):
+            args += (random[SUFFIX_LENGTH * at : SUFFIX_LENGTH * (at + 1)], body)
+        args += headers
     return keys, args
 
 
 def _decode_published(request: PublishRequest, reply: Reply) -> list[str]:
     if reply[0] == b"messageTooLong":
         raise MessageTooLong(request.plan.keys.name, reply[1], reply[2])
+    check_refusal(request.keys, reply)
     if reply[-1] in OUTCOMES:
         return [read_outcome(reply)]
     return [id.decode() for id in reply]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,12 +17,15 @@ from ..output import complain, printable, show_record
 from ..session import patiently, run
 from ..shared_options import messages, name_option, skip_option
 
-#: A parsed line: its body, and its own delay, if any.
-Entry = tuple[bytes, float | None]
-Reader = Callable[[bytes, int], Entry]
+if TYPE_CHECKING:
+    from .ndjson import Entry
+
+#: Headers of each message of a call; ``None`` if none has any.
+Headers = Sequence[Mapping[str, str] | None] | None
+Reader = Callable[[bytes, int], "Entry"]
 Show = Callable[[Sequence[str]], None]
 #: Sends bodies with a delay, all or none; returns the ids.
-Send = Callable[[list[bytes], float | None], Awaitable[list[str]]]
+Send = Callable[[list[bytes], float | None, Headers], Awaitable[list[str]]]
 #: Returns the function that sends, and the largest body (-1: no limit).
 Aim = Callable[[aiorsmq_ng.RSMQ], Awaitable[tuple[Send, int]]]
 
@@ -55,8 +59,8 @@ def export_messages(name: str, file: str) -> None:
 
     One JSON object per line: ready, delayed and leased messages, in the order in which they become
     visible. They are not received. A body that is not UTF-8 text is in body_base64 instead of
-    body. sent, fr (first receive) and visible_at are epoch milliseconds. FILE is replaced
-    atomically at the end, and only you can read it.
+    body. headers are there if the message has some. sent, fr (first receive) and visible_at are
+    epoch milliseconds. FILE is replaced atomically at the end, and only you can read it.
 
     The queue may be in use. A message that is received, released or hidden again during the export
     may be written twice, or left out if it was released; an unchanged message is written once.
@@ -131,10 +135,10 @@ async def _export(rsmq: aiorsmq_ng.RSMQ, name: str, file: str) -> int:
 def import_messages(name: str, file: str, skip: int, now: bool) -> None:
     """Send the messages of an export to a queue, in order.
 
-    Each line is a JSON object with body (text) or body_base64. Of the other fields only visible_at
-    is used: if it is in the future, the message is delayed until then. Messages get new ids and
-    rc 0. An invalid line ends the import; after a failure a note says how many lines are done, to
-    resume with --skip.
+    Each line is a JSON object with body (text) or body_base64, and perhaps headers. Of the other
+    fields only visible_at is used: if it is in the future, the message is delayed until then.
+    Messages get new ids and rc 0. An invalid line ends the import; after a failure a note says how
+    many lines are done, to resume with --skip.
     """
     from ..._common.queue_defaults import MAX_SECONDS
     from .ndjson import decode
@@ -150,24 +154,45 @@ def import_messages(name: str, file: str, skip: int, now: bool) -> None:
         )
 
 
-def publish_file(name: str, file: str, delay: float | None, skip: int = 0) -> None:
+def publish_file(
+    name: str,
+    file: str,
+    delay: float | None,
+    skip: int = 0,
+    headers: Mapping[str, str] | None = None,
+) -> None:
     """Publish every line of *file* after the first *skip* to a topic, and print the ids."""
 
     async def aim(rsmq: aiorsmq_ng.RSMQ) -> tuple[Send, int]:
         topic = rsmq.topic(name)
-        return lambda bodies, delay: topic.publish_many(bodies, delay=delay), -1
+        return lambda bodies, delay, own: topic.publish_many(bodies, delay=delay, headers=own), -1
 
-    _lines(aim, file, delay, skip, "publishing")
+    _lines(aim, file, delay, skip, "publishing", headers)
 
 
-def send_file(name: str, file: str, delay: float | None, skip: int = 0) -> None:
+def send_file(
+    name: str,
+    file: str,
+    delay: float | None,
+    skip: int = 0,
+    headers: Mapping[str, str] | None = None,
+) -> None:
     """Send every line of *file* after the first *skip* as a message, and print the ids."""
-    _lines(_to_queue(name), file, delay, skip, "sending")
+    _lines(_to_queue(name), file, delay, skip, "sending", headers)
 
 
-def _lines(aim: Aim, file: str, delay: float | None, skip: int, label: str) -> None:
+def _lines(
+    aim: Aim,
+    file: str,
+    delay: float | None,
+    skip: int,
+    label: str,
+    headers: Mapping[str, str] | None,
+) -> None:
+    from .ndjson import Entry
+
     def read(line: bytes, number: int) -> Entry:
-        return line, delay
+        return Entry(line, delay, headers)
 
     def show(ids: Sequence[str]) -> None:
         click.echo("\n".join(ids))
@@ -183,7 +208,10 @@ def _to_queue(name: str) -> Aim:
             maxsize = (await queue.attributes()).maxsize
         except aiorsmq_ng.AccessDenied:
             maxsize = -1  # a producer may not read it; the server checks sizes, page by page
-        return lambda bodies, delay: queue.send_many(bodies, delay=delay), maxsize
+        return (
+            lambda bodies, delay, own: queue.send_many(bodies, delay=delay, headers=own),
+            maxsize,
+        )
 
     return aim
 
@@ -207,7 +235,7 @@ def _pump(
         # Ids on the terminal show the progress, and a bar would mix with them.
         bar = sys.stderr.isatty() and not (show is not None and sys.stdout.isatty())
         pump = _Pump(
-            lambda bodies, delay: patiently(rsmq, send(bodies, delay)),
+            lambda bodies, delay, headers: patiently(rsmq, send(bodies, delay, headers)),
             _limited(read, maxsize),
             *(skip, show),
         )
@@ -230,13 +258,13 @@ def _limited(read: Reader, maxsize: int) -> Reader:
         return read
 
     def limited(line: bytes, number: int) -> Entry:
-        body, delay = read(line, number)
-        if len(body) > maxsize:
+        entry = read(line, number)
+        if len(entry.body) > maxsize:
             raise click.ClickException(
-                f"line {number} has a body of {len(body)} bytes, and the queue's maxsize is "
+                f"line {number} has a body of {len(entry.body)} bytes, and the queue's maxsize is "
                 f"{maxsize}; leave it out, or use a queue with a larger one"
             )
-        return body, delay
+        return entry
 
     return limited
 
@@ -316,10 +344,10 @@ class _Pump:
             raise
 
     async def _send(self, page: Sequence[tuple[int, Entry]]) -> None:
-        by_delay: dict[float | None, list[bytes]] = {}
-        for _, (body, delay) in page:
-            by_delay.setdefault(delay, []).append(body)
-        calls = (self._store(bodies, d) for d, bodies in by_delay.items())
+        by_delay: dict[float | None, list[Entry]] = {}
+        for _, entry in page:
+            by_delay.setdefault(entry.delay, []).append(entry)
+        calls = (self._store(*_call(entries)) for entries in by_delay.values())
         ids = await asyncio.gather(*calls)
         self.done = page[-1][0]
         self.sent += len(page)
@@ -328,14 +356,20 @@ class _Pump:
             self._shown = self.sent
 
 
+def _call(entries: Sequence[Entry]) -> tuple[list[bytes], float | None, Headers]:
+    """Return bodies, delay and headers of entries with the same delay."""
+    headers = [entry.headers for entry in entries]
+    return [entry.body for entry in entries], entries[0].delay, headers if any(headers) else None
+
+
 def _cut(entries: Sequence[tuple[int, Entry]]) -> Iterator[Sequence[tuple[int, Entry]]]:
     """Split entries into pages that fit into one call."""
     start = size = 0
-    for at, (_, (body, _)) in enumerate(entries):
-        if at - start == _PAGE or (size and size + len(body) > _PAGE_BYTES):
+    for at, (_, entry) in enumerate(entries):
+        if at - start == _PAGE or (size and size + len(entry.body) > _PAGE_BYTES):
             yield entries[start:at]
             start, size = at, 0
-        size += len(body)
+        size += len(entry.body)
     if start < len(entries):
         yield entries[start:]
 

@@ -5,14 +5,28 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import click
 import msgspec
 
 import aiorsmq_ng
 
+from ..._common.message_headers import check_headers
 from ..._common.queue_defaults import MAX_SECONDS
+
+#: Headers of a line; a message without headers has no such field.
+Headers = dict[str, str] | msgspec.UnsetType
+
+
+class Entry(NamedTuple):
+    """A line that is to be sent."""
+
+    body: bytes
+    #: Its own delay in seconds; ``None`` for the queue's.
+    delay: float | None
+    headers: Mapping[str, str] | None = None
 
 
 class Text(msgspec.Struct):
@@ -24,6 +38,7 @@ class Text(msgspec.Struct):
     rc: int
     fr: int
     visible_at: float
+    headers: Headers = msgspec.UNSET
 
 
 class Binary(msgspec.Struct):
@@ -35,6 +50,7 @@ class Binary(msgspec.Struct):
     rc: int
     fr: int
     visible_at: float
+    headers: Headers = msgspec.UNSET
 
 
 class Line(msgspec.Struct):
@@ -43,6 +59,7 @@ class Line(msgspec.Struct):
     body: str | None = None
     body_base64: str | None = None
     visible_at: float | None = None
+    headers: dict[str, str] | None = None
 
 
 _encoder = msgspec.json.Encoder()
@@ -61,6 +78,7 @@ def _record(message: aiorsmq_ng.ScannedMessage) -> Text | Binary:
         message.rc,
         message.fr,
         int(at) if at.is_integer() else at,
+        dict(message.headers) or msgspec.UNSET,
     )
     try:
         return Text(message.id, message.body.decode(), *rest)
@@ -68,25 +86,25 @@ def _record(message: aiorsmq_ng.ScannedMessage) -> Text | Binary:
         return Binary(message.id, base64.b64encode(message.body).decode(), *rest)
 
 
-def decode(
-    line: bytes, number: int, *, ready: bool, late: Callable[[int], None]
-) -> tuple[bytes, float | None]:
-    """Return body and delay of a line; with *ready* there is no delay.
+def decode(line: bytes, number: int, *, ready: bool, late: Callable[[int], None]) -> Entry:
+    """Return what a line is to send; with *ready* there is no delay.
 
     *late* is called with the number of a line whose delay is longer than RSMQ allows.
     """
     try:
         found = _decoder.decode(line)
         text, visible_at = found.body, found.visible_at
+        if found.headers:
+            check_headers(found.headers)
         body = _body(found) if text is None or found.body_base64 is not None else text.encode()
     except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError) as error:
         raise click.ClickException(f"line {number} is invalid: {error}") from None
     if ready or visible_at is None or (left_ms := visible_at - time.time() * 1000) <= 0:
-        return body, 0
+        return Entry(body, 0, found.headers)
     if left_ms > MAX_SECONDS * 1000:
         late(number)
-        return body, MAX_SECONDS
-    return body, round(left_ms) / 1000
+        return Entry(body, MAX_SECONDS, found.headers)
+    return Entry(body, round(left_ms) / 1000, found.headers)
 
 
 def _body(line: Line) -> bytes:

@@ -89,7 +89,7 @@ if strange() or not (known or listed or ids) then
   return reply
 end
 reply[1], reply[2], reply[3] = 1, redis.call('ZCARD', zset), redis.call('HLEN', hash)
-for tail, expected in pairs({deliveries = 'hash', consumers = 'hash', waiters = 'zset'}) do
+for tail, expected in pairs({deliveries = 'hash', consumers = 'hash', headers = 'hash', waiters = 'zset'}) do
   local key = zset .. ':ng:' .. tail
   -- pcall: a user with rights on RSMQ's own keys only may not look.
   local stored = type_of(key, redis.pcall)

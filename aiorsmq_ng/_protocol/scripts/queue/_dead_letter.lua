@@ -1,12 +1,13 @@
 -- Dead letters: messages that were received too often go to another queue, which is created if it does not exist.
--- A dead-letter queue is the table {limit, zset, hash, deliveries, index, name, channel, now, seconds, micros}; the last
--- three are the script's time. check_dead_letters adds what the other functions need; rows is a flat list of what was
--- moved: id, body (empty after the first MiB), rc, fr and why.
+-- A dead-letter queue is the table {limit, source, zset, hash, deliveries, index, name, channel, now, seconds, micros};
+-- source is the zset that the messages are in, and the last three are the script's time. check_dead_letters adds what the
+-- other functions need; rows is a flat list of what was moved: id, body (empty after the first MiB), rc, fr and why;
+-- headers one of id, headers of those that have some.
 -- check_dead_letters(dead) -> a code word if the queue's keys are damaged.
 -- received_too_often(dead, rc, history) -> true if a message, delivered now for the rc-th time, is over the
 --   limit. Deliveries that were returned before work on them began do not count.
 -- store_dead_letter(dead, id, body, rc, fr, maxsize, note) stores a message in the dead-letter queue, with the delivery note
---   that names the reason. The caller removes it from its own.
+--   that names the reason and with its headers. The caller removes it from its own.
 -- dead_letter(dead, id, body, rc, fr, maxsize, history) does the same for a message that was received too often.
 -- finish_dead_letters(dead) writes the counter and wakes waiters.
 -- @include number
@@ -14,11 +15,13 @@
 -- @include delivery_notes
 -- @include prune_notes
 -- @include wake_waiters
+-- @include headers
+-- @include store_headers
 local function check_dead_letters(dead)
   redis.call('ZCARD', dead.zset)
   local stored = redis.call('HMGET', dead.hash, 'vt', 'delay', 'maxsize', 'totalsent')
   dead.missing = not (stored[1] and stored[2] and stored[3])
-  dead.sent, dead.added, dead.rows, dead.bytes = number(stored[4], 0), 0, {}, 0
+  dead.sent, dead.added, dead.rows, dead.bytes, dead.headers = number(stored[4], 0), 0, {}, 0, {}
   if not dead.sent or dead.sent % 1 ~= 0 then return 'queueCorrupt' end
 end
 local function received_too_often(dead, rc, history)
@@ -46,6 +49,9 @@ local function store_dead_letter(dead, id, body, rc, fr, maxsize, note)
   redis.call('HSET', dead.hash, id, body, id .. ':rc', rc, id .. ':fr', string.format('%.0f', fr))
   dead.added = dead.added + 1
   store_notes(dead.deliveries, {id, note})
+  local headers = read_headers(dead.source, with_headers({id}))
+  store_headers(dead.zset, headers)
+  for i = 1, #headers do dead.headers[#dead.headers + 1] = headers[i] end
 end
 local function dead_letter(dead, id, body, rc, fr, maxsize, history)
   local why, size = why_dead(rc, history, dead.now), #dead.rows

@@ -5,15 +5,16 @@
 -- notes: list to which the leases are added in the form of _replay_receive.lua, the first part under label, the next under
 --   label + 1, and so on. has_others: the caller holds other messages already.
 -- replies: per part {vt_ms, 0, then per message: id, body, rc, fr}, or for a part that got nothing {vt_ms, ms until the
---   next message is visible or -1}. The last value of a part may be a table {list of id, strikes, excused; list of id,
---   body, rc, fr, why}: what is known of messages that were delivered before, and what was dead-lettered (in the
---   first part).
+--   next message is visible or -1}. The last value of a part may be a table of remarks (see _remark.lua): what is known of
+--   messages that were delivered before, what was dead-lettered (in the first part), and headers.
 -- A suspect (see _delivery_notes.lua) is leased alone: a part gets one of them, or messages that are none.
 -- @include read_queue
 -- @include take_ready
 -- @include dead_letter
 -- @include remove_messages
 -- @include allow_writes_when_full
+-- @include headers
+-- @include remark
 local function write_leases(queue, scores, fields, count, received, notes)
   allow_writes_when_full(queue[2])
   local totalrecv = string.format('%.0f', received + count / 2)
@@ -94,12 +95,17 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
       -- Leases end one after the other, so that abandoned messages do not all come back at once.
       local step = math.min(10, vt_ms / (10 * count))
       -- unpack() has room for about 7900 values. A table that is made with its values in it need not grow.
-      local reply = {vt_ms, 0, unpack(taken, from + 1, from + 4 * math.min(count, 1000))}
+      local reply, flagged = {vt_ms, 0, unpack(taken, from + 1, from + 4 * math.min(count, 1000))}
       for at = 4001, 4 * count do reply[at + 2] = taken[from + at] end
       for i = 0, count - 1 do
         local id, rc, fr = taken[served + 1], taken[served + 3], taken[served + 4]
         local rc_text, fr_text = '1', now_text
         if fr ~= now then fr_text = string.format('%.0f', fr) end
+        -- As with_headers of _headers.lua does; a call costs more.
+        if string.byte(id, -1) == 100 and string.byte(id, -2) == 104 then
+          flagged = flagged or {}
+          flagged[#flagged + 1] = id
+        end
         if rc ~= 1 then
           rc_text = string.format('%.0f', rc)
           -- The first delivery's time is fr; RSMQ stores none for later ones, so a note does.
@@ -119,10 +125,8 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
         n = n + 2
         served = served + 4
       end
-      if known then
-        local marks = marks_of(taken, from, served, histories)
-        if #marks > 0 then reply[#reply + 1] = {marks, {}} end
-      end
+      if known then remark(reply, 1, marks_of(taken, from, served, histories)) end
+      if flagged then remark(reply, 3, read_headers(zset, flagged)) end
       replies[part] = reply
     else
       replies[part] = {vt_ms, 0}
@@ -136,10 +140,9 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
       if #replies[i] == 2 then replies[i][2] = hint end
     end
   end
-  if dead and #dead.rows > 0 then
-    local first = replies[1]
-    if type(first[#first]) ~= 'table' then first[#first + 1] = {{}, {}} end
-    first[#first][2] = dead.rows
+  if dead then
+    remark(replies[1], 2, dead.rows)
+    remark(replies[1], 3, dead.headers)
   end
   return replies
 end

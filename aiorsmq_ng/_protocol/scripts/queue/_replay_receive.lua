@@ -3,16 +3,18 @@
 -- note_leases(notes, label, reply, first) appends the leases of a reply, from its first message on (a reply begins
 --   with vt_ms).
 -- note_dead_letters(notes, number, dead) appends what went from queue number to its dead letters; after all leases.
--- replay_receive(text, call, keys_of, dead_of) -> list of {label, vt_ms, rows, marks} and a table of dead letters.
+-- replay_receive(text, call, keys_of, dead_of) -> list of {label, vt_ms, rows, marks, headers}, a table of dead letters, and
+--   a table of their headers.
 --   rows: id, body, rc, fr per message whose receipt is still valid, its lease renewed; marks: id, strikes,
---   excused of those delivered before; dead letters that still exist: per queue number id, body, rc, fr, why. A
---   recall (attempt 0) makes the messages visible instead, and returns none of them.
+--   excused of those delivered before; headers: id, headers of those that have some; dead letters that still exist: per
+--   queue number id, body, rc, fr, why. A recall (attempt 0) makes the messages visible instead, and returns none of them.
 --   text: the notes. call: {memory, number, attempt, now, micros}. keys_of(label) -> zset, hash, deliveries of the queue;
---   dead_of(number) -> hash, deliveries of its dead-letter queue.
+--   dead_of(number) -> hash, deliveries, zset of its dead-letter queue.
 -- @include idempotency
 -- @include delivery_notes
 -- @include wake_waiters
 -- @include allow_writes_when_full
+-- @include headers
 local function note_leases(notes, label, reply, first)
   local size = #notes
   notes[size + 1], notes[size + 2], notes[size + 3] = label, reply[1], (#reply - first + 1) / 4
@@ -30,10 +32,10 @@ local function note_dead_letters(notes, number, dead)
   end
 end
 local function replay_dead_letters(words, at, dead_of)
-  local found, bytes = {}, 0
+  local found, headers, bytes = {}, {}, 0
   while words[at] == 'dead' do
     local number, id = tonumber(words[at + 1]), words[at + 2]
-    local hash, deliveries = dead_of(number)
+    local hash, deliveries, zset = dead_of(number)
     local stored = redis.call('HMGET', hash, id, id .. ':rc', id .. ':fr')
     if stored[1] and stored[2] and stored[3] then
       local rows = found[number] or {}
@@ -41,16 +43,18 @@ local function replay_dead_letters(words, at, dead_of)
       bytes = bytes + #stored[1]
       rows[size + 1], rows[size + 2], rows[size + 3], rows[size + 4] = id, bytes <= 1048576 and stored[1] or '', rc, fr
       rows[size + 5] = string.sub(parse_note(read_notes(deliveries, {id})[1], rc, fr).why, 2)
-      found[number] = rows
+      found[number], headers[number] = rows, headers[number] or {}
+      local some = read_headers(zset, with_headers({id}))
+      for i = 1, #some do headers[number][#headers[number] + 1] = some[i] end
     end
     at = at + 3
   end
-  return found
+  return found, headers
 end
 -- Renew, or give back, the leases of one group. keys: zset, hash, deliveries; at: place of its first message in words.
 local function replay_group(keys, call, vt_ms, words, at, count)
   local zset, hash, deliveries, now, recalled = keys[1], keys[2], keys[3], call.now, tonumber(call.attempt) == 0
-  local rows, marks, over, score = {}, {}, {}, string.format('%.0f', recalled and now or now + vt_ms)
+  local rows, marks, over, held, score = {}, {}, {}, {}, string.format('%.0f', recalled and now or now + vt_ms)
   allow_writes_when_full(hash)
   for i = at, at + 3 * count - 3, 3 do
     local id, rc, fr = words[i], words[i + 1], words[i + 2]
@@ -59,6 +63,7 @@ local function replay_group(keys, call, vt_ms, words, at, count)
       redis.call('ZADD', zset, score, id)
       local size = #rows
       rows[size + 1], rows[size + 2], rows[size + 3], rows[size + 4] = id, stored[1], tonumber(rc), tonumber(fr)
+      held[#held + 1] = id
       local text = rc ~= '1' and read_notes(deliveries, {id})[1]
       if recalled then
         over[#over + 1] = id
@@ -75,9 +80,9 @@ local function replay_group(keys, call, vt_ms, words, at, count)
     store_notes(deliveries, over)
     redis.pcall('PUBLISH', zset .. ':ng:wake', redis.call('ZCARD', zset))
     wake_waiters(zset, now, call.micros, now)
-    return {}, {}
+    return {}, {}, {}
   end
-  return rows, marks
+  return rows, marks, read_headers(zset, with_headers(held))
 end
 local function replay_receive(text, call, keys_of, dead_of)
   local words, groups, at = {}, {}, 1
@@ -88,10 +93,10 @@ local function replay_receive(text, call, keys_of, dead_of)
     groups[#groups + 1] = {label, vt_ms, replay_group({keys_of(label)}, call, vt_ms, words, at + 3, count)}
     at = at + 3 + 3 * count
   end
-  local dead_letters = replay_dead_letters(words, at, dead_of)
+  local dead_letters, dead_headers = replay_dead_letters(words, at, dead_of)
   -- From now on earlier attempts are late. After a recall the messages are no longer the caller's.
   if #words > 1 then
     remember(call.memory, call.number, call.attempt, tonumber(call.attempt) > 0 and text or '')
   end
-  return groups, dead_letters
+  return groups, dead_letters, dead_headers
 end

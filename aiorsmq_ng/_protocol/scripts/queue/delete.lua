@@ -6,6 +6,7 @@
 -- Errors: none.
 -- Cost: O(messages * log n).
 -- @include check_receipt
+-- @include headers
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local places, counts, n, at, last = {}, {}, 0, 1, #ARGV
 while at <= last do
@@ -53,4 +54,5 @@ end
 for from = 1, #again, 1000 do
   redis.pcall('HDEL', deliveries, unpack(again, from, math.min(#again, from + 999)))
 end
+remove_headers(zset, with_headers(ids))
 return replies

@@ -12,6 +12,7 @@
 -- @include wake_waiters
 -- @include fill_attributes
 -- @include remove_messages
+-- @include copy_headers
 -- @include allow_writes_when_full
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local target_zset, target_hash, index, reason = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
@@ -50,6 +51,7 @@ if keep then
   local note = rc ~= '1' and string.match(read_notes(deliveries, {id})[1] or '', '^[^\n]*')
   store_notes(KEYS[8], {id, note_of_return(note, tonumber(rc), tonumber(fr), 'r', now)})
 end
+copy_headers(zset, target_zset, {id})
 if ARGV[8] ~= '' then redis.call('SET', reason, fr .. ' ' .. ARGV[8], 'EX', ARGV[9]) end
 remove_messages(zset, hash, deliveries, {id})
 redis.pcall('PUBLISH', channel, redis.call('ZCARD', target_zset))

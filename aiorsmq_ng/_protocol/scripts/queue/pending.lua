@@ -3,7 +3,7 @@
 -- ARGV: leased messages to skip, to return, and rank among the hidden ones to start at; a negative count walks from the end
 --   towards the front.
 -- Returns: {next rank or -1 at the end, leased messages still to skip, then per message: id, body, rc, fr, last delivery
---   (epoch ms), idle (ms)}.
+--   (epoch ms), idle (ms); last, if there are any, a list of id, headers}.
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(log n + 1000).
 -- @include clock
@@ -11,6 +11,7 @@
 -- @include last_delivery
 -- @include is_id
 -- @include lean_lease
+-- @include headers
 local zset, hash, deliveries = KEYS[1], KEYS[2], KEYS[3]
 local refused, queue_vt_ms = read_queue(zset, hash)
 if refused then return refused end
@@ -20,7 +21,12 @@ local backwards = count < 0
 count = math.abs(count)
 local ready = redis.call('ZCOUNT', zset, '-inf', now)
 local hidden = redis.call('ZCARD', zset) - ready
-local reply = {-1, skip}
+local reply, seen = {-1, skip}, {}
+local function finished()
+  local headers = read_headers(zset, with_headers(seen))
+  if #headers > 0 then reply[#reply + 1] = headers end
+  return reply
+end
 if at >= hidden then return reply end
 
 local range
@@ -49,15 +55,15 @@ for i = 1, #ids do
       local last = last_delivery(rc, fr, math.floor(tonumber(range[2 * i])), notes[i], queue_vt_ms, now)
       local size = #reply
       reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = ids[i], body, rc, fr
-      reply[size + 5], reply[size + 6] = last, now - last
+      reply[size + 5], reply[size + 6], seen[#seen + 1] = last, now - last, ids[i]
       count = count - 1
       if count == 0 then
         reply[2] = 0
-        return reply
+        return finished()
       end
     end
   end
 end
 reply[2] = skip
 if at < hidden then reply[1] = at end
-return reply
+return finished()

@@ -2,7 +2,7 @@
 -- KEYS: zset, hash, deliveries.
 -- ARGV: per part: count.
 -- Returns: per part {ms until the next message is visible or -1 (0 = come back at once; only for a part that got nothing),
---   then per message: id, body, rc, fr}.
+--   then per message: id, body, rc, fr; last, if there are any, a list of id, headers}.
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(messages * log n).
 -- @include clock
@@ -21,7 +21,12 @@ local taken, size = take_ready(zset, hash, now, wanted)
 local replies, served = {}, 0
 for part = 1, #ARGV do
   local count, reply = math.min(tonumber(ARGV[part]), (size - served) / 4), {-1}
+  local ids = {}
   for i = 1, 4 * count do reply[i + 1] = taken[served + i] end
+  for i = 1, count do ids[i] = taken[served + 4 * i - 3] end
+  local some = with_headers(ids)
+  local headers = some and read_headers(zset, some) or {}
+  if #headers > 0 then reply[#reply + 1] = headers end
   served = served + 4 * count
   replies[part] = reply
 end
@@ -38,6 +43,7 @@ for from = 1, size, 4000 do
   redis.call('ZREM', zset, unpack(ids))
   redis.call('HDEL', hash, unpack(fields, 1, n))
   if #again > 0 then redis.pcall('HDEL', deliveries, unpack(again)) end
+  remove_headers(zset, with_headers(ids))
 end
 if size > 0 then
   redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + size / 4))

@@ -8,6 +8,7 @@
 -- @include read_queue
 -- @include queue_fields
 -- @include idempotency
+-- @include headers
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local refused = read_queue(zset, hash)
 if refused then return refused end
@@ -23,6 +24,8 @@ for i = 1, #QUEUE_FIELDS do
   end
 end
 redis.call('UNLINK', zset, hash, deliveries)
+-- pcall: a user may have rights on other side keys only.
+redis.pcall('UNLINK', headers_of(zset))
 redis.call('HSET', hash, unpack(kept))
 remember(memory, ARGV[1], ARGV[2], removed)
 return removed

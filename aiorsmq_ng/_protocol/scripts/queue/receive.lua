@@ -8,7 +8,8 @@
 -- Returns: per part {vt (ms), 0, then per message: id, body, rc, fr}; to a part that got nothing {vt (ms), ms until the
 --   next message is visible or -1}, and if it waits the ms until its waiter looks again instead (the waiter is woken if
 --   a message comes first). The last value of a part may be {list of id, strikes, excused per message that was delivered
---   before; list of id, body, rc, fr, why per message that was dead-lettered}. To a repeated call the reply of the first
+--   before; list of id, body, rc, fr, why per message that was dead-lettered; list of id, headers per message of either
+--   kind that has some}. To a repeated call the reply of the first
 --   attempt, without the messages that another caller has received since.
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(messages * log n).
@@ -18,6 +19,7 @@
 -- @include idempotency
 -- @include replay_receive
 -- @include lease
+-- @include remark
 local zset, waiter, memory = KEYS[1], ARGV[7], KEYS[#KEYS]
 local now, seconds, micros = server_time()
 local before = recall(memory, ARGV[1], ARGV[2])
@@ -25,27 +27,25 @@ if before or ARGV[2] == '0' then
   local replies = {}
   -- 0 ms: a caller that still wants a message may come back at once.
   for i = 1, (#ARGV - 8) / 3 do replies[i] = {0, 0} end
-  local groups, dead_letters = replay_receive(before or '',
+  local groups, dead_letters, dead_headers = replay_receive(before or '',
     {memory = memory, number = ARGV[1], attempt = ARGV[2], now = now, micros = micros},
-    function() return KEYS[1], KEYS[2], KEYS[3] end, function() return KEYS[5], KEYS[6] end)
+    function() return KEYS[1], KEYS[2], KEYS[3] end, function() return KEYS[5], KEYS[6], KEYS[4] end)
   for _, group in ipairs(groups) do
     local reply = {group[2], 0}
     for i = 1, #group[3] do reply[i + 2] = group[3][i] end
-    if #group[4] > 0 then reply[#reply + 1] = {group[4], {}} end
+    remark(reply, 1, group[4])
+    remark(reply, 3, group[5])
     replies[group[1]] = reply
   end
-  if dead_letters[1] then
-    local first = replies[1]
-    if type(first[#first]) ~= 'table' then first[#first + 1] = {{}, {}} end
-    first[#first][2] = dead_letters[1]
-  end
+  remark(replies[1], 2, dead_letters[1] or {})
+  remark(replies[1], 3, dead_headers[1] or {})
   if not before then forget(memory, ARGV[1], ARGV[2]) end
   return replies
 end
 
 local dead, parts, pauses, notes = nil, {}, {}, {}
 if ARGV[4] ~= '0' then
-  dead = {limit = tonumber(ARGV[4]), name = ARGV[5], channel = ARGV[6],
+  dead = {limit = tonumber(ARGV[4]), source = zset, name = ARGV[5], channel = ARGV[6],
     zset = KEYS[4], hash = KEYS[5], deliveries = KEYS[6], index = KEYS[7], now = now, seconds = seconds, micros = micros}
 end
 for i = 9, #ARGV, 3 do

@@ -15,27 +15,29 @@
 -- @include idempotency
 -- @include replay_receive
 -- @include lease
+-- @include remark
 local memory, queues = KEYS[#KEYS], (#KEYS - 2) / 6
 local now, seconds, micros = server_time()
 local before = recall(memory, ARGV[1], ARGV[2])
 if before or ARGV[2] == '0' then
   local result = {0}
   local function keys_of(number) return KEYS[6 * number - 4], KEYS[6 * number - 3], KEYS[6 * number - 2] end
-  local function dead_of(number) return KEYS[6 * number], KEYS[6 * number + 1] end
-  local groups, dead_letters = replay_receive(before or '',
+  local function dead_of(number) return KEYS[6 * number], KEYS[6 * number + 1], KEYS[6 * number - 1] end
+  local groups, dead_letters, dead_headers = replay_receive(before or '',
     {memory = memory, number = ARGV[1], attempt = ARGV[2], now = now, micros = micros}, keys_of, dead_of)
   for _, group in ipairs(groups) do
     if #group[3] > 0 then
       local reply = {group[2], 0}
       for i = 1, #group[3] do reply[i + 2] = group[3][i] end
-      if #group[4] > 0 then reply[#reply + 1] = {group[4], {}} end
+      remark(reply, 1, group[4])
+      remark(reply, 3, group[5])
       result[#result + 1] = group[1]
       result[#result + 1] = reply
     end
   end
   for number, rows in pairs(dead_letters) do
     result[#result + 1] = number
-    result[#result + 1] = {0, 0, {{}, rows}}
+    result[#result + 1] = {0, 0, {{}, rows, dead_headers[number]}}
   end
   if not before then forget(memory, ARGV[1], ARGV[2]) end
   return result
@@ -55,7 +57,7 @@ local waiter, cap_ms, pause_ms, taken, deads = ARGV[5], tonumber(ARGV[6]), tonum
 for number = 1, queues do
   local key, arg, dead = 6 * number - 4, 4 * number + 4, nil
   if ARGV[arg + 1] ~= '0' then
-    dead = {limit = tonumber(ARGV[arg + 1]), name = ARGV[arg + 2], channel = ARGV[arg + 3], zset = KEYS[key + 3],
+    dead = {limit = tonumber(ARGV[arg + 1]), source = KEYS[key], name = ARGV[arg + 2], channel = ARGV[arg + 3], zset = KEYS[key + 3],
       hash = KEYS[key + 4], deliveries = KEYS[key + 5], index = KEYS[1], now = now, seconds = seconds, micros = micros}
     deads[number] = dead
   end

@@ -19,6 +19,8 @@
 -- @include is_id
 -- @include remove_messages
 -- @include byte_order
+-- @include headers
+-- @include remark
 local zset, hash, deliveries, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[#KEYS]
 local count, idle_ms, vt_ms = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local at, started = tonumber(ARGV[10]), tonumber(ARGV[11])
@@ -29,15 +31,18 @@ local before = recall(memory, ARGV[1], ARGV[2])
 if before or ARGV[2] == '0' then
   local place, began, notes = string.match(before or '', '^(-?%d+) (%d+)\n(.*)$')
   local reply = {0, tonumber(place) or -1, tonumber(began) or now}
-  local groups, dead_letters = replay_receive(notes or '',
+  local groups, dead_letters, dead_headers = replay_receive(notes or '',
     {memory = memory, number = ARGV[1], attempt = ARGV[2], now = now, micros = micros},
-    function() return zset, hash, deliveries end, function() return KEYS[5], KEYS[6] end)
-  local marks = {}
+    function() return zset, hash, deliveries end, function() return KEYS[5], KEYS[6], KEYS[4] end)
+  local marks, headers = {}, {}
   for _, group in ipairs(groups) do
-    reply[1], marks = group[2], group[4]
+    reply[1], marks, headers = group[2], group[4], group[5]
     for i = 1, #group[3] do reply[#reply + 1] = group[3][i] end
   end
-  if #marks > 0 or dead_letters[1] then reply[#reply + 1] = {marks, dead_letters[1] or {}} end
+  remark(reply, 1, marks)
+  remark(reply, 2, dead_letters[1] or {})
+  remark(reply, 3, headers)
+  remark(reply, 3, dead_headers[1] or {})
   if not before then forget(memory, ARGV[1], ARGV[2]) end
   return reply
 end
@@ -48,7 +53,7 @@ local ours_from = started > 0 and started or math.huge
 if started == 0 then started = now end
 local dead
 if ARGV[4] ~= '0' then
-  dead = {limit = tonumber(ARGV[4]), name = ARGV[5], channel = ARGV[6],
+  dead = {limit = tonumber(ARGV[4]), source = zset, name = ARGV[5], channel = ARGV[6],
     zset = KEYS[4], hash = KEYS[5], deliveries = KEYS[6], index = KEYS[7], now = now, seconds = seconds, micros = micros}
   refused = check_dead_letters(dead)
   if refused then return refused end
@@ -142,7 +147,12 @@ if taken > 0 or #dead_letters > 0 then
   if taken > 0 then note_leases(notes, 1, reply, 4) end
   note_dead_letters(notes, 1, dead)
   remember(memory, ARGV[1], ARGV[2], table.concat(notes, '\n'))
-  if #marks + #dead_letters > 0 then reply[#reply + 1] = {marks, dead_letters} end
+  local ids = {}
+  for place = 4, #reply, 4 do ids[#ids + 1] = reply[place] end
+  remark(reply, 1, marks)
+  remark(reply, 2, dead_letters)
+  remark(reply, 3, read_headers(zset, with_headers(ids)))
+  remark(reply, 3, dead and dead.headers or {})
 elseif ARGV[2] ~= '1' then
   forget(memory, ARGV[1], ARGV[2])
 end

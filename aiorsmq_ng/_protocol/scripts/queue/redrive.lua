@@ -12,6 +12,7 @@
 -- @include is_id
 -- @include ready_ids
 -- @include remove_messages
+-- @include copy_headers
 -- @include wake_waiters
 local zset, hash, deliveries, target_zset, target_hash, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, wanted = ARGV[3], tonumber(ARGV[4])
@@ -47,6 +48,7 @@ for i = 1, #ids do
     moved[#moved + 1] = id
   end
 end
+copy_headers(zset, target_zset, moved)
 remove_messages(zset, hash, deliveries, ids)
 if #moved > 0 then
   redis.call('HSET', target_hash, 'totalsent', string.format('%.0f', sent + #moved))

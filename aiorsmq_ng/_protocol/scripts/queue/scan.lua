@@ -3,14 +3,15 @@
 -- KEYS: zset, hash.
 -- ARGV: count; then the rank to start at, negative from the end of the ready ones, or score and id of the last message
 --   seen.
--- Returns: {now (ms), score and id to go on after (both empty at the end), then per message: id, body, rc, fr, score}. A
---   page ends early once its bodies have 1 MiB together.
+-- Returns: {now (ms), score and id to go on after (both empty at the end), then per message: id, body, rc, fr, score; last,
+--   if there are any, a list of id, headers}. A page ends early once its bodies and headers have 1 MiB together.
 -- Errors: queueNotFound, queueCorrupt.
 -- Cost: O(log(n) * log(messages of that score) + count).
 -- @include clock
 -- @include read_queue
 -- @include byte_order
 -- @include is_id
+-- @include headers
 local zset, hash = KEYS[1], KEYS[2]
 local refused = read_queue(zset, hash)
 if refused then return refused end
@@ -32,7 +33,7 @@ else
     end
   end
 end
-local reply, bytes, more = {now, '', ''}, 0, true
+local reply, headers, bytes, more = {now, '', ''}, {}, 0, true
 while more and count > 0 and bytes < 1048576 do
   local wanted = math.min(count, 100)
   local range = redis.call('ZRANGE', zset, start, start + wanted - 1, 'WITHSCORES')
@@ -43,19 +44,25 @@ while more and count > 0 and bytes < 1048576 do
     fields[#fields + 1] = range[i] .. ':fr'
   end
   local values = #fields > 0 and redis.call('HMGET', hash, unpack(fields)) or {}
+  local seen = {}
   for i = 1, #range / 2 do
     local body, size = values[3 * i - 2], #reply
     if body and is_id(range[2 * i - 1]) then
       bytes = bytes + #body
-      reply[size + 1], reply[size + 2] = range[2 * i - 1], body
+      reply[size + 1], reply[size + 2], seen[#seen + 1] = range[2 * i - 1], body, range[2 * i - 1]
       reply[size + 3] = tonumber(values[3 * i - 1] or 0) or 0
       reply[size + 4] = tonumber(values[3 * i] or 0) or 0
       reply[size + 5] = range[2 * i]
     end
     reply[2], reply[3] = range[2 * i], range[2 * i - 1]
   end
+  local some = read_headers(zset, with_headers(seen))
+  for i = 1, #some do
+    headers[#headers + 1], bytes = some[i], bytes + #some[i]
+  end
   more = #range == 2 * wanted
   start, count = start + wanted, count - wanted
 end
 if not more then reply[2], reply[3] = '', '' end
+if #headers > 0 then reply[#reply + 1] = headers end
 return reply

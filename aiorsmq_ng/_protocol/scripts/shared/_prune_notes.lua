@@ -18,7 +18,8 @@ end
 local function prune_notes_after(zset, deliveries, notes)
   local added = #notes / 2
   for i = 1, added < 8 and #notes or 0, 2 do
-    if (string.byte(notes[i], -1) or 0) % 8 == 0 then added = added + 8 end
+    -- Not the last character: ids of messages with headers all end alike.
+    if (string.byte(notes[i], -3) or 0) % 8 == 0 then added = added + 8 end
   end
   if added >= 8 then prune_notes(zset, deliveries, added) end
 end

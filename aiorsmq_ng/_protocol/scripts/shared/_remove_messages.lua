@@ -2,6 +2,7 @@
 -- remove_messages(zset, hash, deliveries, ids) removes everything that is stored of up to 1000 messages. deliveries may be
 --   nil.
 -- @include is_id
+-- @include headers
 local function remove_messages(zset, hash, deliveries, ids)
   local fields, n = {}, 0
   for i = 1, #ids do
@@ -15,4 +16,5 @@ local function remove_messages(zset, hash, deliveries, ids)
   if n > 0 then redis.call('HDEL', hash, unpack(fields)) end
   -- pcall: a side key of another type must not prevent the removal.
   if n > 0 and deliveries then redis.pcall('HDEL', deliveries, unpack(ids)) end
+  if n > 0 then remove_headers(zset, with_headers(ids)) end
 end

@@ -6,6 +6,7 @@
 -- Cost: O(messages * log n), at most 2000 messages.
 -- @include ledger
 -- @include lean_lease
+-- @include headers
 local zset, hash, deliveries, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local refused, mode, _, acked = check_fence(ledger, ARGV[1])
 if refused then return refused end
@@ -27,6 +28,7 @@ else
     end
     if #held > 0 then redis.pcall('HDEL', deliveries, unpack(held)) end
   end
+  remove_headers(zset, with_headers(held))
   -- Faster than id by id; what is left then is removed by its id.
   for i = 1, #complete do redis.call('ZREMRANGEBYSCORE', zset, complete[i], complete[i]) end
   -- unpack() has room for about 7900 values.

@@ -11,13 +11,14 @@
 -- @include ledger
 -- @include moved
 -- @include dead_letter
+-- @include headers
 -- @include remove_messages
 -- @include allow_writes_when_full
 local zset, hash, deliveries, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local refused, mode = check_fence(ledger, ARGV[1])
 if refused then return refused end
 local now, seconds, micros = server_time()
-local dead = {zset = KEYS[6], hash = KEYS[7], deliveries = KEYS[8], index = KEYS[9], name = ARGV[2], channel = ARGV[3],
+local dead = {source = zset, zset = KEYS[6], hash = KEYS[7], deliveries = KEYS[8], index = KEYS[9], name = ARGV[2], channel = ARGV[3],
   now = now, seconds = seconds, micros = micros}
 local damaged, _, _, _, _, _, maxsize = read_queue(zset, hash)
 damaged = damaged or check_dead_letters(dead)
@@ -39,7 +40,11 @@ local function bury(part, id, body, why)
   -- Its holder lived to refuse it, so it is no suspect.
   history.strikes, history.why = 0, '\n' .. why
   store_dead_letter(dead, id, body, part.rc, fr, maxsize, format_note(rc, history, 'r', now))
-  if not moved then remove_messages(zset, hash, deliveries, {id}) end
+  if moved then
+    remove_headers(zset, with_headers({id}))
+  else
+    remove_messages(zset, hash, deliveries, {id})
+  end
 end
 for _, part in ipairs(parts) do
   local pieces, done, width = {}, 0, part.width

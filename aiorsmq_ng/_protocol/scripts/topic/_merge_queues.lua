@@ -1,4 +1,4 @@
--- Messages from one queue into another, with score, rc, fr and delivery notes, so that their order stays and none
+-- Messages from one queue into another, with score, rc, fr, headers and delivery notes, so that their order stays and none
 -- becomes a suspect. A message that the target has already is not stored twice.
 -- A queue is a table {zset, hash, deliveries}. Into a queue without deliveries messages go as if never received.
 -- delete_messages(from, ids).
@@ -8,6 +8,7 @@
 -- @include delivery_notes
 -- @include is_id
 -- @include remove_messages
+-- @include copy_headers
 local function delete_messages(from, ids)
   for first = 1, #ids, 1000 do
     remove_messages(from[1], from[2], from[3], {unpack(ids, first, math.min(#ids, first + 999))})
@@ -16,7 +17,7 @@ end
 local function transfer(from, to, ids, copy)
   local moved = 0
   for first = 1, #ids, 1000 do
-    local page, fields, scores, bodies, notes = {}, {}, {}, {}, {}
+    local page, fields, scores, bodies, notes, stored = {}, {}, {}, {}, {}, {}
     for i = first, math.min(#ids, first + 999) do
       local id = ids[i]
       page[#page + 1] = id
@@ -38,13 +39,14 @@ local function transfer(from, to, ids, copy)
           end
         end
         if noted[i] then notes[#notes + 1], notes[#notes + 2] = page[i], noted[i] end
-        moved = moved + 1
+        moved, stored[#stored + 1] = moved + 1, page[i]
       end
     end
     if #scores > 0 then
       redis.call('ZADD', to[1], unpack(scores))
       redis.call('HSET', to[2], unpack(bodies))
       store_notes(to[3], notes)
+      copy_headers(from[1], to[1], stored)
     end
     if not copy then delete_messages(from, page) end
   end
@@ -61,9 +63,10 @@ local function rename_queue(from, to, arrived)
     end
     if old[i] then back[#back + 1], back[#back + 2] = QUEUE_FIELDS[i], old[i] end
   end
-  redis.call('UNLINK', to[1], to[2], to[3])
-  for i = 1, 3 do
-    if redis.call('EXISTS', from[i]) == 1 then redis.call('RENAME', from[i], to[i]) end
+  local old_keys, new_keys = {from[1], from[2], from[3], headers_of(from[1])}, {to[1], to[2], to[3], headers_of(to[1])}
+  redis.call('UNLINK', unpack(new_keys))
+  for i = 1, 4 do
+    if redis.call('EXISTS', old_keys[i]) == 1 then redis.call('RENAME', old_keys[i], new_keys[i]) end
   end
   redis.call('HDEL', to[2], unpack(QUEUE_FIELDS))
   if #pairs_kept > 0 then redis.call('HSET', to[2], unpack(pairs_kept)) end

@@ -4,8 +4,10 @@
 --   has a window, last the memory of the caller's series.
 -- ARGV: call number, attempt (as in send), name of the topic, its own queue, wake-up channel of that, version that the
 --   caller knows, number of subscriptions, for each of them: queue, wake-up channel; then per part: delay (ms, -1 = each
---   queue's), window (ms; 0 = no marker, else n is 1), n, then n times: random id suffix, body.
--- Returns: per part the n ids, the same in every queue, or {messageTooLong, bytes, smallest maxsize}; with a window, and
+--   queue's), window (ms; 0 = no marker, else n is 1), n, then n times: random id suffix, body. With headers n is a text of
+--   two numbers, n and h, and h texts come last, as in send.
+-- Returns: per part the n ids, the same in every queue, or {messageTooLong, bytes, smallest maxsize}, or
+--   {headersRefused, error of the server}; with a window, and
 --   to a repeated call, as send does.
 -- Errors: topicChanged (nothing was stored: the caller reads the subscriptions and publishes again), queueCorrupt and the
 --   name of the queue.
@@ -17,30 +19,45 @@
 -- @include topic_version
 -- @include trim_backlog
 -- @include wake_waiters
+-- @include store_headers
 local topic, heard, topics, index, memory = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[#KEYS]
 local name, own_queue, subscriptions = ARGV[3], ARGV[4], tonumber(ARGV[7])
 local parts_at = 8 + 2 * subscriptions
 local now, seconds, micros, time = server_time()
+-- Queues that get the messages: those of the subscriptions, or the topic's own.
+local targets, texts = {}, 0
 local function open_part(at)
-  local count = tonumber(ARGV[at + 2])
-  return tonumber(ARGV[at + 1]), count, at + 3 + 2 * count
+  local count, text = tonumber(ARGV[at + 2]), nil
+  texts = 0
+  if not count then
+    count, text = string.match(ARGV[at + 2], '^(%d+) (%d+)$')
+    count, texts = tonumber(count), tonumber(text)
+  end
+  return tonumber(ARGV[at + 1]), count, at + 3 + 2 * count + texts
 end
 local function too_long(at, count, limit)
-  if limit < 0 then return nil end
-  for i = at + 4, at + 2 + 2 * count, 2 do
+  for i = at + 4, limit < 0 and 0 or at + 2 + 2 * count, 2 do
     if #ARGV[i] > limit then return {'messageTooLong', #ARGV[i], limit} end
+  end
+  for i = 1, texts > 0 and #targets or 0 do
+    local refused = refused_headers(targets[i].zset)
+    if refused then return refused end
   end
 end
 local function suffix_at(at, i) return ARGV[at + 1 + 2 * i] end
 
 if ARGV[2] ~= '1' then
   local known = recall_send(memory, ARGV[1], ARGV[2])
-  if known then return known == '' and {} or replay_send(known, parts_at, #ARGV, open_part, too_long, suffix_at) end
+  if known == '' then return {} end
+  if known then
+    for i = math.min(1, subscriptions), subscriptions do targets[#targets + 1] = {zset = KEYS[5 + 2 * i]} end
+    return replay_send(known, parts_at, #ARGV, open_part, too_long, suffix_at)
+  end
 end
 if not version_is(topic, ARGV[6]) then return 'topicChanged' end
 
--- The queues that get the messages. A queue that another client has deleted is no subscription any more.
-local targets, lost, least = {}, {}, -1
+-- A queue that another client has deleted is no subscription any more.
+local lost, least = {}, -1
 local function read_target(zset, hash, channel)
   local stored = redis.call('HMGET', hash, 'vt', 'delay', 'maxsize', 'totalsent')
   -- Read before the first write, so that a key of the wrong type changes nothing.
@@ -74,6 +91,7 @@ local outcome = ARGV[1] .. ' ' .. time[1] .. ' ' .. time[2] .. ' ' .. string.for
 if not remember_send(memory, ARGV[1], ARGV[2], outcome) then return {} end
 
 local replies, ids, bodies, delays, at, hits, met = {}, {}, {}, {}, parts_at, {}, false
+local headers, longest_ms = {}, 0
 local marker, next_us, incarnation = 6 + 2 * subscriptions, seconds * 1000000 + micros, nil
 while at <= #ARGV do
   local delay_ms, window, count, next_at = tonumber(ARGV[at]), open_part(at)
@@ -91,11 +109,14 @@ while at <= #ARGV do
     next_us = next_us + 1
   elseif not reply then
     reply = {}
+    if texts > 0 then longest_ms = math.max(longest_ms, delay_ms) end
     for i = 1, count do
       local id, size = id_of(next_us, ARGV[at + 1 + 2 * i]), #ids + 1
       next_us = next_us + 1
       reply[i] = id
       ids[size], bodies[size], delays[size] = id, ARGV[at + 2 + 2 * i], delay_ms
+      local text = texts > 0 and ARGV[at + 2 + 2 * count + (texts == 1 and 1 or i)] or ''
+      if text ~= '' then headers[#headers + 1], headers[#headers + 2] = id, text end
     end
     if window > 0 then
       incarnation = mark(topic, 'incarnation', incarnation, KEYS[marker], reply[1], window)
@@ -132,6 +153,7 @@ for _, target in ipairs(targets) do
     redis.call('ZADD', target.zset, unpack(scores))
     redis.call('HSET', target.hash, unpack(fields))
   end
+  store_headers(target.zset, headers, math.max(longest_ms, target.delay_ms))
   -- A wake-up is a hint: a user without the right to publish may still send.
   if count > 0 then
     redis.pcall('PUBLISH', target.channel, target.present + count)
