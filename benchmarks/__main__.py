@@ -1,7 +1,8 @@
 """Measure aiorsmq-ng beside its peers and the limit, on servers of its own.
 
-A complete run (no workloads, contenders or revision chosen) writes performance.json, performance.md
-and pictures in docs/reports; any other only prints, unless a folder is named. With --before REV the
+A complete run (no workloads, contenders, goals or revision chosen) writes performance.json,
+performance.md and pictures in docs/reports; any other only prints, unless a folder is named. With
+--goals only the turns are played that the figures to reach are computed from. With --before REV the
 package of that revision takes part as contender "before", and the ratios to it come last.
 """
 
@@ -14,7 +15,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,10 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         help=f"who takes part: {' '.join(every)}; default: all",
     )  # fmt: skip
     add(
+        "--goals", action="store_true",
+        help="only the turns that the figures to reach need, and no studies that are not named",
+    )  # fmt: skip
+    add(
         "--before", metavar="REV",
         help="a revision of git that takes part as contender before; of the studies, "
         "only idle runs unless others are named",
@@ -61,6 +66,8 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("the contender before needs --before REV")
     if given.before and given.contenders and not {"ours", "before"} <= {*given.contenders}:
         parser.error("--before compares the contenders ours and before: name both, or none")
+    if given.before and given.goals:
+        parser.error("--goals compares with peers, and --before with a revision: choose one")
     rounds, duration = (revisions.ROUNDS, revisions.TURN_S) if given.before else (7, 0.2)
     given.rounds = given.rounds or rounds
     given.duration = given.duration or duration
@@ -70,34 +77,35 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 async def run(chosen: argparse.Namespace, before: Checkout | None = None) -> dict[str, Any]:
     began, load = time.time(), os.getloadavg()[0]
 
-    def wanted(*names: str) -> bool:
-        return not chosen.workloads or bool(set(names) & set(chosen.workloads))
-
     def tell(what: str) -> None:
         print(f"{time.time() - began:5.0f} s  {what}", file=sys.stderr)
 
-    coming = entrants(chosen.contenders, before)
-    playing = [w for w in workloads.ALL if wanted(w.name, w.group)]
+    needed = figures.turns() if chosen.goals else {}
+    named = chosen.contenders or sorted(set[str]().union(*needed.values()))
+    coming = entrants(named, before)
+    playing = [
+        w
+        for w in workloads.ALL
+        if wanted(chosen, w.name, w.group) and (not chosen.goals or w.name in needed)
+    ]
     samples: list[Sample] = []
-    studies, failures = {}, {}
+    missing: dict[str, str] = {}
+    failures: dict[str, str] = {}
     for rounds in revisions.heats(chosen.rounds) if before else [range(1, chosen.rounds + 1)]:
         async with arena(coming if playing else [], pairs=before is not None) as one:
             for workload in playing:
                 tell(workload.title)
                 samples += await one.play(
-                    workload, len(rounds), chosen.duration, first=rounds.start
+                    workload,
+                    len(rounds),
+                    chosen.duration,
+                    first=rounds.start,
+                    only=needed.get(workload.name, ()),
                 )
             server = await one.server.info("server")
+        missing |= one.missing
         failures |= one.failures
-    idle_before: asyncio.Task[dict[str, Any]] | None = None
-    for name, study in report.STUDIES.items():
-        if wanted(name) and (before is None or name == "idle" or chosen.workloads):
-            tell(study.TITLE)
-            if before is not None and name == "idle":
-                idle_before = asyncio.create_task(
-                    asyncio.to_thread(before.study, name, chosen.duration)
-                )
-            studies[name] = await study.measure(chosen.duration)
+    studies, idle_before = await study_all(chosen, before, failures, tell)
     result = {
         "date": time.strftime("%Y-%m-%d", time.gmtime(began)),
         "machine": machine(),
@@ -105,6 +113,8 @@ async def run(chosen: argparse.Namespace, before: Checkout | None = None) -> dic
         "versions": {name: process.versions for name, process in one.processes.items()},
         "settings": {"rounds": chosen.rounds, "duration_s": chosen.duration},
         "seconds": round(time.time() - began),
+        "load": [load, os.getloadavg()[0]],
+        "missing": missing,
         "failures": failures,
         "studies": studies,
         "samples": samples,
@@ -117,10 +127,42 @@ async def run(chosen: argparse.Namespace, before: Checkout | None = None) -> dic
             "ratios": revisions.compared(samples),
         }
         if idle_before is not None:
-            result["before"]["idle"] = await idle_before
-        result["before"]["load"] = [load, os.getloadavg()[0]]
+            result["before"]["idle"] = idle_before
+        result["before"]["load"] = result["load"]
         result["seconds"] = round(time.time() - began)
     return result
+
+
+def wanted(chosen: argparse.Namespace, *names: str) -> bool:
+    """Return True if something of these names, or everything, was chosen."""
+    return not chosen.workloads or bool(set(names) & set(chosen.workloads))
+
+
+async def study_all(
+    chosen: argparse.Namespace,
+    before: Checkout | None,
+    failures: dict[str, str],
+    tell: Callable[[str], None],
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return what the studies found, and the one of idle consumers for the revision before."""
+    studies: dict[str, Any] = {}
+    idle_before: asyncio.Task[dict[str, Any]] | None = None
+    for name, study in report.STUDIES.items():
+        usual = not chosen.goals and (before is None or name == "idle")
+        if not wanted(chosen, name) or not (usual or chosen.workloads):
+            continue
+        tell(study.TITLE)
+        if before is not None and name == "idle":
+            idle_before = asyncio.create_task(
+                asyncio.to_thread(before.study, name, chosen.duration)
+            )
+        try:
+            studies[name] = await study.measure(chosen.duration)
+        except Exception as error:
+            # The results of minutes must not be lost with it.
+            failures[f"study {name}"] = f"{type(error).__name__}: {error}"
+            tell(failures[f"study {name}"])
+    return studies, await idle_before if idle_before else None
 
 
 def entrants(names: Sequence[str], before: Checkout | None) -> list[Contender]:
@@ -162,13 +204,15 @@ def main() -> None:
     chosen = options()
     result = json.loads(chosen.kept.read_text()) if chosen.kept else measured(chosen)
     folder = chosen.output
-    if folder is None and not (chosen.workloads or chosen.contenders or chosen.before):
+    selected = chosen.workloads or chosen.contenders or chosen.before or chosen.goals
+    if folder is None and not selected:
         folder = REPORTS
     if folder is not None:
         report.write(result, folder)
         from . import plots  # noqa: PLC0415 - what only prints needs no matplotlib
 
         plots.draw(result, folder / "pictures")
+    print(report.circumstances(result))
     print(table.markdown(result["samples"]))
     print(report.studies_markdown(result))
     print(figures.markdown(result))

@@ -16,7 +16,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from .workloads import Workload
 
 #: How long a contender may take for a turn, its preparation included.
 TURN_LIMIT_S = 60
+#: How long a process may take to end after a signal, which ends what it has started, too.
+END_S = 10
 #: A line of the protocol at most.
 LINE_BYTES = 1 << 22
 Sample = dict[str, Any]
@@ -46,6 +48,12 @@ class Process:
         self.contender = contender
         #: Programs and packages that it runs on.
         self.versions: dict[str, str] = {}
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def runs(self) -> bool:
+        """True if it was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
 
     async def start(self, url: str) -> None:
         """Start it, installing what it needs, and wait until it is connected."""
@@ -64,6 +72,7 @@ class Process:
 
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Ask for one thing and wait for the answer."""
+        assert self._process
         assert self._process.stdin
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         answer = await self._hear()
@@ -73,26 +82,39 @@ class Process:
 
     async def stop(self) -> None:
         """End it: it leaves when its input ends."""
-        assert self._process.stdin
-        self._process.stdin.close()
-        try:
-            async with asyncio.timeout(10):
-                await self._process.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+            await self._end()
+
+    async def _end(self) -> None:
+        """Wait until it has ended; send signals if it does not."""
+        assert self._process
+        for end in (self._process.terminate, self._process.kill):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_S):
+                    await self._process.wait()
+                return
+            with suppress(ProcessLookupError):
+                end()
+        await self._process.wait()
 
     async def _hear(self) -> dict[str, Any]:
+        assert self._process
         assert self._process.stdout
         try:
             async with asyncio.timeout(TURN_LIMIT_S):
                 line = await self._process.stdout.readline()
+            answer: dict[str, Any] = json.loads(line) if line else {}
         except TimeoutError:
-            self._process.kill()
+            self._process.terminate()
+            await self._end()
             raise Failed(f"no answer within {TURN_LIMIT_S} s") from None
-        if not line:
+        except ValueError as error:
+            raise Failed(f"its answer cannot be read: {error}") from None
+        if not answer:
+            await self._end()
             raise Failed(f"it ended: {await self._said or 'without a word'}")
-        return json.loads(line)
+        return answer
 
 
 def _pin(one: Iterable[int], others: Iterable[int]) -> None:
@@ -120,7 +142,9 @@ class Arena:
         self.server = server
         self.pairs = pairs
         self.processes: dict[str, Process] = {}
-        #: Who could not come, or failed, and why.
+        #: Contenders that cannot be had here, and why.
+        self.missing: dict[str, str] = {}
+        #: Contenders, or turns of theirs, that failed, and why.
         self.failures: dict[str, str] = {}
         self._rates: dict[tuple[str, str], float] = {}
 
@@ -130,8 +154,12 @@ class Arena:
             process = Process(contender)
             try:
                 await process.start(self.server.url)
-            except (NotInstalled, Failed) as error:
+            except NotInstalled as error:
+                self.missing[contender.name] = str(error)
+                print(f"{contender.name} is missing: {error}", file=sys.stderr)
+            except Failed as error:
                 self.fail(contender.name, str(error))
+                await process.stop()
             else:
                 self.processes[contender.name] = process
         if self.pairs:
@@ -148,13 +176,26 @@ class Arena:
         print(f"{name}: {why}", file=sys.stderr)
 
     async def play(
-        self, workload: Workload, rounds: int, duration_s: float, *, first: int = 1
+        self,
+        workload: Workload,
+        rounds: int,
+        duration_s: float,
+        *,
+        first: int = 1,
+        only: Collection[str] = (),
     ) -> list[Sample]:
         """Play a workload: one round that only warms up and finds the rates, then *rounds*.
 
-        The rounds are counted from *first* on.
+        The rounds are counted from *first* on. With *only*, contenders of other names sit it out.
         """
-        names = [name for name, p in self.processes.items() if p.contender.plays(workload)]
+        names = [
+            name
+            for name, process in self.processes.items()
+            if process.contender.plays(workload) and (not only or name in only)
+        ]
+        for name in names:
+            if not self.processes[name].runs:
+                await self.admit([self.processes[name].contender])
         samples = []
         for number in range(rounds + 1 if names else 0):
             for name, messages in self._turns(names, workload, number, duration_s):
@@ -190,6 +231,8 @@ class Arena:
         before, busy = await server_cpu(self.server), machine_cpu()
         result = await process.ask({"run": job})
         busy, spent = machine_cpu() - busy, await server_cpu(self.server) - before
+        # A contender with a server of its own has measured it.
+        spent = result.get("server", spent)
         messages, seconds = result["messages"], result["seconds"]
         self._rates[name, workload.name] = messages / seconds
         times = result["times"]

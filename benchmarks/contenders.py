@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .environments import node_with, python_with
+from .environments import NotInstalled, go_program, node_with, python_with, rust_program
 from .workloads import Workload
 
 DRIVERS = Path(__file__).parent / "drivers"
@@ -17,9 +18,11 @@ SENDS = ("send", "send_many")
 TAKES = (*SENDS, "drain")
 #: All that aiorsmq-ng does.
 OURS = (
-    *TAKES, "cycle", "consume", "receive", "work", "wake", "send_queues", "receive_queues",
+    *TAKES, "cycle", "consume", "loop", "receive", "work", "wake", "send_queues", "receive_queues",
     "publish",
 )  # fmt: skip
+#: Of job queues: a worker of theirs does the jobs.
+JOBS = ("send", "work")
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Contender:
     #: What to install for it; nothing: it runs on the interpreter of the harness.
     packages: Sequence[str] = ()
     arguments: Sequence[str] = ()
+    #: A program that must be there.
+    program: str = ""
     #: Workloads, or groups of them, that it takes part in only (all if none are named), or not.
     only: Sequence[str] = ()
     without: Sequence[str] = ()
@@ -50,6 +55,12 @@ class Contender:
         """Return the command that starts it and what it needs in its environment."""
         script = str(DRIVERS / self.driver)
         extra: dict[str, str] = {}
+        if self.program and shutil.which(self.program) is None:
+            raise NotInstalled(f"{self.program} is not on the PATH")
+        if self.driver == "go":
+            return [go_program(DRIVERS / "go"), url], extra
+        if self.driver == "rust":
+            return [rust_program(DRIVERS / "rust", "bench-rsmq-async"), url], extra
         if self.driver.endswith(".js"):
             program, extra = node_with(self.name, self.packages)
         elif self.packages:
@@ -83,11 +94,40 @@ ALL = (
         only=("send1", "send64", "send_many100", "drain64"),
     ),
     Contender(
+        "tasks",
+        "aiorsmq-ng, 64 bare tasks",
+        "ours.py",
+        ("work",),
+        arguments=("tasks",),
+    ),
+    Contender(
+        "awaited",
+        "aiorsmq-ng, each ack awaited",
+        "ours.py",
+        ("loop",),
+        arguments=("await",),
+    ),
+    Contender(
+        "one-queue",
+        "aiorsmq-ng, one queue",
+        "ours.py",
+        ("send_queues", "receive_queues"),
+        arguments=("one-queue",),
+        only=("many_queues",),
+    ),
+    Contender(
         "limit",
         "limit (raw socket)",
         "limit.py",
-        (*SENDS, "consume"),
-        only=("send64", "send_many", "consume", "bytes"),
+        (*SENDS, "consume", "loop"),
+        only=("send64", "send_many", "consume", "loop", "bytes"),
+    ),
+    Contender(
+        "bare-protocol",
+        "bare protocol, hiredis",
+        "bare_protocol.py",
+        ("send", "cycle"),
+        only=("send1", "cycle"),
     ),
     Contender(
         "evalsha",
@@ -106,7 +146,24 @@ ALL = (
     ),
     Contender("aiorsmq", "aiorsmq's way, redis-py 8", "aiorsmq_way.py", ("send", "drain", "cycle")),
     Contender("npm-rsmq", "npm rsmq", "rsmq.js", ("send", "drain", "cycle"), ("rsmq",)),
-    Contender("streams", "Streams, redis-py", "streams.py", (*TAKES, "cycle", "consume")),
+    Contender(
+        "rsmq-async",
+        "rsmq_async (Rust)",
+        "rust",
+        ("send", "drain", "cycle"),
+        without=("bytes", "send512"),
+    ),
+    Contender("streams", "Streams, redis-py", "streams.py", (*TAKES, "cycle", "consume", "loop")),
+    Contender(
+        "rabbitmq",
+        "RabbitMQ, aio-pika",
+        "rabbitmq.py",
+        ("send", "loop", "work"),
+        ("aio-pika",),
+        program="rabbitmq-server",
+        without=("bytes", "send512"),
+    ),
+    Contender("go-rmq", "adjust/rmq (Go)", "go", (*SENDS, "work"), without=("bytes", "send512")),
     Contender(
         "pyrsmq",
         "PyRSMQ (threads)",
@@ -115,14 +172,12 @@ ALL = (
         ("PyRSMQ", "hiredis"),
         without=("bytes", "send512"),
     ),
-    Contender(
-        "arq", "arq", "arq_jobs.py", ("send", "drain"), ("arq",), without=("bytes", "send512")
-    ),
+    Contender("arq", "arq", "arq_jobs.py", JOBS, ("arq",), without=("bytes", "send512")),
     Contender(
         "saq",
         "saq",
         "saq_jobs.py",
-        ("send", "drain"),
+        JOBS,
         ("saq[redis]", "hiredis", "typing_extensions"),
         without=("bytes", "send512"),
     ),
@@ -130,7 +185,7 @@ ALL = (
         "taskiq",
         "taskiq-redis (Streams)",
         "taskiq_jobs.py",
-        ("send", "drain"),
+        JOBS,
         ("taskiq-redis", "hiredis"),
         without=("bytes", "send512"),
     ),
@@ -138,7 +193,7 @@ ALL = (
         "bullmq",
         "bullmq (Python)",
         "bullmq_jobs.py",
-        TAKES,
+        (*SENDS, "work"),
         ("bullmq", "hiredis"),
         without=("bytes", "send512"),
     ),
@@ -146,7 +201,7 @@ ALL = (
         "npm-bullmq",
         "npm bullmq",
         "bullmq.js",
-        TAKES,
+        (*SENDS, "work"),
         ("bullmq", "ioredis"),
         without=("bytes", "send512"),
     ),

@@ -5,15 +5,17 @@ They are kept in ``.bench`` beside the package; remove the folder to make them a
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[1] / ".bench"
-#: How long an installation may take.
-LIMIT_S = 180
+#: How long an installation may take, and a compiler for all that a program needs.
+LIMIT_S, BUILD_LIMIT_S = 180, 600
 
 
 class NotInstalled(Exception):
@@ -33,9 +35,7 @@ def python_with(name: str, packages: Sequence[str]) -> str:
 
 def node_with(name: str, packages: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Return Node, and the variable by which it finds *packages*, installed if need be."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        raise NotInstalled("node and npm are not both on the PATH")
+    node, npm = _tool("node"), _tool("npm")
     folder = CACHE / name
     if not _is_there(folder, packages):
         shutil.rmtree(folder, ignore_errors=True)
@@ -48,6 +48,47 @@ def node_with(name: str, packages: Sequence[str]) -> tuple[str, dict[str, str]]:
     return node, {"NODE_PATH": str(folder / "node_modules")}
 
 
+def go_program(source: Path) -> str:
+    """Return the program of a Go module, built with what its ``go.sum`` names if need be."""
+    go = _tool("go")
+    folder, stamp = CACHE / source.name, _digest(source)
+    program = folder / "program"
+    if not _is_there(folder, [stamp]):
+        folder.mkdir(parents=True, exist_ok=True)
+        _run(
+            go, "build", "-o", str(program), ".",
+            cwd=source, more={"GOWORK": "off"}, limit_s=BUILD_LIMIT_S,
+        )  # fmt: skip
+        _sign(folder, [stamp])
+    return str(program)
+
+
+def rust_program(source: Path, name: str) -> str:
+    """Return the program of a Rust package, built for release if need be."""
+    cargo, rustc = _tool("cargo"), _tool("rustc")
+    folder, stamp = CACHE / source.name, _digest(source)
+    if not _is_there(folder, [stamp]):
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        told = subprocess.run([rustc, "--version"], capture_output=True, text=True, check=False)
+        more = {"RUSTC_VERSION": " ".join(told.stdout.split()[1:2])}
+        _run(cargo, "build", "--release", "--quiet", cwd=folder, more=more, limit_s=BUILD_LIMIT_S)
+        _sign(folder, [stamp])
+    return str(folder / "target" / "release" / name)
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise NotInstalled(f"{name} is not on the PATH")
+    return found
+
+
+def _digest(folder: Path) -> str:
+    """Return a digest of the sources, so that a changed program is built again."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
 def _is_there(folder: Path, packages: Sequence[str]) -> bool:
     stamp = folder / "installed"
     return stamp.is_file() and stamp.read_text() == " ".join(packages)
@@ -58,7 +99,12 @@ def _sign(folder: Path, packages: Sequence[str]) -> None:
     (folder / "installed").write_text(" ".join(packages))
 
 
-def _run(*command: str) -> None:
+def _run(
+    *command: str,
+    cwd: Path | None = None,
+    more: Mapping[str, str] | None = None,
+    limit_s: float = LIMIT_S,
+) -> None:
     try:
         subprocess.run(
             command,
@@ -67,7 +113,9 @@ def _run(*command: str) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LIMIT_S,
+            timeout=limit_s,
+            cwd=cwd,
+            env={**os.environ, **(more or {})},
         )
     except subprocess.CalledProcessError as error:
         causes = [line for line in error.output.splitlines() if "error" in line.lower()]

@@ -17,8 +17,12 @@ BOUNDED = {
     "send_many100": "send_many(100)",
     "send_many100_4": "send_many(100), 4 tasks",
     "drain64": "64 workers, one message each",
+    "worker64": "Worker, concurrency 64",
+    "loop100": "sequential loop, prefetch 100",
     "consume": "consumer with prefetch",
 }
+#: A workload, and the name of a contender that plays it.
+Turn = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Figure:
     against: str
     goal: float
     compute: Compute
+    #: The turns that it is computed from; none if it is not one of turns.
+    turns: tuple[Turn, ...] = ()
     #: True if less is better.
     most: bool = False
     #: True if the event loop matters to it.
@@ -44,14 +50,17 @@ class Figure:
         return f"{'at most' if self.most else 'at least'} {self.goal:g}"
 
 
-def _rate(workload: str, peer: str, theirs: str | None = None) -> Compute:
-    return lambda result, ours: ratio(
-        result["samples"], "rate", (workload, ours), (theirs or workload, peer)
-    )
+def _rate(
+    what: str, against: str, goal: float, ours: str, theirs: Turn, *, looped: bool = True
+) -> Figure:
+    """Return the figure of the rate of our workload by that of another's turns."""
 
+    def compute(result: dict[str, Any], loop: str) -> float | None:
+        return ratio(result["samples"], "rate", (ours, loop), theirs)
 
-def _lone(result: dict[str, Any], ours: str) -> float | None:
-    return ratio(result["samples"], "p50_ms", ("send1", "evalsha"), ("send1", ours))
+    loops = LOOPS if looped else LOOPS[:1]
+    turns = (*((ours, loop) for loop in loops), theirs)
+    return Figure(what, against, goal, compute, turns, looped=looped)
 
 
 def _deep(result: dict[str, Any], ours: str) -> float | None:
@@ -60,27 +69,64 @@ def _deep(result: dict[str, Any], ours: str) -> float | None:
     return p99[1_000_000] / p99[1] if 1_000_000 in p99 else None
 
 
+def _slowest(result: dict[str, Any], ours: str) -> float | None:
+    ratios = result.get("before", {}).get("ratios", {})
+    return min((row["rate"] for row in ratios.values() if row["rate"]), default=None)
+
+
 def _idle(column: str) -> Compute:
     return lambda result, ours: result["studies"].get("idle", {}).get(column)
 
 
+NPM, STREAMS = "npm rsmq", "Streams by redis-py"
+CYCLE, LOOP = "send, receive, ack by one task", "sequential loop, prefetch 100, background settling"
+MANY = "send_many(100), 4 tasks"
+WORKER, WORKERS = "Worker, concurrency 64", "64 workers, one message each"
 ALL = (
-    Figure("64 senders", "aiorsmq's way", 25, _rate("send64", "aiorsmq")),
-    Figure("64 senders", "npm rsmq", 2.5, _rate("send64", "npm-rsmq")),
-    Figure("64 senders", "Streams by redis-py", 4, _rate("send64", "streams")),
-    Figure("64 senders", "the limit", 0.3, _rate("send64", "limit")),
-    Figure("one sender, p50", "a bare EVALSHA by redis-py", 0.9, _lone),
-    Figure("send_many(100)", "the limit", 0.7, _rate("send_many100", "limit")),
-    Figure("send_many(100), 4 tasks", "the limit", 0.7, _rate("send_many100_4", "limit")),
-    Figure("64 workers, one message each", "aiorsmq's way", 15, _rate("drain64", "aiorsmq")),
-    Figure("64 workers, one message each", "npm rsmq", 1.8, _rate("drain64", "npm-rsmq")),
-    Figure("consumer with prefetch", "the limit", 0.8, _rate("consume", "limit")),
-    Figure("consumer with prefetch", "npm rsmq", 4, _rate("consume", "npm-rsmq", "drain64")),
-    Figure("64 senders", "calls not remembered", 0.9, _rate("send64", "forgetful"), looped=False),
+    _rate("one sender", "a bare EVALSHA by redis-py", 1.3, "send1", ("send1", "evalsha")),
+    _rate("one sender", "a bare asyncio protocol", 0.75, "send1", ("send1", "bare-protocol")),
+    _rate("one sender", NPM, 1, "send1", ("send1", "npm-rsmq")),
+    _rate(CYCLE, NPM, 1, "cycle", ("cycle", "npm-rsmq")),
+    _rate(CYCLE, STREAMS, 1, "cycle", ("cycle", "streams")),
+    _rate(LOOP, "the limit of receive and delete", 0.5, "loop100", ("loop100", "limit")),
+    _rate(WORKER, "64 bare tasks", 0.8, "worker64", ("worker64", "tasks"), looped=False),
+    _rate(WORKER, "npm bullmq's worker", 4, "worker64", ("worker64", "npm-bullmq")),
+    _rate(WORKER, "saq's", 12, "worker64", ("worker64", "saq")),
+    _rate(WORKERS, "aiorsmq's way", 15, "drain64", ("drain64", "aiorsmq")),
+    _rate(WORKERS, NPM, 1.8, "drain64", ("drain64", "npm-rsmq")),
+    _rate("64 workers, 10 KiB", NPM, 1.2, "drain64_10k", ("drain64_10k", "npm-rsmq")),
+    _rate("64 senders", "aiorsmq's way", 25, "send64", ("send64", "aiorsmq")),
+    _rate("64 senders", NPM, 2.5, "send64", ("send64", "npm-rsmq")),
+    _rate("64 senders", "the limit", 0.3, "send64", ("send64", "limit")),
+    _rate("64 senders", "rmq in Go", 1, "send64", ("send64", "go-rmq")),
+    *(
+        _rate(
+            f"64 tasks {do} 1 000 queues", "one queue", 0.5, name, (name, "one-queue"), looped=False
+        )
+        for do, name in (("send to", "send64_1000q"), ("take from", "receive64_1000q"))
+    ),
+    Figure("the slowest workload", "the commit before", 0.97, _slowest, looped=False),
+    _rate("64 senders", STREAMS, 4, "send64", ("send64", "streams")),
+    _rate("send_many(100)", "the limit", 0.7, "send_many100", ("send_many100", "limit")),
+    _rate(MANY, "the limit", 0.7, "send_many100_4", ("send_many100_4", "limit")),
+    _rate("consumer with prefetch", "the limit", 0.8, "consume", ("consume", "limit")),
+    _rate("consumer with prefetch", NPM, 4, "consume", ("drain64", "npm-rsmq")),
+    _rate(
+        "64 senders", "calls not remembered", 0.9, "send64", ("send64", "forgetful"), looped=False
+    ),
     Figure("receive at 1 000 000 waiting, p99", "at 1 waiting", 2, _deep, most=True, looped=False),
     Figure("100 idle consumers", "commands/s", 3, _idle("commands_per_s"), most=True, looped=False),
     Figure("wake-up, median", "ms", 5, _idle("wake_p50_ms"), most=True, looped=False),
 )
+
+
+def turns() -> dict[str, set[str]]:
+    """Return the turns that figures are computed from: contenders by workload."""
+    found: dict[str, set[str]] = {}
+    for figure in ALL:
+        for workload, contender in figure.turns:
+            found.setdefault(workload, set()).add(contender)
+    return found
 
 
 def reached(result: dict[str, Any]) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from . import contenders, figures, revisions, table
-from .studies import growth, idle, queues, safety
+from .studies import growth, idle, memory, queues, safety
 
-STUDIES = {"idle": idle, "growth": growth, "queues": queues, "safety": safety}
+STUDIES = {"idle": idle, "growth": growth, "queues": queues, "memory": memory, "safety": safety}
 
 #: The report with gaps for what was measured.
 TEXT = Path(__file__).with_name("report.md")
@@ -41,8 +41,7 @@ def markdown(result: dict[str, Any]) -> str:
         duration=result["settings"]["duration_s"],
         rounds=result["settings"]["rounds"],
         seconds=result["seconds"],
-        failures=_failures(result["failures"]),
-        foreign=_foreign(result["samples"]),
+        circumstances=circumstances(result),
         rates=table.markdown(result["samples"]),
         studies=studies_markdown(result),
         versions=_versions(result["versions"]),
@@ -60,10 +59,28 @@ def studies_markdown(result: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _failures(failures: dict[str, str]) -> str:
-    if not failures:
-        return "No contender failed."
-    return "These failed: " + "; ".join(f"{name} ({why})" for name, why in failures.items()) + "."
+def circumstances(result: dict[str, Any]) -> str:
+    """Return the load of the machine, what was missing, and what failed, as items of a list."""
+    missing, failures = result.get("missing", {}), result["failures"]
+    lines = [f"- {_load(result)}{_foreign(result['samples'])}"]
+    if missing:
+        lines.append(f"- Missing on this machine: {_named(missing)}.")
+    lines.append(f"- These failed: {_named(failures)}." if failures else "- No contender failed.")
+    return "\n".join(lines) + "\n"
+
+
+def _named(reasons: dict[str, str]) -> str:
+    return "; ".join(f"{name} ({why})" for name, why in reasons.items())
+
+
+def _load(result: dict[str, Any]) -> str:
+    if "load" not in result:
+        return ""
+    start, end = result["load"]
+    return (
+        f"The load average of the machine was {start:.1f} before the run began, and {end:.1f}, its "
+        "own work included, when it ended. "
+    )
 
 
 def _foreign(samples: list[dict[str, Any]]) -> str:
@@ -73,7 +90,7 @@ def _foreign(samples: list[dict[str, Any]]) -> str:
     middle, high = shares[len(shares) // 2], shares[len(shares) * 9 // 10]
     return (
         f"Other processes kept {middle:.2f} processors busy in the median turn, and more than "
-        f"{high:.2f} in every tenth.\n"
+        f"{high:.2f} in every tenth."
     )
 
 

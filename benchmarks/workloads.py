@@ -24,9 +24,8 @@ class Workload:
 
     def job(self, messages: int) -> dict[str, object]:
         """Return the job description for a driver."""
-        whole = (
-            max(1, round(messages / self.batch)) * self.batch if self.kind != "drain" else messages
-        )
+        batched = self.kind in ("send_many", "consume", "loop")
+        whole = max(1, round(messages / self.batch)) * self.batch if batched else messages
         return {
             "kind": self.kind,
             "messages": whole,
@@ -41,6 +40,8 @@ class Workload:
         """How many messages at least, and as long as no rate is known."""
         if self.kind == "wake":  # one message after another
             return 20
+        if self.queues >= 1000:  # some for each queue
+            return 4 * self.queues
         return max(2 * self.tasks, 2 * self.batch, 20 if self.size > MIB // 2 else 100)
 
     @property
@@ -60,13 +61,30 @@ ALL = (
     Workload("cycle", "send, receive, ack by one task", "cycle"),
     Workload("drain64", "64 workers, one message each", "drain", tasks=64),
     Workload("consume", "consumer with prefetch", "consume", batch=256),
+    Workload("loop100", "sequential loop, prefetch 100", "loop", batch=100, group="loop"),
+    Workload("worker64", "worker, 64 messages at a time", "work", 64, group="worker"),
+    Workload(
+        "send64_1000q",
+        "64 senders, 1 000 queues",
+        "send_queues",
+        64,
+        queues=1000,
+        group="many_queues",
+    ),
+    Workload(
+        "receive64_1000q",
+        "64 tasks receive and ack, 1 000 queues",
+        "receive_queues",
+        64,
+        queues=1000,
+        group="many_queues",
+    ),
     Workload("send64_10k", "64 senders, 10 KiB", "send", 64, size=10 * KIB, group="bytes"),
     Workload("drain64_10k", "64 workers, 10 KiB", "drain", 64, size=10 * KIB, group="bytes"),
     Workload("send8_1m", "8 senders, 1 MiB", "send", 8, size=MIB, group="bytes"),
     Workload("drain8_1m", "8 workers, 1 MiB", "drain", 8, size=MIB, group="bytes"),
     # Only aiorsmq-ng does these: its peers have no such call, or none that does the same.
     Workload("receive1", "receive, ack by one task", "receive", group="own"),
-    Workload("worker64", "Worker, concurrency 64", "work", 64, group="own"),
     Workload("wake100", "send to one of 100 idle consumers", "wake", 100, group="own"),
     Workload("send64_100q", "64 senders, 100 queues", "send_queues", 64, queues=100, group="own"),
     Workload(

@@ -28,15 +28,15 @@ class Arq(Peer):
         """Enqueue a job."""
         await self.pool.enqueue_job("job", body)
 
-    async def drain(self, job: Job, times: list[float]) -> None:
+    async def work(self, job: Job, times: list[float]) -> None:
         """Let a worker do the jobs, ``job.tasks`` at a time."""
 
-        async def work(_: object, body: str) -> None:
+        async def handle(_: object, body: str) -> None:
             self.count.done()
 
         self.count.begin(job.messages)
         worker = Worker(
-            [func(work, name="job", keep_result=0)], redis_settings=self.settings,
+            [func(handle, name="job", keep_result=0)], redis_settings=self.settings,
             max_jobs=job.tasks, handle_signals=False, poll_delay=0.01,
         )  # fmt: skip
         self.worker, self.running = worker, asyncio.create_task(worker.async_run())

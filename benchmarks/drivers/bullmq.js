@@ -19,7 +19,7 @@ const peer = {
   async reset() {},
   send: (body) => queue.add("job", { body }, opts),
   sendMany: (bodies) => queue.addBulk(bodies.map((body) => ({ name: "job", data: { body }, opts }))),
-  drain({ messages, tasks }) {
+  work({ messages, tasks }) {
     return new Promise((resolve) => {
       let left = messages;
       const work = async () => {

@@ -32,15 +32,15 @@ class BullMQ(Peer):
             [{"name": "job", "data": {"body": body}, "opts": DONE} for body in bodies]
         )
 
-    async def drain(self, job: Job, times: list[float]) -> None:
+    async def work(self, job: Job, times: list[float]) -> None:
         """Let a worker do the jobs, ``job.tasks`` at a time."""
 
-        async def work(job: object, token: str) -> None:
+        async def handle(job: object, token: str) -> None:
             self.count.done()
 
         self.count.begin(job.messages)
         options = {"connection": self.url, "concurrency": job.tasks, "autorun": False}
-        self.worker = Worker("jobs", work, options)
+        self.worker = Worker("jobs", handle, options)
         self.running = asyncio.create_task(self.worker.run())
         await self.count.over.wait()
 

@@ -6,8 +6,6 @@ dropped. What is left is what the server does, and what the kernel needs to carr
 
 from __future__ import annotations
 
-import itertools
-import os
 import socket
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,16 +13,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import hiredis
+from script_calls import CREATE, SCRIPTS, Calls, delete_words, receive, send
 from talk import Job, Peer, serve
 
-from aiorsmq_ng._protocol.keys import Namespace
 from aiorsmq_ng._protocol.operation import Operation
-from aiorsmq_ng._protocol.operations import messages, queues
-from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
-from aiorsmq_ng._protocol.redis_codecs import encode
 from aiorsmq_ng._protocol.scripts import load
 
-KEYS = Namespace("bench").queue("jobs")
 #: Messages of one call, and bytes of bodies that it carries at most; the same as the package's.
 BATCH, BATCH_BYTES = 100, 1 << 18
 #: Calls in flight while a queue is emptied, and bytes written ahead of the replies.
@@ -42,13 +36,13 @@ class Limit(Peer):
         self.socket = socket.create_connection((place.hostname, place.port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = hiredis.Reader()
-        self.numbers = itertools.count(1)
-        for name in ("send", "receive", "delete", "create_queue"):
+        self.calls = Calls("limit")
+        for name in SCRIPTS:
             self.ask(hiredis.pack_command(("SCRIPT", "LOAD", load(name).source)))
 
     async def reset(self) -> None:
         """Make the queue."""
-        self.ask(self.pack(queues.create(KEYS, vt=30, delay=0, maxsize=-1)))
+        self.ask(self.pack(CREATE))
         self.packed: list[bytes] = []
 
     async def prepare(self, job: Job) -> None:
@@ -75,14 +69,11 @@ class Limit(Peer):
         body = job.body.encode()
         for at in range(0, job.messages, batch):
             bodies = [body] * min(batch, job.messages - at)
-            yield self.pack(messages.send(KEYS, bodies, delay_ms=-1, channel=KEYS.wake))
+            yield self.pack(send(bodies))
 
     def pack(self, *operations: Operation[Any]) -> bytes:
         """Pack the call that these operations share."""
-        numbered = operations[0].kind.numbered
-        call = encode(operations, KEYS.call_record("limit") if numbered else None, os.urandom)
-        words = call.words(next(self.numbers) if numbered else None)
-        return hiredis.pack_command(("EVALSHA", call.script.sha, *words))
+        return hiredis.pack_command(self.calls.words(*operations))
 
     def ask(self, command: bytes) -> Any:
         """Make one call and wait for its reply."""
@@ -120,31 +111,22 @@ class Limit(Peer):
     def drain_all(self, job: Job) -> None:
         """Lease batches and delete them, fenced by their receipts, some calls ahead."""
         batch = _batch(job.size)
-        receive = messages.receive(ReceiveSpec(KEYS), batch, vt_ms=-1)
+        receiving = receive(batch)
         calls, gone = -(-job.messages // batch), 0
         waiting: deque[str] = deque()
         while calls or waiting:
             while calls and len(waiting) < IN_FLIGHT:
-                self.socket.sendall(self.pack(receive))
+                self.socket.sendall(self.pack(receiving))
                 waiting.append("receive")
                 calls -= 1
             reply = self.reply()[0]
             if waiting.popleft() == "receive":
-                command = ("EVALSHA", load("delete").sha, 3, *KEYS.with_deliveries)
-                self.socket.sendall(hiredis.pack_command((*command, *_receipts(reply[2:]))))
+                self.socket.sendall(hiredis.pack_command(delete_words(reply[2:])))
                 waiting.append("delete")
             else:
                 gone += sum(reply)
         if gone != job.messages:
             raise RuntimeError(f"{gone} of {job.messages} messages were taken")
-
-
-def _receipts(rows: list[Any]) -> list[Any]:
-    """Return what a fenced delete says of leased messages, given as id, body, rc, fr for each."""
-    receipts = [len(rows) // 4]
-    for at in range(0, len(rows), 4):
-        receipts += (rows[at], rows[at + 2], rows[at + 3])
-    return receipts
 
 
 def _batch(size: int) -> int:

@@ -1,8 +1,10 @@
 """aiorsmq-ng itself.
 
-Further arguments: ``uvloop`` for that event loop, ``forgetful`` for scripts that remember no calls,
-``checkout=FOLDER`` for the package of another checkout, which PYTHONPATH must name: this file uses
-public names only, so that an earlier revision of the package does the same work.
+Further arguments: ``uvloop`` for that event loop, ``forgetful`` for scripts that remember no calls;
+``tasks`` for tasks that receive and acknowledge instead of a ``Worker``, ``await`` for a loop that
+waits for each ack, ``one-queue`` for one queue where a job has many; ``checkout=FOLDER`` for the
+package of another checkout, which PYTHONPATH must name: this file uses public names only, so that
+an earlier revision of the package does the same work.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ import itertools
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from talk import Countdown, Job, Peer, serve, spread
 
 import aiorsmq_ng
+
+#: Sends at a time while many queues are filled.
+FILL = 1000
 
 
 class Ours(Peer):
@@ -69,7 +74,7 @@ class Ours(Peer):
     async def prepare(self, job: Job) -> None:
         """Get ready for a job."""
         await super().prepare(job)
-        if job.kind in ("receive", "work"):
+        if job.kind == "receive":
             await self.fill(job)
         elif job.kind == "wake":
             await self.begin_to_wait(job.tasks)
@@ -79,21 +84,13 @@ class Ours(Peer):
                 await self.topic.subscribe(f"consumer{number}")
             await self.topic.publish(job.body)  # reads the subscriptions
         elif job.kind in ("send_queues", "receive_queues"):
-            names = [f"jobs{number}" for number in range(job.queues)]
-            queues = [await self.rsmq.create_queue(name, maxsize=-1) for name in names]
-            if job.kind == "receive_queues":
-                for number, queue in enumerate(queues):
-                    share = len(range(number, job.messages, job.queues))
-                    await queue.send_many([job.body] * share)
-            self.queues = itertools.cycle(queues)
+            await self.make_queues(job, 1 if "one-queue" in sys.argv else job.queues)
 
     async def run(self, job: Job) -> list[float]:
         """Do a job; return how many seconds single calls took."""
         body, times = job.body, list[float]()
         if job.kind == "receive":
             await spread(job.messages, job.tasks, self.take, times)
-        elif job.kind == "work":
-            await self.work(job)
         elif job.kind == "wake":
             await spread(job.messages, 1, lambda: self.wake(body), times)
         elif job.kind == "publish":
@@ -106,8 +103,33 @@ class Ours(Peer):
             return await super().run(job)
         return times
 
-    async def work(self, job: Job) -> None:
+    async def make_queues(self, job: Job, number: int) -> None:
+        """Make queues; fill them in turn if the job takes messages."""
+        made = [self.rsmq.create_queue(f"jobs{n}", maxsize=-1) for n in range(number)]
+        queues = await asyncio.gather(*made)
+        if job.kind == "receive_queues":
+            for at in range(0, job.messages, FILL):
+                numbers = range(at, min(at + FILL, job.messages))
+                await asyncio.gather(*(queues[n % number].send(job.body) for n in numbers))
+        self.queues = itertools.cycle(queues)
+
+    async def loop(self, job: Job, times: list[float]) -> None:
+        """Take one message after the other, in a block each, and end when all acks are answered."""
+        left = job.messages
+        settle: Literal["await", "background"] = "await" if "await" in sys.argv else "background"
+        async with self.queue.consume(prefetch=job.batch, settle=settle) as consumer:
+            async for message in consumer:
+                async with message:
+                    left -= 1
+                if not left:
+                    break
+        await self.check_empty()
+
+    async def work(self, job: Job, times: list[float]) -> None:
         """Let a worker handle and acknowledge all messages, and stop it."""
+        if "tasks" in sys.argv:
+            await spread(job.messages, job.tasks, self.take, times)
+            return
         worker = aiorsmq_ng.Worker(self.rsmq, concurrency=job.tasks)
 
         @worker.handler("jobs")
@@ -121,6 +143,10 @@ class Ours(Peer):
         worker.stop()
         await asyncio.gather(*self.going)
         self.going = []
+        await self.check_empty()
+
+    async def check_empty(self) -> None:
+        """Fail if the queue has messages left."""
         if left := (await self.queue.attributes()).msgs:
             raise RuntimeError(f"{left} messages were not acknowledged")
 

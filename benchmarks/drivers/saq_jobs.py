@@ -26,14 +26,14 @@ class Saq(Peer):
         """Enqueue a job."""
         await self.queue.enqueue("work", body=body, ttl=-1)
 
-    async def drain(self, job: Job, times: list[float]) -> None:
+    async def work(self, job: Job, times: list[float]) -> None:
         """Let a worker do the jobs, ``job.tasks`` at a time."""
 
-        async def work(_: object, *, body: str) -> None:
+        async def handle(_: object, *, body: str) -> None:
             self.count.done()
 
         self.count.begin(job.messages)
-        self.worker = Worker(self.queue, [("work", work)], concurrency=job.tasks)
+        self.worker = Worker(self.queue, [("work", handle)], concurrency=job.tasks)
         self.running = asyncio.create_task(self.worker.start())
         await self.count.over.wait()
 

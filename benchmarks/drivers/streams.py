@@ -47,14 +47,28 @@ class Streams(Peer):
             left -= await self._take(job.batch)
             times.append(time.perf_counter() - began)
 
+    async def loop(self, job: Job, times: list[float]) -> None:
+        """Read a batch at a time; acknowledge and delete one message after the other."""
+        left = job.messages
+        while left:
+            for id in await self._read_ids(job.batch):
+                await self._settle([id])
+                left -= 1
+
     async def _take(self, count: int) -> int:
-        ((_, entries),) = await self._read(count)
-        ids = [id for id, _ in entries]
+        ids = await self._read_ids(count)
+        await self._settle(ids)
+        return len(ids)
+
+    async def _settle(self, ids: list[bytes]) -> None:
         async with self.redis.pipeline(transaction=False) as pipe:
             pipe.xack(STREAM, GROUP, *ids)
             pipe.xdel(STREAM, *ids)
             await pipe.execute()
-        return len(ids)
+
+    async def _read_ids(self, count: int) -> list[bytes]:
+        ((_, entries),) = await self._read(count)
+        return [id for id, _ in entries]
 
     async def _read(self, count: int):
         found = await self.redis.xreadgroup(GROUP, "one", {STREAM: ">"}, count=count)

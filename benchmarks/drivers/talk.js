@@ -51,8 +51,8 @@ async function run(peer, job) {
       await peer.take();
     };
     await spread(job.messages, job.tasks, once, times);
-  } else if (peer.drain) {
-    await peer.drain(job);
+  } else if (job.kind === "work") {
+    await peer.work(job);
   } else {
     await spread(job.messages, job.tasks, () => peer.take(), times);
   }
@@ -63,7 +63,7 @@ async function answer(peer, request) {
   if (request.prepare) {
     const job = request.prepare;
     await peer.reset();
-    if (job.kind === "drain") await fill(peer, job, "x".repeat(job.size));
+    if (["drain", "work"].includes(job.kind)) await fill(peer, job, "x".repeat(job.size));
     return { ok: true };
   }
   const job = request.run;

@@ -2,7 +2,8 @@
 
 One JSON object per line on standard input, one per line back. ``{"prepare": job}`` empties the
 server, creates the queue, and fills it if the job takes messages. ``{"run": job}`` does the job and
-returns how long it took. Only what ``run`` does is measured.
+returns how long it took, and the processor time of the peer's own server if it has one. Only what
+``run`` does is measured.
 
 This module needs nothing but the standard library, because it runs in the environment of each peer.
 """
@@ -22,6 +23,8 @@ from importlib.metadata import version
 SAMPLES = 4000
 #: Bodies of one call while a queue is being filled.
 _FILL = 100
+#: Kinds of jobs that take messages from one queue, which is filled before.
+_TAKES = ("drain", "consume", "loop", "work")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,18 @@ class Peer:
         """Empty the queue as fast as one process can, ``batch`` messages ahead."""
         raise NotImplementedError
 
+    async def loop(self, job: Job, times: list[float]) -> None:
+        """Take one message after the other, ``batch`` messages ahead; acknowledge each of them."""
+        raise NotImplementedError
+
+    async def work(self, job: Job, times: list[float]) -> None:
+        """Let the peer's own worker handle all messages, ``tasks`` at a time."""
+        raise NotImplementedError
+
+    def server_s(self) -> float | None:
+        """Return the seconds of processor time of its server; none if it uses the harness's."""
+        return None
+
     async def fill(self, job: Job) -> None:
         """Put the job's messages into the queue."""
         for at in range(0, job.messages, _FILL):
@@ -87,7 +102,7 @@ class Peer:
     async def prepare(self, job: Job) -> None:
         """Get ready for a job."""
         await self.reset()
-        if job.kind in ("drain", "consume"):
+        if job.kind in _TAKES:
             await self.fill(job)
 
     async def settle(self) -> None:
@@ -104,10 +119,8 @@ class Peer:
             await spread(calls, job.tasks, lambda: self.send_many(bodies), times)
         elif job.kind == "cycle":
             await spread(job.messages, job.tasks, lambda: self.cycle(body), times)
-        elif job.kind == "drain":
-            await self.drain(job, times)
         else:
-            await self.consume(job, times)
+            await getattr(self, job.kind)(job, times)
         return times
 
 
@@ -158,16 +171,20 @@ async def _answer(peer: Peer, request: dict[str, dict[str, object]]) -> dict[str
         gc.collect()
         return {"ok": True}
     job = Job(**request["run"])  # type: ignore[arg-type]
+    spent = peer.server_s()
     busy, began = time.process_time(), time.perf_counter()
     times = await peer.run(job)
     seconds, busy = time.perf_counter() - began, time.process_time() - busy
-    await peer.settle()
-    return {
+    answer = {
         "messages": job.messages,
         "seconds": seconds,
         "cpu": busy,
         "times": times[:: -(-len(times) // SAMPLES) or 1],
     }
+    if spent is not None:
+        answer["server"] = (peer.server_s() or spent) - spent
+    await peer.settle()
+    return answer
 
 
 async def _serve(peer: Peer, url: str) -> None:

@@ -36,7 +36,7 @@ class Taskiq(Peer):
         """Kick a task."""
         await self.job.kiq(body)
 
-    async def drain(self, job: Job, times: list[float]) -> None:
+    async def work(self, job: Job, times: list[float]) -> None:
         """Let a receiver do the tasks, ``job.tasks`` at a time."""
         self.count.begin(job.messages)
         self.finish = asyncio.Event()

@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,94 @@ async def test_contender_that_fails_is_named_and_the_others_go_on(tmp_path, text
     assert all(t["messages"] > 0 and t["rate"] > 0 for t in turns)
     assert len(one.failures) == 1
     assert said in "".join(one.failures.values())
+
+
+async def test_contender_whose_program_is_not_there_is_missing_and_does_not_fail():
+    rabbit = Contender("rabbit", "Rabbit", "rabbit.py", ("send",), program="no-such-program")
+
+    async with arena([rabbit]) as one:
+        assert one.missing == {"rabbit": "no-such-program is not on the PATH"}
+        assert one.failures == {}
+
+
+async def test_contender_that_died_is_started_again_for_the_next_workload(tmp_path):
+    folder = Path(report.__file__).parent / "drivers"
+    dies = ECHO.replace("pass", "len(body) == 7 and exit('Error: seven')")
+    (tmp_path / "dies.py").write_text(f"import sys; sys.path.insert(0, {str(folder)!r})\n{dies}")
+    seven = Workload("seven", "of 7 bytes", "send", size=7)
+    eight = Workload("eight", "of 8 bytes", "send", size=8)
+
+    async with arena([Contender("dies", "dies", str(tmp_path / "dies.py"), ("send",))]) as one:
+        assert await one.play(seven, rounds=2, duration_s=0.001) == []
+        turns = await one.play(eight, rounds=2, duration_s=0.001)
+
+    assert [turn["round"] for turn in turns] == [1, 2]
+    assert list(one.failures) == ["dies, seven"]
+
+
+async def test_server_of_a_contenders_own_is_measured_by_the_contender(tmp_path):
+    folder = Path(report.__file__).parent / "drivers"
+    text = ECHO.replace("serve(", "SERVER\nserve(")
+    # A round that warms up, and one that counts.
+    text = text.replace("SERVER", "Echo.server_s = lambda self, s=iter((1, 1, 5, 8)): next(s)")
+    (tmp_path / "own.py").write_text(f"import sys; sys.path.insert(0, {str(folder)!r})\n{text}")
+
+    async with arena([Contender("own", "own", str(tmp_path / "own.py"), ("send",))]) as one:
+        (turn,) = await one.play(Workload("one", "one", "send"), rounds=1, duration_s=0.001)
+
+    assert turn["server_us"] == pytest.approx(3e6 / turn["messages"], abs=0.01)
+
+
+async def test_every_kind_of_job_is_done_by_the_contenders_that_need_no_installation():
+    names = ("tasks", "awaited", "one-queue", "limit", "bare-protocol", "evalsha", "forgetful")
+    entered = [c for c in contenders.ALL if c.name in (*names, "streams")]
+    small = [
+        replace(w, tasks=min(w.tasks, 4), batch=min(w.batch, 10), queues=min(w.queues, 4))
+        for w in workloads.ALL
+        if w.size == 100
+    ]
+    played = set()
+
+    async with arena(entered) as one:
+        for workload in small:
+            by = [c for c in entered if c.plays(workload)]
+            fresh = {c.name for c in by if (c.name, workload.kind) not in played}
+            if fresh:
+                turns = await one.play(workload, rounds=1, duration_s=0.001, only=fresh)
+                played |= {(turn["contender"], workload.kind) for turn in turns}
+
+    assert one.failures == {}
+    assert {name for name, _ in played} == {*names, "streams"}
+
+
+def test_figures_are_computed_from_turns_that_are_played():
+    known = {contender.name: contender for contender in contenders.ALL}
+    played = {workload.name: workload for workload in workloads.ALL}
+
+    for workload, names in figures.turns().items():
+        for name in names:
+            assert known[name].plays(played[workload]), (workload, name)
+    assert figures.turns()["worker64"] == {"ours", "uvloop", "tasks", "npm-bullmq", "saq"}
+
+
+def test_slowest_workload_beside_the_commit_before_is_a_figure():
+    about = {"ratios": {"send1": {"rate": 1.2}, "cycle": {"rate": 0.9}, "wake100": {"rate": None}}}
+    lines = figures.markdown({"samples": [], "studies": {}, "before": about}).splitlines()
+
+    assert "| the slowest workload | the commit before | at least 0.97 | 0.90 | no |  |  |" in lines
+
+
+def test_report_says_how_busy_the_machine_was_and_what_was_missing():
+    result = {
+        "samples": [turn("ours", 1, 50) | {"foreign": 0.25}], "load": [0.125, 2.5],
+        "missing": {"go-rmq": "go is not on the PATH"}, "failures": {"saq, send1": "bad day"},
+    }  # fmt: skip
+    text = report.circumstances(result)
+
+    assert "was 0.1 before the run began, and 2.5, its own work included" in text
+    assert "kept 0.25 processors busy in the median turn" in text
+    assert "- Missing on this machine: go-rmq (go is not on the PATH).\n" in text
+    assert "- These failed: saq, send1 (bad day).\n" in text
 
 
 def test_result_is_kept_whole(tmp_path):
@@ -294,6 +383,8 @@ def test_comparison_with_a_revision_has_more_and_shorter_turns():
     assert (usual.rounds, usual.duration) == (7, 0.2)
     assert (compared.rounds, compared.duration) == (revisions.ROUNDS, revisions.TURN_S)
     assert options(["--before", "REV", "--rounds", "3"]).rounds == 3
+    with pytest.raises(SystemExit):
+        options(["--before", "REV", "--goals"])
 
 
 def test_ratios_to_before_are_medians_of_the_rounds_and_every_workload_has_a_verdict():
