@@ -94,9 +94,37 @@ MUTANTS = (
     Mutant(
         "rmq: a damaged key does not end the cleaner",
         "aiorsmq_ng/rmq/cleaner.py",
-        "        except QueueCorrupt as error:\n            # The others",
+        "        except _FOREIGN as error:\n            # The others",
         "        except ZeroDivisionError as error:\n            # The others",
         ("tests/rmq/test_cleaner.py",),
+    ),
+    Mutant(
+        "rmq: a name that splits a queue of a cluster does not end the cleaner",
+        "aiorsmq_ng/rmq/cleaner.py",
+        "_FOREIGN = (QueueCorrupt, NotSupported)",
+        "_FOREIGN = (QueueCorrupt,)",
+        ("tests/rmq/test_cleaner.py",),
+    ),
+    Mutant(
+        "rmq: names that are not UTF-8 lead to the same keys again",
+        "aiorsmq_ng/_protocol/redis_codecs/rmq.py",
+        '"utf-8", "surrogateescape"',
+        '"utf-8", "backslashreplace"',
+        ("tests/rmq/test_cleaner.py",),
+    ),
+    Mutant(
+        "rmq: a damaged set of connections does not end the cleaner",
+        "aiorsmq_ng/rmq/cleaner.py",
+        "except (Unavailable, QueueCorrupt) as error",
+        "except Unavailable as error",
+        ("tests/rmq/test_cleaner.py",),
+    ),
+    Mutant(
+        "rmq: payloads with malformed headers are counted",
+        "aiorsmq_ng/worker/rmq_intake.py",
+        ", on_malformed=count_rejected",
+        "",
+        ("tests/rmq/test_worker.py",),
     ),
     Mutant(
         "rmq: closing gives everything back before the names go",

@@ -110,7 +110,8 @@ def check_name(what: str, name: object, layout: RmqLayout) -> str:
     if len(name) > _LONGEST_NAME:
         raise InvalidValue(f"{what} has {len(name)} characters; at most {_LONGEST_NAME} can be")
     try:
-        name.encode()
+        # Surrogate escapes stand for bytes that are not UTF-8, in names that another program wrote.
+        name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise InvalidValue(f"{what} {name!r} cannot be written as UTF-8") from None
     if layout.cluster and ("{" in name or "}" in name):

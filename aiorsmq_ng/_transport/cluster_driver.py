@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 
 import anyio
-from hiredis import pack_command
 from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import AbstractConnection, Connection
@@ -23,6 +22,7 @@ from . import redis_versions
 from .driver import NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
 from .list_waiter import ListElementWaiter
+from .packing import pack, raw
 from .primary_check import is_confirmed
 from .redis_driver import confirm, usable
 from .script_calls import Command, RedisDriver
@@ -30,7 +30,7 @@ from .subscribed_connection import ConnectionListener
 
 #: Redirections that one attempt follows; the next attempt comes after a pause.
 _REDIRECTIONS = 5
-_ASKING = pack_command(("ASKING",))
+_ASKING = pack(("ASKING",))
 
 
 class ClusterDriver(RedisDriver):
@@ -105,7 +105,7 @@ class ClusterDriver(RedisDriver):
                 await nodes.initialize()
             if command.key is None:
                 return self._client.get_random_node()
-            return nodes.get_node_from_slot(self._client.keyslot(command.key))
+            return nodes.get_node_from_slot(self._client.keyslot(raw(command.key)))
         except Exception as error:  # redis-py also raises errors that are no RedisErrors
             self._outdated = True
             refused_at_connect(error)
@@ -128,7 +128,7 @@ class ClusterDriver(RedisDriver):
         connection = await self._connection(node)
         try:
             command.written = True
-            packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
+            packed = pack(command.words)
             if asking:
                 # ASKING holds for the next command on its connection.
                 packed = _ASKING + packed
@@ -167,7 +167,7 @@ class ClusterDriver(RedisDriver):
         try:
             # The node itself is asked last: it may not know its successor.
             await redis_versions.ask_for_nodes(nodes, last=node)
-            owner = nodes.get_node_from_slot(self._client.keyslot(command.key or ""))
+            owner = nodes.get_node_from_slot(self._client.keyslot(raw(command.key or "")))
         except Exception as error:
             if command.follow_up is not None:
                 return  # the sender learns from the confirmation that it failed

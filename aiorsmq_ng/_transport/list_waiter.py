@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import anyio
-from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection
 
 from .driver import NotExecuted
 from .error_mapping import describe
+from .packing import pack
 
 #: How much longer than the server may take the client waits for the reply, and for a connection.
 _LATE_S = 5.0
@@ -35,7 +35,7 @@ class ListElementWaiter:
                 if self._connection is None:
                     self._connection = await self._make(key)
                     await self._connection.connect()  # type: ignore[no-untyped-call]
-                packed = pack_command(("BLMOVE", key, key, "RIGHT", "RIGHT", str(seconds)))  # type: ignore[arg-type]
+                packed = pack(("BLMOVE", key, key, "RIGHT", "RIGHT", seconds))
                 await self._connection.send_packed_command(packed, check_health=False)
             with anyio.fail_after(seconds + _LATE_S):
                 await self._connection.read_response(

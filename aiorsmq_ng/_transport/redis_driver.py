@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import anyio
-from hiredis import pack_command
 from redis import exceptions as driver_errors
 from redis.asyncio import ConnectionPool
 from redis.asyncio.connection import AbstractConnection
@@ -18,6 +17,7 @@ from . import redis_versions
 from .driver import NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
 from .list_waiter import ListElementWaiter
+from .packing import pack
 from .pipelined_connection import ConnectionInUse, PipelinedConnection
 from .primary_check import is_confirmed, primaries_named
 from .script_calls import Command, RedisDriver
@@ -78,7 +78,7 @@ class PoolDriver(RedisDriver):
         """Run *command* once."""
         if self._check is not None:
             self._check()
-        packed = pack_command(tuple(command.words))  # type: ignore[arg-type]
+        packed = pack(command.words)
         # WAIT and WAITAOF are about the last write of a connection: that must be this command.
         asks = command.follow_up or (
             command.min_replicas and command.needs_confirmation and self._has_sentinels
@@ -278,7 +278,7 @@ class PoolDriver(RedisDriver):
 
 async def confirm(connection: AbstractConnection, words: Sequence[Argument]) -> Reply:
     """Run WAIT or WAITAOF: ask how far the last write of this connection was replicated."""
-    packed = pack_command(tuple(words))  # type: ignore[arg-type]
+    packed = pack(words)
     await connection.send_packed_command(packed, check_health=False)
     try:
         return await connection.read_response(disable_decoding=True)

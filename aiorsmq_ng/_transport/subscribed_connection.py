@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import anyio
-from hiredis import pack_command
 from redis import exceptions as driver_errors
 from redis.asyncio.connection import AbstractConnection
 
 from ..errors import RSMQError
 from .driver import Heard, NotExecuted
 from .error_mapping import describe, refused_at_connect
+from .packing import pack
 
 #: Seconds without data after which a wake-up connection is pinged, and then dropped.
 _SILENCE_S = 10.0
@@ -73,7 +73,7 @@ class ConnectionListener:
             if self._connection is None:
                 self._connection = self._make()
                 await self._connection.connect()  # type: ignore[no-untyped-call]
-            packed = pack_command(words)  # type: ignore[arg-type]
+            packed = pack(words)
             await self._connection.send_packed_command(packed, check_health=False)
 
 

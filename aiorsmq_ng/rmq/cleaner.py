@@ -9,16 +9,19 @@ import anyio
 from .._protocol.operations.rmq import messages, registry
 from .._protocol.rmq_keys import RmqKeys, RmqLayout
 from .._transport.transport import Transport
-from ..errors import QueueCorrupt, Unavailable
+from ..errors import NotSupported, QueueCorrupt, Unavailable
 
 logger = logging.getLogger("aiorsmq_ng.rmq")
+
+#: What foreign data leads to: a key of another type, or a name that splits a queue of a cluster.
+_FOREIGN = (QueueCorrupt, NotSupported)
 
 
 async def clean(transport: Transport, layout: RmqLayout) -> int:
     """Return what all dead connections held to their queues; the result is how many payloads.
 
     Another cleaner may run at the same time, Go's or ours: each payload is moved by one of them.
-    A damaged key is logged and skipped; its connection stays listed.
+    What does not fit rmq's layout is logged and skipped; its connection stays listed.
     """
     names = await transport.run(registry.members(layout.connections))
     moved = 0
@@ -26,7 +29,7 @@ async def clean(transport: Transport, layout: RmqLayout) -> int:
         if not await transport.run(registry.alive(layout.heartbeat(name))):
             try:
                 moved += await _clean_connection(transport, layout, name)
-            except QueueCorrupt as error:
+            except _FOREIGN as error:
                 logger.warning("dead connection %r is not cleaned: %s", name, error)
     return moved
 
@@ -37,8 +40,8 @@ async def clean_forever(transport: Transport, layout: RmqLayout, every_s: float)
         try:
             if moved := await clean(transport, layout):
                 logger.info("%d deliveries of dead connections are back in their queues", moved)
-        except Unavailable as error:
-            if not error.transient:
+        except (Unavailable, QueueCorrupt) as error:
+            if isinstance(error, Unavailable) and not error.transient:
                 raise
             logger.warning("cleaning failed, and is tried again: %s", error)
         await anyio.sleep(every_s)
@@ -52,7 +55,7 @@ async def _clean_connection(transport: Transport, layout: RmqLayout, name: str) 
         await run(registry.add(layout.queues, queue))
         try:
             moved += await _clean_queue(transport, layout.queue(queue), name)
-        except QueueCorrupt as error:
+        except _FOREIGN as error:
             # The others do not wait until it is repaired.
             logger.warning("dead connection %r keeps what it held: %s", name, error)
     # It stays listed as long as it consumes something, or is alive again.

@@ -12,6 +12,7 @@ from typing import Any, Self
 import anyio
 
 from .._common.durations import Seconds, at_least_0, in_seconds
+from .._common.tasks import retrieve_exception
 from .._protocol.operations.rmq import registry
 from .._protocol.rmq_keys import RmqLayout, check_name
 from .._runtime.outage_retries import retry_through_outages
@@ -207,16 +208,30 @@ class Rmq:
     async def cleaner(self, *, every: Seconds = 60) -> AsyncGenerator[None, None]:
         """Clean at once, and then now and then, while the block runs, through outages.
 
+        An error that does not pass, such as ``AccessDenied``, cancels the block and is raised.
+
         Args:
             every: seconds between two runs.
         """
         every_s = in_seconds("every", every)
         if not every_s > 0:
             raise InvalidValue(f"every must be more than 0 seconds, not {every!r}")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(clean_forever, self._transport, self._layout, every_s)
-            yield
-            tasks.cancel_scope.cancel()
+        cleaning = asyncio.create_task(
+            clean_forever(self._transport, self._layout, every_s), name="aiorsmq-ng rmq cleaner"
+        )
+        cleaning.add_done_callback(retrieve_exception)
+        try:
+            with anyio.CancelScope() as block:
+                # An error that no later run mends ends the block.
+                cleaning.add_done_callback(
+                    lambda task: None if task.cancelled() else block.cancel()
+                )
+                yield
+        finally:
+            cleaning.cancel()
+            await asyncio.wait([cleaning])
+        if not cleaning.cancelled():
+            cleaning.result()
 
     def __repr__(self) -> str:
         """Show where it leads without the URL, which may hold a password."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -50,6 +50,7 @@ class RmqPrefetch:
         push: RmqKeys | None,
         *,
         background: bool = False,
+        on_malformed: Callable[[bytes], object] | None = None,
     ) -> None:
         #: Acks blocks that have ended; ``None`` if each waits for its own ack.
         self.acks = BackgroundAcks(context.transport, RmqAcks()) if background else None
@@ -57,6 +58,7 @@ class RmqPrefetch:
         self._keys = keys
         self._size = size
         self._push = push
+        self._on_malformed = on_malformed
         self._consumer = unique_name(context.tag)
         self._buffer: deque[RmqDelivery] = deque()
         #: Deliveries that are not settled, the buffered ones included; name of their connection.
@@ -302,7 +304,19 @@ class RmqPrefetch:
         logger.warning("a payload of queue %r is rejected: %s", self._keys.queue, fault)
         operation = move(self._keys, held.connection.name, [payload], self._keys.rejected)
         future = self._context.transport.submit(operation)
-        future.add_done_callback(lambda _: held.settled([payload]))
+        future.add_done_callback(partial(self._refused, held, payload))
+
+    def _refused(self, held: Held, payload: bytes, future: asyncio.Future[list[bool]]) -> None:
+        # One that failed is still in the unacked list, is found there, and is rejected again.
+        held.settled([payload])
+        is_done = not future.cancelled() and future.exception() is None and future.result()[0]
+        if not is_done:
+            held.doubt()
+        elif self._on_malformed is not None:
+            try:
+                self._on_malformed(payload)
+            except Exception:
+                logger.exception("the callback for a malformed payload failed")
 
     def _acks_if_open(self) -> BackgroundAcks[RmqDelivery] | None:
         """Return what acks in the background; after the end a block waits for its own ack."""

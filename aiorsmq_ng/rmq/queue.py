@@ -115,7 +115,11 @@ class RmqQueue:
         await self._context.transport.resume(token)
 
     def consume(
-        self, *, prefetch: int = 100, settle: Literal["await", "background"] = "await"
+        self,
+        *,
+        prefetch: int = 100,
+        settle: Literal["await", "background"] = "await",
+        on_malformed: Callable[[bytes], object] | None = None,
     ) -> RmqConsumer[RmqDelivery]:
         """Return an iterator over deliveries; nothing is taken before the first is asked for.
 
@@ -132,12 +136,21 @@ class RmqQueue:
                 were handed out and whose settlement is not confirmed.
             settle: ``"await"``: a block that ends without an error waits for its ack;
                 ``"background"``: it goes on at once.
+            on_malformed: called with each payload that was moved to the rejected list because its
+                headers cannot be read.
         """
-        ahead = self._prefetch(prefetch, background=is_background(settle))
+        ahead = self._prefetch(
+            prefetch, background=is_background(settle), on_malformed=on_malformed
+        )
         return RmqConsumer(ahead, self._context.transport)
 
     def consume_batches(
-        self, *, size: int, wait: Seconds, prefetch: int | None = None
+        self,
+        *,
+        size: int,
+        wait: Seconds,
+        prefetch: int | None = None,
+        on_malformed: Callable[[bytes], object] | None = None,
     ) -> RmqConsumer[RmqBatch]:
         """Return an iterator over batches: of *size*, or what came within *wait* after the first.
 
@@ -145,6 +158,7 @@ class RmqQueue:
             size: deliveries per batch at most.
             wait: seconds to wait for a full batch after its first delivery.
             prefetch: as for ``consume``; by default twice the size.
+            on_malformed: as for ``consume``.
         """
         if size < 1:
             raise InvalidValue(f"size of a batch must be at least 1, not {size!r}")
@@ -152,7 +166,8 @@ class RmqQueue:
         if prefetch < size:
             raise InvalidValue(f"prefetch must be at least the size of a batch, {size}")
         wait_s = at_least_0("wait", wait)
-        return RmqConsumer(self._prefetch(prefetch), self._context.transport, size, wait_s)
+        ahead = self._prefetch(prefetch, on_malformed=on_malformed)
+        return RmqConsumer(ahead, self._context.transport, size, wait_s)
 
     def __aiter__(self) -> AsyncIterator[RmqDelivery]:
         return self.consume()
@@ -217,11 +232,9 @@ class RmqQueue:
     def __repr__(self) -> str:
         return f"<RmqQueue {self.name!r}>"
 
-    def _prefetch(self, size: int, *, background: bool = False) -> Callable[[], RmqPrefetch]:
+    def _prefetch(self, size: int, **how: Any) -> Callable[[], RmqPrefetch]:
         _at_least_1(size, "prefetch")
-        return partial(
-            RmqPrefetch, self._context, self._keys, size, self._push, background=background
-        )
+        return partial(RmqPrefetch, self._context, self._keys, size, self._push, **how)
 
     async def _run(self, operation: Operation[R]) -> R:
         return await self._context.transport.run(operation)

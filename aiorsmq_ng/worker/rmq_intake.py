@@ -16,7 +16,11 @@ async def dispatch(handler: RmqHandler, executions: Executions, prefetch: int) -
     """
     # Those that handlers work on count, too.
     ahead = executions.concurrency + max(prefetch, handler.size)
-    async with handler.queue.consume(prefetch=ahead) as consumer:
+
+    def count_rejected(_payload: bytes) -> None:
+        executions.counters.rejected += 1
+
+    async with handler.queue.consume(prefetch=ahead, on_malformed=count_rejected) as consumer:
         while True:
             batch = await consumer.take_many(handler.size or 1, handler.wait)
             try:

@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng.rmq import Rmq
 from aiorsmq_ng.testing import PrivateServer
+from tools.lab.topologies import Cluster
 
 from ..support.deadlines import PATIENT
 
@@ -18,6 +19,13 @@ async def rmq_server() -> AsyncIterator[PrivateServer]:
     """A server that these tests may flush."""
     async with PrivateServer() as server:
         yield server
+
+
+@pytest.fixture(scope="package")
+async def cluster() -> AsyncIterator[Cluster]:
+    """A cluster that these tests may flush."""
+    async with Cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture

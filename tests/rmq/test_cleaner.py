@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from redis.asyncio import RedisCluster
 
-from aiorsmq_ng import InvalidValue, LeaseLost
+from aiorsmq_ng import AccessDenied, InvalidValue, LeaseLost
 from aiorsmq_ng.rmq import Rmq, RmqConnectionStats
 from aiorsmq_ng.rmq import connection as connections
 
+from ..support.deadlines import PATIENT
 from ..support.waiting import until
 from .test_client import READY, listed, taken
 
@@ -231,3 +233,92 @@ async def test_server_that_is_away_for_long_ends_the_connection(rmq_server, url,
         assert again.body == b"a"
         await again.ack()
         await consumer.aclose()
+
+
+async def test_names_that_are_not_utf8_are_cleaned_and_can_be_used(rmq, redis):
+    name, queue = b"go\xffne-abcdef", b"th\xffings"
+    connection = b"rmq::connection::" + name
+    await redis.sadd("rmq::connections", name)
+    await redis.sadd(connection + b"::queues", queue, "plain")
+    await redis.lpush(connection + b"::queue::[" + queue + b"]::unacked", "a", "b")
+    await redis.lpush(connection + b"::queue::[plain]::unacked", "c")
+    await redis.sadd(connection + b"::queue::[" + queue + b"]::consumers", b"\xfe")
+
+    assert await rmq.clean() == 3
+
+    ready = b"rmq::queue::[" + queue + b"]::ready"
+    assert await redis.smembers("rmq::queues") == {queue, b"plain"}
+    assert await listed(redis, ready) == [b"a", b"b"]
+    assert await redis.keys(b"rmq::connection*") == []
+    # As names of files: surrogate escapes stand for the bytes.
+    assert await rmq.list_queues() == ["plain", "th\udcffings"]
+    things = await rmq.queue("th\udcffings", push="plain")
+    async with things.consume(prefetch=1) as deliveries:
+        await (await anext(deliveries)).ack()
+        await (await anext(deliveries)).push()
+        waiting = asyncio.create_task(anext(deliveries))
+        await things.publish("d")
+        await (await asyncio.wait_for(waiting, 30)).reject()
+    assert await redis.llen("rmq::queue::[plain]::ready") == 2
+    assert (await rmq.stats()).queues["th\udcffings"].rejected == 1
+    assert await things.destroy() == (0, 1)
+
+
+async def test_names_that_split_a_queue_of_a_cluster_do_not_keep_the_others_waiting(
+    cluster, caplog
+):
+    for node in cluster.masters:
+        await node.command("FLUSHALL")
+    redis = RedisCluster(host="127.0.0.1", port=cluster.masters[0].port)
+    held = {
+        "gone-1": ("things", b"a"),
+        "gone-{2}": ("things", b"lost in no slot"),
+        "gone-3": ("", b"of no name"),
+        "gone-4": ("th\udcffings", b"b"),
+    }
+    for name, (queue, payload) in held.items():
+        raw_queue = queue.encode("utf-8", "surrogateescape")
+        await redis.sadd("rmq::connections", name)
+        await redis.sadd(f"rmq::connection::{name}::queues", raw_queue)
+        unacked = f"rmq::connection::{name}::queue::{{".encode() + raw_queue + b"}::unacked"
+        await redis.lpush(unacked, payload)
+
+    async with Rmq(cluster.url, options=PATIENT) as rmq:
+        assert await rmq.clean() == 2
+
+    assert await redis.lrange("rmq::queue::{things}::ready", 0, -1) == [b"a"]
+    assert await redis.lrange(b"rmq::queue::{th\xffings}::ready", 0, -1) == [b"b"]
+    assert await redis.smembers("rmq::connections") == {b"gone-{2}", b"gone-3"}
+    for name in ("gone-{2}", "gone-3"):
+        assert f"{name!r} keeps what it held" in caplog.text
+    await redis.aclose()
+
+
+async def test_cleaner_goes_on_if_the_names_of_connections_are_damaged(rmq, redis, caplog):
+    await redis.set("rmq::connections", "not of rmq")
+
+    async with rmq.cleaner(every=0.05):
+        await until(lambda: caplog.text.count("tried again") >= 2)
+        await redis.delete("rmq::connections")
+        await dead_connection(redis, "a")
+
+        async def cleaned():
+            return await keys_of(redis, DEAD) == []
+
+        await until(cleaned)
+
+
+async def test_error_of_the_block_of_a_cleaner_is_raised_as_it_is(rmq):
+    with pytest.raises(LookupError):
+        async with rmq.cleaner():
+            raise LookupError
+
+
+async def test_cleaner_that_is_refused_ends_its_block_with_the_reason(redis, url):
+    rules = ("on", ">secret", "~*", "+@all", "-smembers")
+    await redis.execute_command("ACL", "SETUSER", "limited", *rules)
+    async with Rmq(url.replace("://", "://limited:secret@")) as rmq:
+        with pytest.raises(AccessDenied, match="smembers"):
+            async with rmq.cleaner():
+                await asyncio.sleep(3600)
+    await redis.execute_command("ACL", "DELUSER", "limited")

@@ -77,6 +77,25 @@ async def test_what_fails_is_pushed_or_rejected_and_hooks_are_called(rmq, redis)
     assert (worker.health.rejected, worker.health.failed) == (2, 1)
 
 
+async def test_payload_with_malformed_headers_is_counted_as_rejected(rmq, redis):
+    worker, done = Worker(), []
+    things = rmq.queue("things")
+    malformed = [b"\xff\x00\xbe\xbeJ{}", b"\xff\x00\xbe\xbeJ[1]\n"]
+    await things.publish_payloads([malformed[0], b"fine", malformed[1]])
+
+    @worker.handler(things)
+    async def handle(body: str) -> None:
+        done.append(body)
+
+    task = await running(worker)
+    await until(lambda: worker.health.rejected == 2)
+    await stopped(worker, task)
+
+    assert done == ["fine"]
+    assert worker.health.done == 1
+    assert await listed(redis, REJECTED) == malformed
+
+
 async def test_batch_handler_of_a_queue_of_rmq(rmq):
     worker, sizes = Worker(), []
     things = rmq.queue("things")

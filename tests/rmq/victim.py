@@ -1,4 +1,4 @@
-"""A consumer of ours that is killed: marks each message, then acks it."""
+"""A consumer of ours that is killed: marks each message, then acks it; without a mark, holds it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ async def main(url: str, tag: str, queue: str, prefetch: int, mark: str) -> None
     marks = RedisCluster.from_url(f"redis://{address}") if cluster else Redis.from_url(url)
 
     async def handle(delivery: RmqDelivery) -> None:
+        if not mark:
+            return
         await marks.hincrby(mark, delivery.body, 1)
         await delivery.ack()
 

@@ -48,8 +48,9 @@ def _payloads(request: PublishRequest | SettleRequest) -> Sequence[Argument]:
 
 
 def _names(reply: Reply) -> list[str]:
-    # Names are text. Another program may have written others: they are shown, not refused.
-    return sorted(name.decode("utf-8", "backslashreplace") for name in reply)
+    # Another program may have written names that are no text. As names of files in Python, they are
+    # read with surrogate escapes, so that they lead to the same keys again.
+    return sorted(name.decode("utf-8", "surrogateescape") for name in reply)
 
 
 PUBLISH: Codec[PublishRequest, tuple[str, ...]] = Codec(
