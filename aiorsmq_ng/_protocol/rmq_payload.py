@@ -43,11 +43,17 @@ def canonical(name: str) -> str:
     return "-".join(word[:1].upper() + word[1:].lower() for word in name.split("-"))
 
 
-def pack(body: bytes, headers: Headers | None = None) -> bytes:
-    """Return the payload for *body*, with *headers* if there are any."""
-    if not headers:
-        # A body that looks like a header gets an empty one, so that it is read as it is.
-        return SIGNATURE + b"{}\n" + body if body.startswith(SIGNATURE) else body
+def pack(bodies: Sequence[bytes], headers: Headers | None = None) -> list[bytes]:
+    """Return the payloads for *bodies*, each with *headers* if there are any."""
+    if headers:
+        head = _pack_headers(headers)
+        return [head + body for body in bodies]
+    # A body that looks like a header gets an empty one, so that it is read as it is.
+    empty, signature = SIGNATURE + b"{}\n", SIGNATURE
+    return [empty + body if body.startswith(signature) else body for body in bodies]
+
+
+def _pack_headers(headers: Headers) -> bytes:
     merged: dict[str, list[str]] = {}
     for name, value in headers.items():
         single = isinstance(value, str) or not isinstance(value, Iterable)
@@ -56,7 +62,7 @@ def pack(body: bytes, headers: Headers | None = None) -> bytes:
             raise InvalidValue(f"header {name!r} must be a text, or a list of texts")
         merged.setdefault(canonical(name), []).extend(values)
     try:
-        return b"".join((SIGNATURE, msgspec.json.encode(merged), b"\n", body))
+        return b"".join((SIGNATURE, msgspec.json.encode(merged), b"\n"))
     except UnicodeEncodeError as error:
         raise InvalidValue(f"a header cannot be written as UTF-8: {error.reason}") from None
 

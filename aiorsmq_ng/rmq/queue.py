@@ -91,10 +91,11 @@ class RmqQueue:
         if not bodies:
             return
         codec = self._context.codec
-        payloads = [pack(to_body(body, codec), headers) for body in bodies]
+        payloads = pack([to_body(body, codec) for body in bodies], headers)
         if not self._listed:
             await self.open()
-        await self._run(messages.publish(self._keys, payloads))
+        # Not by a method of its own: many publications are a call each.
+        await self._context.transport.run(messages.publish(self._keys, payloads))
 
     async def publish_payloads(self, payloads: Sequence[bytes]) -> None:
         """Append payloads as they are: with rmq's own header, if they have one. All or none.

@@ -15,6 +15,8 @@ def test_driver_in_the_guide_is_the_one_that_tests_run():
     (block,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
 
     assert block == DRIVER
+    # What the guide promises to authors.
+    assert len(DRIVER.splitlines()) <= 50
 
 
 def test_guide_describes_every_verb_and_every_option():

@@ -62,8 +62,9 @@ Which scenarios fail in a pair, in any distribution of the roles, although the r
 TAIL = """\
 ## Clients that are missing
 
-No client in Java or PHP was played. `com.oblac:jrsmq` is not on Maven Central under any of the versions that were tried, and
-PHP packages come from Packagist, which the machine of this run cannot reach. A driver for either is some fifty lines:
+No client in Java or PHP was played. `com.oblac:jrsmq`, before that `com.wedeploy:jrsmq`, was published to a repository that is
+closed, and is not on Maven Central; PHP packages come from Packagist, which the machine of this run cannot reach. A driver for
+either is some fifty lines:
 [guide](../guides/conformance.md).
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..operation import Argument, Reply
+from ..operation import Argument, Operation, Reply
 from ..operations.rmq import messages, registry
 from ..operations.rmq.messages import (
     DrainRequest,
@@ -28,7 +28,7 @@ from ..operations.rmq.registry import (
     MemberRequest,
     MembersRequest,
 )
-from .codec import Codec
+from .codec import Codec, Entropy, Words
 
 
 def _take_keys(request: TakeRequest) -> Sequence[str]:
@@ -43,7 +43,14 @@ def _retire_keys(request: RetireRequest) -> Sequence[str]:
     return own if layout.cluster else (*own, layout.heartbeat(name), layout.consumed(name).key)
 
 
-def _payloads(request: PublishRequest | SettleRequest) -> Sequence[Argument]:
+def _publications(operations: Sequence[Operation[Any]], _: Entropy) -> Words:
+    args: list[Argument] = [len(operations)]
+    for operation in operations:
+        args += operation.request.payloads
+    return [operations[0].request.keys.ready], args
+
+
+def _payloads(request: SettleRequest) -> Sequence[Argument]:
     return (len(request.payloads), *request.payloads)
 
 
@@ -57,8 +64,8 @@ PUBLISH: Codec[PublishRequest, tuple[str, ...]] = Codec(
     kind=messages.RMQ_PUBLISH,
     script="rmq_publish",
     keys=lambda r: (r.keys.ready,),
-    args=_payloads,
     decode=lambda _, reply: (),
+    encode_all=_publications,
 )
 TAKE: Codec[TakeRequest, list[bytes] | None] = Codec(
     kind=messages.RMQ_TAKE,

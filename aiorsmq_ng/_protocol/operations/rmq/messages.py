@@ -23,21 +23,14 @@ class PublishRequest(RmqRequest, frozen=True):
     """Append *payloads* in order, all or none."""
 
     payloads: Sequence[bytes]
+    #: How many, and their bytes: stored, because batching asks for them once per publication.
+    weight: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    size: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def lane(self) -> tuple[Any, ...]:
         """Publications to one queue share a call."""
         return (self.keys.ready,)
-
-    @property
-    def weight(self) -> int:
-        """One per payload."""
-        return len(self.payloads)
-
-    @property
-    def size(self) -> int:
-        """The bytes of all payloads."""
-        return sum(map(len, self.payloads))
 
 
 RMQ_PUBLISH: Kind[tuple[str, ...]] = Kind(
@@ -51,7 +44,8 @@ RMQ_PUBLISH: Kind[tuple[str, ...]] = Kind(
 
 def publish(keys: RmqKeys, payloads: Sequence[bytes]) -> Operation[tuple[str, ...]]:
     """Append *payloads* in order, all or none. Payloads have no ids."""
-    return Operation(RMQ_PUBLISH, PublishRequest(keys, payloads))
+    size = sum(map(len, payloads))
+    return Operation(RMQ_PUBLISH, PublishRequest(keys, payloads, len(payloads), size))
 
 
 class TakeRequest(RmqRequest, frozen=True):
