@@ -333,8 +333,12 @@ class Delivery(Message):
                 pass  # closing the client has given the message back
             except RSMQError as failure:
                 logger.warning(
-                    "message %s of queue %r was not given back: %s", self.id, self.queue, failure
-                )
+                    "message %s of queue %r was not given back: %s", self.id, self.queue, failure,
+                    extra={
+                        "queue": self.queue, "message_id": self.id, "rc": self.rc,
+                        "error": str(failure),
+                    },
+                )  # fmt: skip
 
     def _decoder(self) -> Codec:
         # Not stored with every delivery: most bodies are read in another way.

@@ -1496,7 +1496,7 @@ MUTANTS = (
     Mutant(
         "worker: a handler that is cancelled before its first step gives its messages back",
         "aiorsmq_ng/worker/handler_execution.py",
-        "            give_back(self._batch)",
+        "            self._counters.released += len(give_back(self._batch))",
         "            self._stop_renewal()",
         ("tests/contract/test_worker_leases.py",),
     ),

@@ -178,7 +178,10 @@ class BackgroundAcks(Generic[M]):
 
     def _note_failure(self, batch: list[M], error: RSMQError) -> None:
         self._note(batch, [False] * len(batch))
-        logger.warning("%d messages are not acked: %s", len(batch), error)
+        logger.warning(
+            "%d messages are not acked: %s", len(batch), error,
+            extra={"count": len(batch), "error": str(error)},
+        )  # fmt: skip
         self._keep(error)
 
     def _note(self, batch: list[M], acked: list[bool]) -> None:

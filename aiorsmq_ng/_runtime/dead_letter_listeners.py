@@ -72,4 +72,8 @@ def log_move(letter: DeadLetter) -> None:
     logger.warning(
         "message %s of queue %r was moved to %r: %s",
         letter.message.id, letter.queue, letter.dead_letter, letter.reason or "no reason given",
+        extra={
+            "queue": letter.queue, "message_id": letter.message.id, "rc": letter.message.rc,
+            "dead_letter": letter.dead_letter, "reason": letter.reason,
+        },
     )  # fmt: skip

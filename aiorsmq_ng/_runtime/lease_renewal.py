@@ -252,6 +252,7 @@ class LeaseKeeper:
             logger.warning(
                 "the event loop was blocked, or the process stopped, for more than %.1f s: leases "
                 "could not be renewed; run what blocks by asyncio.to_thread", late_s,
+                extra={"seconds": late_s},
             )  # fmt: skip
 
     def _stall_s(self) -> float:
@@ -269,7 +270,10 @@ class LeaseKeeper:
                 if due:
                     self.drop(lease)
             elif now >= _give_up_at(lease):
-                logger.warning("%r could not be renewed in time", lease)
+                logger.warning(
+                    "%r could not be renewed in time", lease,
+                    extra={"queue": lease.queue, "message_id": lease.id},
+                )  # fmt: skip
                 if (observer := self._transport.observer) is not None:
                     observer.lease_lost(lease.keys.namespace.name, lease.queue, lease.receipt)
                 self._lose(lease)
@@ -290,7 +294,7 @@ class LeaseKeeper:
             lease.expires_at = started + lease.vt
             _set_renewal(lease)
         elif isinstance(error, LeaseLost | QueueNotFound):
-            logger.warning("%s", error)
+            logger.warning("%s", error, extra={"queue": lease.queue, "message_id": lease.id})
             self._lose(lease)
         else:
             now = asyncio.get_running_loop().time()
@@ -304,7 +308,10 @@ class LeaseKeeper:
         level = logging.DEBUG
         if now >= self._warn_from:
             level, self._warn_from = logging.WARNING, now + _WARN_EVERY_S
-        logger.log(level, "%r is not renewed yet, trying again: %s", lease, error)
+        logger.log(
+            level, "%r is not renewed yet, trying again: %s", lease, error,
+            extra={"queue": lease.queue, "message_id": lease.id, "error": str(error)},
+        )  # fmt: skip
 
     def _give_back(self, lease: Lease) -> None:
         release = _visibility(lease, vt_ms=0, how="r")

@@ -83,6 +83,7 @@ def _give_back_late(late: list[D]) -> None:
             "the event loop was blocked for more than %.1f s: work on %d messages of queue %r is "
             "not begun, their leases have ended; run what blocks by asyncio.to_thread",
             over_s, len(late), late[0].lease.queue,
+            extra={"queue": late[0].lease.queue, "count": len(late), "seconds": over_s},
         )  # fmt: skip
     give_back(late)
 

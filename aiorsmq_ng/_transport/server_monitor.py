@@ -39,7 +39,11 @@ class ServerMonitor:
         self._answered_at = time.time()
         if self._error is not None:
             if self._away:
-                logger.warning("%s answers again, after %.1f s", self._name, now - self._since)
+                away_s = now - self._since
+                logger.warning(
+                    "%s answers again, after %.1f s", self._name, away_s,
+                    extra={"seconds": away_s},
+                )  # fmt: skip
             self._error, self._away = None, False
 
     def failed(self, error: Exception, began_at: float, now: float) -> None:
@@ -52,4 +56,5 @@ class ServerMonitor:
             logger.warning(
                 "%s does not answer, waiting for it: %s (for %.1f s by now)",
                 self._name, error, now - self._since,
+                extra={"seconds": now - self._since, "error": str(error)},
             )  # fmt: skip

@@ -23,6 +23,7 @@ from .global_options import (
 )
 from .health import health_options, probed_service
 from .lazy_group import LazyGroup
+from .log_format import log_format_option
 from .session import DAEMON_LOG, finish, start_log
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def serve() -> None:
     help="Seconds that a stop waits for messages to be settled and calls to end.",
 )
 @health_options
+@log_format_option
 @wait_for_server
 @global_options()
 def grpc(**given: Any) -> None:
@@ -151,7 +153,7 @@ def grpc(**given: Any) -> None:
     releases what streams still hold and exits with 0. A second signal does not wait.
     """
     settings = current_settings()
-    start_log(DAEMON_LOG, logging.INFO)
+    start_log(DAEMON_LOG, logging.INFO, form=given["log_format"])
     # The C library of gRPC would log errors that are reported here already.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:

@@ -13,6 +13,7 @@ import click
 from .broker import check_pair, reached, read_tokens, stop_signals
 from .global_options import current_settings, examples, global_options, wait_for_server
 from .health import health_options, probed_service
+from .log_format import log_format_option
 from .session import DAEMON_LOG, finish, start_log
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ read_only_option = click.option(
 @click.option("--key", metavar="FILE", help="The certificate's key (PEM).")
 @click.option("--insecure", is_flag=True, help="Allow other hosts without TLS.")
 @health_options
+@log_format_option
 @wait_for_server
 @global_options()
 def serve_dashboard(**given: Any) -> None:
@@ -74,7 +76,7 @@ def serve_dashboard(**given: Any) -> None:
 
     On SIGTERM or Ctrl-C it ends all streams and exits with 0.
     """
-    start_log(DAEMON_LOG, logging.INFO)
+    start_log(DAEMON_LOG, logging.INFO, form=given["log_format"])
     host, port = _address(given["listen"])
     tokens = read_tokens(given["tokens"])
     if not _is_loopback(host):

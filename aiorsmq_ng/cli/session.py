@@ -75,11 +75,12 @@ async def patiently(rsmq: aiorsmq_ng.RSMQ, work: Awaitable[R]) -> R:
         timer.cancel()
 
 
-def start_log(form: str, level: int) -> None:
-    """Log to stderr from *level* on; with -v everything."""
+def start_log(text: str, level: int, *, form: str = "text") -> None:
+    """Log to stderr from *level* on, in the *form* text or json; with -v everything."""
+    from .log_format import JsonFormatter
     from .output import HarmlessFormatter
 
     handler = logging.StreamHandler()
-    handler.setFormatter(HarmlessFormatter(form))
+    handler.setFormatter(JsonFormatter() if form == "json" else HarmlessFormatter(text))
     handler.setLevel(logging.DEBUG if current_settings().verbose else level)
     logging.basicConfig(level=handler.level, handlers=[handler])

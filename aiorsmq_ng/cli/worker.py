@@ -14,6 +14,7 @@ import aiorsmq_ng
 
 from .global_options import current_settings, examples, global_options, wait_for_server
 from .health import health, health_options, probed
+from .log_format import log_format_option
 from .session import DAEMON_LOG, start_log
 
 logger = logging.getLogger("aiorsmq_ng.worker")
@@ -41,9 +42,10 @@ def worker() -> None:
     help="Seconds for which a handler may ignore its cancellation before /livez fails.",
 )
 @health_options
+@log_format_option
 @wait_for_server
 @global_options()
-def run(target: str, wait_for_server: float | None, **probing: Any) -> None:
+def run(target: str, wait_for_server: float | None, log_format: str, **probing: Any) -> None:
     """Run the Worker called NAME in the Python module MODULE.
 
     If the server is unreachable at the start, the worker waits for it, as the program or
@@ -60,7 +62,7 @@ def run(target: str, wait_for_server: float | None, **probing: Any) -> None:
     import anyio
 
     settings = current_settings()
-    start_log(DAEMON_LOG, logging.INFO)
+    start_log(DAEMON_LOG, logging.INFO, form=log_format)
     os.environ["RSMQ_URL"] = settings.full_url()
     if (token := settings.token()) is not None:
         os.environ["RSMQ_TOKEN"] = token
@@ -99,12 +101,7 @@ async def _run(worker: aiorsmq_ng.Worker, probing: dict[str, Any]) -> None:
             await worker.run()
         failed = False
     finally:
-        health = worker.health
-        logger.info(
-            "stopped; messages done: %d, failed: %d, rejected: %d, handlers that did not end: %d",
-            *(health.done, health.failed, health.rejected, health.stuck),
-        )
-        if health.stuck:
+        if worker.health.stuck:
             # A handler that ignores its cancellation would block the exit for ever.
             sys.stderr.flush()
             os._exit(int(failed))

@@ -58,6 +58,10 @@ class AuditLog:
         logger.info(
             "%r did %s on queue %r (%r): %d messages, %r",
             identity, entry.action, queue, entry.what, count, entry.outcome,
+            extra={
+                "identity": identity, "action": entry.action, "queue": queue, "what": entry.what,
+                "count": count, "outcome": entry.outcome,
+            },
         )  # fmt: skip
 
     def entries(self) -> list[Entry]:

@@ -80,6 +80,8 @@ class Execution:
         #: Why the handler is cancelled; True once the timeout, a lost lease or the worker did so.
         self._reason: str | None = None
         self._interrupted = self._cancelled = False
+        #: When the handler began, on the performance counter, and how long it took.
+        self._began_at = self._duration = 0.0
         self._left_behind = False
         #: The timeout of the handler, and how long it may take to end after a cancellation.
         self._timers: list[asyncio.TimerHandle] = []
@@ -119,9 +121,12 @@ class Execution:
         if self._begun:
             self._stop_renewal()
         else:
-            give_back(self._batch)
+            self._counters.released += len(give_back(self._batch))
         if error is not None:
-            logger.error("messages of handler %s not settled", self.handler.name, exc_info=error)
+            logger.error(
+                "messages of handler %s not settled", self.handler.name, exc_info=error,
+                extra=self.fields(),
+            )  # fmt: skip
         self._on_end(self)
 
     async def _run(self) -> None:
@@ -152,10 +157,36 @@ class Execution:
         if raised is not None:
             await self._failed(raised)
         elif self._acks is not None and _may_ack_later(self._batch[0]):
+            self._log_success()
             await self._hand_over(self._acks)
         else:
             settled = await self._settle_all(lambda delivery: delivery.ack())
             self._count("acked", len(settled))
+            self._log_success()
+
+    def _log_success(self) -> None:
+        if logger.isEnabledFor(logging.DEBUG):
+            first = self._batch[0]
+            logger.debug(
+                "handler %s has handled message %s of queue %r in %.3f s",
+                self.handler.name, first.id, first.queue, self._duration,
+                extra=self.fields(outcome=first.outcome or "acked"),
+            )  # fmt: skip
+
+    def fields(self, delivery: Delivery | None = None, **more: Any) -> dict[str, Any]:
+        """Return what a log record says about *delivery*, or about the first message."""
+        about = delivery or self._batch[0]
+        if self._handling:
+            self._duration = time.perf_counter() - self._began_at
+        return {
+            "queue": about.queue,
+            "message_id": about.id,
+            "rc": about.rc,
+            "handler": self.handler.name,
+            "count": len(self._batch),
+            "duration": self._duration,
+            **more,
+        }
 
     async def _hand_over(self, acks: BackgroundAcks[LeasedMessage]) -> None:
         """Have the messages acked in the background that the handler did not settle."""
@@ -179,7 +210,7 @@ class Execution:
             limit = asyncio.get_running_loop().call_later(self.handler.timeout, self._time_over)
             self._timers.append(limit)
         error: BaseException | None = None
-        self._handling = True
+        self._handling, self._began_at = True, time.perf_counter()
         try:
             await self._observed(self._call(0, arguments))
         except Exception as raised:
@@ -195,6 +226,7 @@ class Execution:
             raise
         finally:
             self._handling, self.stuck_since = False, None
+            self._duration = time.perf_counter() - self._began_at
             for timer in self._timers:
                 timer.cancel()
         if self._interrupted or self._cancelled or error is not None:
@@ -265,7 +297,7 @@ class Execution:
     def _mark_stuck(self) -> None:
         self.stuck_since = time.monotonic()
         self._stop_renewal()
-        logger.error("handler %s ignores its cancellation", self.handler.name)
+        logger.error("handler %s ignores its cancellation", self.handler.name, extra=self.fields())
 
     async def _failed(self, error: BaseException, *, called: bool = True) -> None:
         settled = await self._settle_all(lambda delivery: delivery.settle(error))
@@ -276,6 +308,7 @@ class Execution:
             await self._report_failure(error, called=called)
         else:
             self._count("released", len(settled))
+            self._counters.released += len(settled)
 
     async def _settle_all(self, settle: Callable[[Delivery], Any]) -> list[Delivery]:
         """Settle the messages that the handler did not settle, and return those that were settled.
@@ -291,9 +324,12 @@ class Execution:
         self._stop_renewal()
         for delivery, outcome in zip(open_, outcomes, strict=True):
             if isinstance(outcome, LeaseLost):
-                logger.warning("%s", outcome)
+                logger.warning("%s", outcome, extra=self.fields(delivery))
             elif isinstance(outcome, RSMQError):
-                logger.error("message %s could not be settled: %s", delivery.id, outcome)
+                logger.error(
+                    "message %s could not be settled: %s", delivery.id, outcome,
+                    extra=self.fields(delivery),
+                )  # fmt: skip
             elif isinstance(outcome, BaseException):
                 raise outcome
         settled = [d for d, outcome in zip(open_, outcomes, strict=True) if outcome is None]
@@ -316,6 +352,7 @@ class Execution:
             self.handler.name, "failed on" if called else "was not called for",
             first.id, first.queue, first.rc, str(error)[:500] if misfit else type(error).__name__,
             exc_info=None if misfit else error,
+            extra=self.fields(outcome=first.outcome, error=type(error).__name__),
         )  # fmt: skip
         for hook in self._on_failure:
             for delivery in self._batch:
@@ -359,7 +396,10 @@ class Executions:
     async def drain(self, within_s: float, grace_over: asyncio.Event) -> None:
         """Wait until all have ended, or *grace_over* is set; at most *within_s* seconds."""
         if self.running:
-            logger.info("stopping: %d handlers have %g s to end", len(self.running), within_s)
+            logger.info(
+                "stopping: %d handlers have %g s to end", len(self.running), within_s,
+                extra={"running": len(self.running), "seconds": within_s},
+            )  # fmt: skip
             await wait_until_done([e.task for e in self.running], within_s, grace_over)
 
     @property
@@ -385,7 +425,10 @@ class Executions:
         if running:
             await asyncio.wait([e.task for e in running], timeout=_ABANDON_S)
         for execution in list(self.running):
-            logger.error("handler %s does not end and is left behind", execution.handler.name)
+            logger.error(
+                "handler %s does not end and is left behind", execution.handler.name,
+                extra=execution.fields(),
+            )  # fmt: skip
             execution.leave_behind()
             self.left_behind[execution.handler.queue.name] += 1
 

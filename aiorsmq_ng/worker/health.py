@@ -75,6 +75,8 @@ class Counters:
     done: int = 0
     failed: int = 0
     rejected: int = 0
+    #: Messages given back without a failure: no handler has begun them, or a stop cancelled it.
+    released: int = 0
     last_error: str | None = None
     #: Reports the same messages to telemetry, if the client has any.
     recorder: Recorder | None = None

@@ -144,6 +144,7 @@ class Intake:
             finally:
                 self._ahead.discard(prefetch)
                 if giving_back := prefetch.close():
+                    self._executions.counters.released += len(giving_back)
                     with anyio.CancelScope(shield=True):
                         await asyncio.wait(giving_back, timeout=_GIVE_BACK_S)
 
@@ -169,6 +170,7 @@ class Intake:
         logger.info(
             "message %s of queue %r runs alone: %d deliveries in a row vanished with their holders",
             suspect.id, suspect.queue, suspect.strikes,
+            extra={"queue": suspect.queue, "message_id": suspect.id, "rc": suspect.rc},
         )  # fmt: skip
         executions = self._executions
         # A handler that ignores its cancellation blocks only its slot.
@@ -194,6 +196,7 @@ class Intake:
                 "message %s of queue %r runs beside %d handlers that take long: it was put back %d"
                 " times, and %d deliveries in a row vanished with their holders",
                 suspect.id, suspect.queue, beside, _MAX_POSTPONED, suspect.strikes,
+                extra={"queue": suspect.queue, "message_id": suspect.id, "rc": suspect.rc},
             )  # fmt: skip
             return False
         delay = 10 * self._alone
@@ -201,6 +204,7 @@ class Intake:
             "message %s of queue %r is put back for %g s: %d deliveries in a row vanished with"
             " their holders, and %d handlers that run here take long",
             suspect.id, suspect.queue, delay, suspect.strikes, beside,
+            extra={"queue": suspect.queue, "message_id": suspect.id, "rc": suspect.rc},
         )  # fmt: skip
         suspect.release_nowait(delay, unseen=True)
         self.postponed[suspect.id] = times

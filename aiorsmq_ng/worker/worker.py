@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeVar
@@ -337,11 +338,13 @@ class Worker:
             self._failure = one_line(error)
             if isinstance(error, Exception):
                 self._counters.note(error)
-                logger.error("the worker has ended: %s", self._failure)
+                logger.error(
+                    "the worker has ended: %s", self._failure, extra={"error": self._failure}
+                )
             raise
 
     async def _run(self) -> None:
-        self._state = "running"
+        self._state, began_at = "running", time.monotonic()
         self.rsmq.add_close_hook(self._client_closes)
         try:
             queues = [handler.queue for handler in self._handlers]
@@ -355,6 +358,7 @@ class Worker:
                 for hook in self._on_start:
                     await hook()
                 self._started = True
+                self._log_start()
                 if self._acks_later and self._handlers:
                     self._executions.acks = self._background_acks()
                 self._intake = Intake(
@@ -380,12 +384,36 @@ class Worker:
                 self.rsmq.remove_close_hook(self._client_closes)
                 for handler in self._rmq_handlers:
                     handler.queue.rmq.remove_close_hook(self._client_closes)
+                self._log_end(time.monotonic() - began_at)
                 # In a task of its own: it goes on if this one is cancelled again.
                 await asyncio.shield(asyncio.create_task(self._finish()))
 
+    def _log_start(self) -> None:
+        queues, concurrency = self._queue_names(), self._executions.concurrency
+        logger.info(
+            "serving %s, up to %d handlers at a time", ", ".join(map(repr, queues)), concurrency,
+            extra={"queues": queues, "concurrency": concurrency, "prefetch": self._prefetch},
+        )  # fmt: skip
+
+    def _log_end(self, seconds: float) -> None:
+        counters, health = self._counters, self.health
+        logger.info(
+            "stopped; messages done: %d, failed: %d, rejected: %d, given back: %d, "
+            "handlers that did not end: %d, after %.1f s",
+            counters.done, counters.failed, counters.rejected, counters.released, health.stuck,
+            seconds,
+            extra={
+                "done": counters.done, "failed": counters.failed, "rejected": counters.rejected,
+                "released": counters.released, "stuck": health.stuck, "seconds": seconds,
+            },
+        )  # fmt: skip
+
+    def _queue_names(self) -> list[str]:
+        handlers = [*self._handlers, *self._rmq_handlers]
+        return [handler.queue.name for handler in handlers]
+
     def __repr__(self) -> str:
-        names = [h.queue.name for h in self._handlers] + [h.queue.name for h in self._rmq_handlers]
-        queues = ", ".join(names)
+        queues = ", ".join(self._queue_names())
         running = self._executions.running
         at_work = f", {len(running)} handlers running" if running else ""
         return f"<Worker of {queues or 'no queues'}, {self._state}{at_work}>"
