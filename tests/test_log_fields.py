@@ -21,7 +21,7 @@ def calls():
         logger = re.search(r"getLogger\(\"aiorsmq_ng\.([\w.]+)\"\)", source)
         for node in ast.walk(ast.parse(source)):
             extra = [k.value for k in getattr(node, "keywords", ()) if k.arg == "extra"]
-            if not extra or not isinstance(node.func, ast.Attribute):
+            if not extra or ast.unparse(node.func).rpartition(".")[0] not in ("logger", "_log"):
                 continue
             name = node.func.attr
             text = node.args[name == "log"].value
