@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_CONNECTION_COLUMNS = ("connection", "alive", "queue", "unacked", "consumers")
+
 name_option = click.option("-n", "--name", required=True, help="The queue of rmq.")
 most_option = click.option(
     "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Maximum number; all by default."
@@ -70,6 +72,14 @@ def _missing(name: str) -> click.ClickException:
     )
 
 
+async def lengths_of(client: Rmq, name: str) -> tuple[int, int]:
+    """Return how many messages of a queue are ready and rejected; an error if there is none."""
+    found = await client.queue(name).lengths()
+    if not any(found) and name not in await client.list_queues():
+        raise _missing(name)
+    return found
+
+
 @click.command(
     epilog=examples(
         "$ rsmqctl rmq stats -o table",
@@ -77,14 +87,20 @@ def _missing(name: str) -> click.ClickException:
         "things     12         1        3          2            2                 0",
     )
 )
+@click.option("--connections", is_flag=True, help="Print a row for each connection instead.")
 @fail_empty_option
 @global_options()
-def stats(fail_empty: bool) -> None:
+def stats(connections: bool, fail_empty: bool) -> None:
     """Print what every queue holds, and its connections.
 
     unacked is what connections have taken and not settled; what dead connections hold waits for
     a cleaner.
     """
+    if connections:
+        show_rows(found := run_rmq(_connections), _CONNECTION_COLUMNS)
+        if not found:
+            nothing("there is no connection of rmq", fail=fail_empty)
+        return
 
     async def work(client: Rmq) -> list[Record]:
         found = (await client.stats()).queues
@@ -106,6 +122,25 @@ def stats(fail_empty: bool) -> None:
     show_rows(rows, ["queue", *columns])
     if not rows:
         nothing("there is no queue of rmq", fail=fail_empty)
+
+
+async def _connections(client: Rmq) -> list[Record]:
+    found = await client.stats()
+    rows: list[Record] = [
+        {
+            "connection": name,
+            "alive": connection.active,
+            "queue": queue,
+            "unacked": connection.unacked,
+            "consumers": len(connection.consumers),
+        }
+        for queue, held in found.queues.items()
+        for name, connection in held.connections.items()
+    ]
+    idle = {"queue": None, "unacked": 0, "consumers": 0}
+    others = found.other_connections.items()
+    rows += [{"connection": name, "alive": alive, **idle} for name, alive in others]
+    return sorted(rows, key=lambda row: (row["connection"], row["queue"] or ""))
 
 
 def _header(value: str) -> tuple[str, str]:
@@ -162,9 +197,7 @@ def consume(name: str, count: int, wait: float, then: str, fail_empty: bool) -> 
         import anyio
 
         queue, taken = client.queue(name), list["RmqDelivery"]()
-        ready = (await queue.lengths()).ready
-        if not ready and name not in await client.list_queues():
-            raise _missing(name)
+        ready, _ = await lengths_of(client, name)
         async with queue.consume(prefetch=count) as deliveries:
             while len(taken) < min(count, max(ready, 1)):
                 limit = 5.0 if len(taken) < ready else wait
@@ -230,9 +263,15 @@ def return_(name: str, count: int | None, unacked: str | None) -> None:
 
     async def work(client: Rmq) -> int:
         queue = client.queue(name)
-        if unacked is not None:
-            return await queue.return_unacked(unacked, count)
-        return await queue.return_rejected(count)
+        await lengths_of(client, name)
+        if unacked is None:
+            return await queue.return_rejected(count)
+        if unacked not in (await client.stats([name])).queues[name].connections:
+            raise click.ClickException(
+                f"no connection {unacked!r} consumes queue {name!r}; "
+                "list connections with: rsmqctl rmq stats --connections"
+            )
+        return await queue.return_unacked(unacked, count)
 
     show_record({"returned": run_rmq(work)})
 
@@ -245,12 +284,13 @@ def return_(name: str, count: int | None, unacked: str | None) -> None:
 def purge(name: str, rejected: bool, yes: bool) -> None:
     """Delete ready or rejected messages for good; asks first."""
     if asks(yes=yes):
-        found = run_rmq(lambda client: client.queue(name).lengths())
+        found = run_rmq(lambda client: lengths_of(client, name))
         what = "rejected" if rejected else "ready"
-        confirm(f"Delete {messages(getattr(found, what))} ({what}) of {name!r} for good?")
+        confirm(f"Delete {messages(found[rejected])} ({what}) of {name!r} for good?")
 
     async def work(client: Rmq) -> int:
         queue = client.queue(name)
+        await lengths_of(client, name)
         return await (queue.purge_rejected() if rejected else queue.purge_ready())
 
     show_record({"purged": run_rmq(work)})
@@ -268,8 +308,8 @@ def destroy(name: str, yes: bool) -> None:
     What connections have taken stays with them.
     """
     if asks(yes=yes):
-        found = run_rmq(lambda client: client.queue(name).lengths())
-        confirm(f"Delete queue {name!r} with {messages(found.ready + found.rejected)} for good?")
+        found = run_rmq(lambda client: lengths_of(client, name))
+        confirm(f"Delete queue {name!r} with {messages(sum(found))} for good?")
     try:
         ready, rejected = run_rmq(lambda client: client.queue(name).destroy())
     except aiorsmq_ng.QueueNotFound:

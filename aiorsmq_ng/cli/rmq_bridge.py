@@ -12,7 +12,7 @@ import aiorsmq_ng
 from .global_options import current_settings, examples, global_options
 from .output import complain, show_record
 from .progress import progress
-from .rmq import most_option, name_option
+from .rmq import lengths_of, most_option, name_option
 from .session import finish
 from .shared_options import messages
 
@@ -63,6 +63,8 @@ def bridge(
         other = Rmq(rmq_url or url, tag="rsmqctl", options=options)
         async with settings.client(patient=True) as rsmq, other as client:
             queue = client.queue(name)
+            if to_rsmq is not None and not follow:
+                await lengths_of(client, name)
             with progress("moving", count, sys.stderr.isatty()) as advance:
                 moving = Bridge(
                     queue,

@@ -245,19 +245,53 @@ async def test_command_line(url, redis, capsys):
         1,
         "rsmqctl: rmq has no queue 'things'; list its queues with: rsmqctl rmq stats\n",
     )
-    status, _, err = await ctl("consume", "-n", "typo")
-    assert (status, "rmq has no queue 'typo'" in err) == (1, True)
+    for words in (
+        *(("consume",), ("purge", "--yes"), ("destroy", "--yes"), ("return",)),
+        *(("return", "--unacked", "gone-abcdef"), ("bridge", "--to-rsmq", "jobs")),
+    ):
+        status, _, err = await ctl(*words, "-n", "typo")
+        assert (status, err.count("\n"), "rmq has no queue 'typo'" in err) == (1, 1, True)
     assert await redis.smembers("rmq::queues") == set()
     await asyncio.to_thread(main, ("rmq", "publish", "--help"))
     assert "--header NAME:VALUE" in capsys.readouterr().out
     assert (await ctl("bridge", "-n", "things"))[0] == 2
     assert (await ctl("publish", "-n", "things", "-m", "a", "-H", "no"))[0] == 2
+    await ctl("publish", "-n", "things", "-m", "a")
     status, _, err = await ctl("bridge", "-n", "things", "--to-rsmq", "jobs")
     assert (status, err.count("\n"), "'jobs' does not exist" in err) == (1, 1, True)
     async with RSMQ(url) as rsmq:
         await rsmq.create_queue("jobs")
-        await ctl("publish", "-n", "things", "-m", "a")
         done = {"moved": 1, "rejected": 0, "doubtful": 0}
         assert (await ctl("bridge", "-n", "things", "--to-rsmq", "jobs"))[1] == done
         assert (await ctl("bridge", "-n", "things", "--from-rsmq", "jobs"))[1] == done
     assert await listed(redis, READY) == [b"a"]
+
+
+async def test_command_line_lists_connections_by_the_names_that_return_takes(
+    rmq, redis, url, capsys
+):
+    async def ctl(*words):
+        status = await asyncio.to_thread(main, ("-r", url, "rmq", *words))
+        return status, *capsys.readouterr()
+
+    assert await ctl("stats", "--connections") == (
+        *(0, "[]\n", "rsmqctl: there is no connection of rmq\n"),
+    )
+    things = await rmq.queue("things")
+    await things.publish("a", "b")
+    consumer = things.consume(prefetch=2)
+    await anext(consumer)
+    await redis.sadd("rmq::connections", "gone-abcdef")
+
+    status, out, _ = await ctl("stats", "--connections")
+
+    row = {"connection": rmq.connection, "alive": True, "queue": "things"}
+    idle = {"connection": "gone-abcdef", "alive": False, "queue": None}
+    assert (status, json.loads(out)) == (
+        *(0, [{**idle, "unacked": 0, "consumers": 0}, {**row, "unacked": 2, "consumers": 1}]),
+    )
+    words = ("return", "-n", "things", "--unacked")
+    status, _, err = await ctl(*words, "gone-abcdef")
+    assert (status, "no connection 'gone-abcdef' consumes queue 'things'" in err) == (1, True)
+    assert (await ctl(*words, rmq.connection))[:2] == (0, '{"returned": 2}\n')
+    await consumer.aclose()
