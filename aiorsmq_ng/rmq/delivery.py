@@ -95,8 +95,10 @@ class RmqDelivery(Message):
         held = origin.held
         number = next(held.connection.numbers)
         super().__init__(f"{held.connection.name}#{number}", parts.body, 0, 0)
-        #: Headers by name, as Go writes it; a list of values each.
-        self.headers: dict[str, list[str]] = parts.headers
+        #: Headers by name, as Go writes it; a list of values each, where RSMQ's messages have a text.
+        self.headers: dict[str, list[str]] = (  # type: ignore[assignment]  # pyright: ignore
+            parts.headers
+        )
         #: The bytes in Redis: headers and body.
         self.payload = payload
         #: What this client knows of its right to the payload: ``lost``.
