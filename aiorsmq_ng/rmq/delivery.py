@@ -95,9 +95,9 @@ class RmqDelivery(Message):
         held = origin.held
         number = next(held.connection.numbers)
         super().__init__(f"{held.connection.name}#{number}", parts.body, 0, 0)
-        #: Headers by name, as Go writes it; a list of values each, where RSMQ's messages have a text.
-        self.headers: dict[str, list[str]] = (  # type: ignore[assignment]  # pyright: ignore
-            parts.headers
+        #: Headers by name, as Go writes it; a list of values each. RSMQ's messages have one text.
+        self.headers: dict[str, list[str]] = (  # pyright: ignore[reportIncompatibleMethodOverride]
+            parts.headers  # type: ignore[assignment]
         )
         #: The bytes in Redis: headers and body.
         self.payload = payload
