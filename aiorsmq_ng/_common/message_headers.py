@@ -50,6 +50,23 @@ def header_texts(headers: object, count: int = 1) -> Sequence[bytes]:
     return texts if any(texts) else ()
 
 
+def add_headers(texts: Sequence[bytes], added: Mapping[str, str]) -> Sequence[bytes]:
+    """Return stored texts of headers, each with those of *added* put before its own.
+
+    A message keeps its own as they are if it has one of these names already, or would have too
+    much.
+    """
+    if not texts:
+        return [encode_headers(added)]
+    found: list[bytes] = []
+    for text in texts:
+        own = decode_headers(text)
+        together = {**added, **own}
+        fits = header_bytes(together) <= MAX_HEADER_BYTES and not own.keys() & added.keys()
+        found.append(encode_headers(together) if fits else text)
+    return found
+
+
 def decode_headers(stored: bytes) -> dict[str, str]:
     """Return the headers in a stored text; none if another program has stored something else."""
     if not stored:

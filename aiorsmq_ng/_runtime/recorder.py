@@ -13,11 +13,15 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from .._common.bounded_dict import BoundedDict
+from .._common.message_headers import add_headers
 from .._protocol.operation import Operation
 from .._protocol.operations import messages
 from .._protocol.operations.message_values import Received
@@ -59,6 +63,8 @@ _TYPES: dict[str, OperationType] = {
     "reject": "settle",
     "forward": "settle",
 }
+#: True in a receive that the program has not asked for.
+_AHEAD: ContextVar[bool] = ContextVar("aiorsmq_ng.leasing_ahead", default=False)
 #: Lost leases that are remembered, so that each is reported once.
 _LOST = 10_000
 
@@ -98,6 +104,11 @@ class Recorder:
         """Report that *operation* begins; return it, and what is to be called at its end."""
         call = _describe(operation)
         afters = self._begin(Telemetry.on_call.__name__, call)
+        if call.headers and call.type == "send":
+            request = operation.request
+            texts = self._report(add_headers, request.headers, call.headers)
+            if texts is not None:
+                operation = Operation(operation.kind, replace(request, headers=texts))
         return operation, partial(self._end, operation, call, afters, time.perf_counter())
 
     def retried(self, operation: Operation[Any]) -> None:
@@ -144,6 +155,8 @@ class Recorder:
             call.ids = [message.id for message in found.messages]
             call.messages = len(call.ids)
             call.received = _by_queue(found, call.queue)
+            if call.operation != "receive":
+                call.found = [_message(message) for message in found.messages]
         elif kind is messages.ACK_MANY:
             self._note_lost(operation, result)
             call.messages = result.count(None)
@@ -185,6 +198,8 @@ class Recorder:
         receiving: Awaitable[list[M]],
     ) -> list[M]:
         """Await *receiving*, by which the program asks for messages, and report it."""
+        if _AHEAD.get():
+            return await receiving
         receive = Receive(
             operation="receive", namespace=namespace, queues=queues, count=count, wait=wait_s
         )
@@ -276,6 +291,16 @@ class Recorder:
 recorder_of: Callable[[Any], Recorder | None] = attrgetter("_recorder")
 
 
+@contextmanager
+def leasing_ahead() -> Iterator[None]:
+    """Do not report receives of the block as such: a worker leases messages ahead."""
+    token = _AHEAD.set(True)
+    try:
+        yield
+    finally:
+        _AHEAD.reset(token)
+
+
 def code_of(error: BaseException) -> str:
     """Return the code of an error of this library, or the name of the class of another."""
     if isinstance(error, RSMQError):
@@ -294,10 +319,14 @@ def _describe(operation: Operation[Any]) -> ClientCall:
         operation=verb, type=_TYPES.get(verb, ""), namespace=keys.namespace.name, queue=keys.queue
     )
     if call.type == "send":
-        call.messages = len(request.bodies)
+        call.messages, call.has_headers = len(request.bodies), bool(request.headers)
+        call.batch = call.messages != 1
     elif call.type == "settle":
         call.ids = [receipt.id for receipt in _receipts(request)]
         call.messages = len(call.ids)
+        call.batch = operation.kind is messages.ACK_MANY
+    elif verb in ("pop", "recover"):
+        call.batch = request.count != 1
     elif operation.kind is messages.DELETE:
         call.ids, call.messages = request.ids, len(request.ids)
     return call
@@ -317,6 +346,12 @@ def _receipts(request: Any) -> Sequence[Any]:
     if isinstance(request, messages.AckManyRequest):
         return request.receipts
     return [request.receipt]
+
+
+def _message(found: Any) -> Message:
+    if isinstance(found, Message):
+        return found
+    return Message(found.id, found.body, found.rc, found.fr, found.headers)
 
 
 def _by_queue(found: Received | messages.Popped, queue: str) -> Mapping[str, int]:

@@ -46,12 +46,19 @@ class ClientCall(Struct, eq=False, kw_only=True):
     ids: Sequence[str] = ()
     #: Number of messages that it is about; for a receive it is known at the end.
     messages: int = 0
-    #: Headers to send with the messages. An outlet may add to them when the call begins.
+    #: True for several messages by one call, also if there is one, or none.
+    batch: bool = False
+    #: Headers to send with the messages. An outlet may add to them when the call begins. Of a
+    #: message that has one of these names already, all headers stay as they are.
     headers: dict[str, str] = field(default_factory=dict)
+    #: True if the program has given headers to one of the messages.
+    has_headers: bool = False
     #: Known at the end: seconds, the code of the error, and messages received, by queue.
     duration: float = 0.0
     error: str | None = None
     received: Mapping[str, int] = field(default_factory=dict)
+    #: Messages that were popped or taken over; those of a receive are in ``Receive``.
+    found: Sequence[Message] = ()
 
 
 class Receive(Struct, eq=False, kw_only=True):

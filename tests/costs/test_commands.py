@@ -8,11 +8,14 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON
 from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, Worker
 from aiorsmq_ng._protocol import scripts
 from aiorsmq_ng._protocol.operations.spark import claims
+from aiorsmq_ng.telemetry.opentelemetry_traces import OpenTelemetryTraces
 from aiorsmq_ng.testing import PrivateServer
 from tools.lab import Faults, simulate
 
@@ -280,6 +283,27 @@ async def test_path_costs_no_more_than_it_did(queue, raw, before, path, calls, i
     assert 1 <= bill.calls <= calls
     assert 1 <= bill.inside <= inside
     assert not bill.other
+
+
+@pytest.mark.parametrize(("sampler", "more"), [(ALWAYS_OFF, 0), (ALWAYS_ON, 6)])
+async def test_traces_cost_commands_only_for_sampled_sends(server, raw, queue, sampler, more):
+    """Those that are not sampled are sent, received and acked as without traces."""
+    traces = OpenTelemetryTraces(TracerProvider(sampler=sampler))
+    async with RSMQ(server.url, telemetry=[traces]) as rsmq:
+        queue = rsmq.queue("jobs")
+        await queue.send("warm up")
+        await (await queue.receive()).ack()
+        async with billed(raw) as sending:
+            await queue.send("x")
+        async with billed(raw) as receiving:
+            message = await queue.receive()
+        async with billed(raw) as acking:
+            await message.ack()
+
+    assert [bill.calls for bill in (sending, receiving, acking)] == [1, 1, 1]
+    assert sending.inside <= 8 + more
+    assert receiving.inside <= 10 + (more > 0)
+    assert acking.inside <= 5 + (more > 0)
 
 
 async def test_concurrent_calls_of_a_warm_client_share_few_script_calls(queue, raw):
