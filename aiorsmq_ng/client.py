@@ -28,11 +28,11 @@ from ._runtime.dead_letter_listeners import DeadLetterReports, DeadLetters
 from ._runtime.lease_renewal import LeaseKeeper
 from ._runtime.long_poll import LongPoll
 from ._runtime.name_listing import list_names
-from ._runtime.outage_retries import retry_through_outages
 from ._runtime.presence import Presence
 from ._runtime.publish_plan import Plans
 from ._runtime.queue_context import QueueContext, context_of
 from ._runtime.recorder import Recorder
+from ._runtime.wait_for_server import retry_through_outages
 from ._transport.connect import CallerClient, adopt, connect, make_transport, with_token
 from ._transport.driver import Driver
 from ._transport.notifier import Notifier

@@ -338,7 +338,7 @@ MUTANTS = (
     ),
     Mutant(
         "closing: a settlement that such a cancellation interrupts is repeated",
-        "aiorsmq_ng/_transport/lost_calls.py",
+        "aiorsmq_ng/_transport/lost_receives.py",
         "        elif any(waiting.is_wanted for waiting in call.callers):",
         "        elif False:",
         ("tests/unit/test_closing.py",),
@@ -562,7 +562,7 @@ MUTANTS = (
     ),
     Mutant(
         "start: a refusal is not waited for",
-        "aiorsmq_ng/_runtime/outage_retries.py",
+        "aiorsmq_ng/_runtime/wait_for_server.py",
         "if not error.transient:",
         "if False:",
         ("tests/unit/test_call_retries.py",),
@@ -660,7 +660,7 @@ MUTANTS = (
     ),
     Mutant(
         "recall: a receive given up by its caller is given back",
-        "aiorsmq_ng/_transport/lost_calls.py",
+        "aiorsmq_ng/_transport/lost_receives.py",
         "if call.number and call.kind.undo and self._recalls < MAX_RECALLS:",
         "if False:",
         ("tests/unit/test_transport.py", "tests/faults/test_lost_replies.py"),
@@ -1778,7 +1778,7 @@ MUTANTS = (
     ),
     Mutant(
         "rsmqctl: a signal cuts nothing off an output without a buffer",
-        "aiorsmq_ng/cli/__init__.py",
+        "aiorsmq_ng/cli/signals.py",
         "if isinstance(raw, io.RawIOBase):",
         "if False:",
         ("tests/cli/test_interrupted.py",),

@@ -20,8 +20,8 @@ import anyio
 
 from ..errors import ClientClosed, WrongContext
 from .lease_renewal import Lease, has_ended, seconds_over
-from .outage_retries import retry_through_outages
 from .queue_context import QueueContext
+from .wait_for_server import retry_through_outages
 
 logger = logging.getLogger("aiorsmq_ng.prefetch")
 

@@ -15,7 +15,7 @@ from .call import Call
 from .call_numbers import CallNumbers
 from .call_retries import Retries
 from .driver import NotExecuted, ReplyLost
-from .lost_calls import LostCalls
+from .lost_receives import LostCalls
 from .send_tokens import SendTokens
 
 if TYPE_CHECKING:

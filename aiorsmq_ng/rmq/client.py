@@ -15,7 +15,7 @@ from .._common.durations import Seconds, at_least_0, in_seconds
 from .._common.tasks import retrieve_exception
 from .._protocol.operations.rmq import registry
 from .._protocol.rmq_keys import RmqLayout, check_name
-from .._runtime.outage_retries import retry_through_outages
+from .._runtime.wait_for_server import retry_through_outages
 from .._transport.connect import CallerClient, adopt, connect, is_cluster, make_transport
 from .._transport.driver import Driver
 from .._transport.urls import read as read_url

@@ -18,7 +18,7 @@ from .._protocol.operations.rmq.messages import move
 from .._protocol.rmq_keys import RmqKeys, SetKey
 from .._protocol.rmq_payload import BadHeader, unpack
 from .._runtime.background_acks import BackgroundAcks
-from .._runtime.outage_retries import retry_through_outages
+from .._runtime.wait_for_server import retry_through_outages
 from .._transport.driver import ListWaiter, NotExecuted, ReplyLost
 from ..errors import ClientClosed, RSMQError
 from .connection import Connection, Held, unique_name

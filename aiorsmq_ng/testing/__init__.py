@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .clients import temporary_client, unique_namespace
     from .clock import TimeMachine
     from .fault_proxy import FaultProxy, ProxiedConnection
     from .intercepts import Intercept, operation
     from .servers import PrivateServer
+    from .temporary_clients import temporary_client, unique_namespace
 
 _HOME = {
     "FaultProxy": "fault_proxy",

@@ -63,7 +63,7 @@ def rsmq_url(pytestconfig: pytest.Config) -> Iterator[str]:
 @pytest.fixture
 def rsmq_ns(rsmq_url: str) -> str:
     """Return a namespace that only this test uses."""
-    from .clients import unique_namespace
+    from .temporary_clients import unique_namespace
 
     return unique_namespace(rsmq_url)
 
@@ -88,7 +88,7 @@ def rsmq_clock(rsmq_client: RSMQ) -> TimeMachine:
 
 @pytest.fixture
 async def _rsmq_client_of_anyio(rsmq_url: str, rsmq_ns: str) -> AsyncIterator[RSMQ]:
-    from .clients import temporary_client
+    from .temporary_clients import temporary_client
 
     async with temporary_client(rsmq_url, ns=rsmq_ns) as rsmq:
         yield rsmq

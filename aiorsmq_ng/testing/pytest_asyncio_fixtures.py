@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def _client_on(scope: Literal["function", "class", "module", "package", "session"]) -> Any:
     async def client(rsmq_url: str, rsmq_ns: str) -> AsyncIterator[RSMQ]:
-        from .clients import temporary_client
+        from .temporary_clients import temporary_client
 
         async with temporary_client(rsmq_url, ns=rsmq_ns) as rsmq:
             yield rsmq

@@ -19,8 +19,8 @@ from ..delivery import Delivery
 from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError, WrongContext
 from ..models import DeadLetter
 from ..telemetry.hooks import HandledOutcome
+from .counters import Counters
 from .handlers import DeadLetterHook, FailureHook, Middleware, QueueHandler, RmqHandler
-from .health import Counters
 from .shutdown import wait_until_done
 
 logger = logging.getLogger("aiorsmq_ng.worker")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import anyio
 
-from .._runtime.outage_retries import retry_through_outages
+from .._runtime.wait_for_server import retry_through_outages
 from ..client import RSMQ
 from ..errors import AccessDenied, QueueNotFound, Unavailable
 from ..queue import Queue

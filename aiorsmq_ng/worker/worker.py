@@ -20,6 +20,7 @@ from ..models import DeadLetter, ServerStatus
 from ..queue import Queue
 from ..retry import Retry
 from ..rmq import Rmq, RmqQueue
+from .counters import Counters, one_line
 from .gauges import WorkerGauges
 from .handler_execution import Executions, call_dead_letter_hooks
 from .handler_registry import HandlerRegistry
@@ -35,7 +36,7 @@ from .handlers import (
     Middleware,
     check_coroutine_function,
 )
-from .health import Counters, State, WorkerHealth, one_line
+from .health import State, WorkerHealth
 from .intake import Intake
 from .shutdown import first_of, run_to_completion
 from .signals import stopped_by_signals

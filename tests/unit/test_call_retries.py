@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aiorsmq_ng import Unavailable
-from aiorsmq_ng._runtime.outage_retries import retry_through_outages
+from aiorsmq_ng._runtime.wait_for_server import retry_through_outages
 from aiorsmq_ng._transport.call_retries import Retries
 from aiorsmq_ng._transport.driver import Driver, ReplyLost
 from tools.lab.virtual_loop import run_virtually
