@@ -81,7 +81,7 @@ def test_wheel_holds_what_tests_of_users_need_and_not_our_laboratory(wheel):
     shipped = {name for name in wheel.namelist() if name.startswith("aiorsmq_ng/testing/")}
 
     assert {name.rpartition("/")[2] for name in shipped} == {
-        *("__init__.py", "clients.py", "clock.py", "fault_proxy.py", "intercepts.py"),
+        *("__init__.py", "temporary_clients.py", "clock.py", "fault_proxy.py", "intercepts.py"),
         *("plugin.py", "pytest_asyncio_fixtures.py", "resp_splitter.py", "servers.py"),
     }
 

@@ -1778,7 +1778,7 @@ MUTANTS = (
     ),
     Mutant(
         "rsmqctl: a signal cuts nothing off an output without a buffer",
-        "aiorsmq_ng/cli/signals.py",
+        "aiorsmq_ng/cli/standard_streams.py",
         "if isinstance(raw, io.RawIOBase):",
         "if False:",
         ("tests/cli/test_interrupted.py",),

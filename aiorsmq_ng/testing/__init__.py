@@ -23,8 +23,8 @@ _HOME = {
     "ProxiedConnection": "fault_proxy",
     "TimeMachine": "clock",
     "operation": "intercepts",
-    "temporary_client": "clients",
-    "unique_namespace": "clients",
+    "temporary_client": "temporary_clients",
+    "unique_namespace": "temporary_clients",
 }
 __all__ = [
     "FaultProxy",
