@@ -74,6 +74,7 @@ async def rsmq():
 
 
 async def test_send(rsmq):
+    await rsmq.queue("orders").send("loads the script")
     with Steps() as steps:
         await rsmq.queue("orders").send("hello")
 

@@ -30,6 +30,7 @@ class BrokerDriver:
     """Makes calls of ``aiorsmq.v1``."""
 
     calls_per_connection = 1
+    immediate = None
 
     def __init__(self, channel: BrokerChannel) -> None:
         self._channel = channel

@@ -7,7 +7,8 @@ Operations that may share a call (same kind, and same lane of their requests) ga
 
 Rule 1: nothing waits for a timer. A call of a lane is started in the tick in which its first
 operation is submitted, and takes its batch in the next tick, with all that was submitted until
-then. A lone operation finds an idle lane and is written at once.
+then. If the client has made one lone operation after the other for a while, the next one that finds
+no call in flight is written in its caller's own step, without a tick in between.
 
 Rule 2: a lane has at most two calls in flight. What is submitted meanwhile goes with the next call.
 While the server works on one, the client packs the other or hands out results.
@@ -15,10 +16,12 @@ While the server works on one, the client packs the other or hands out results.
 Rule 3: a batch is bounded by weight and size, so that a call keeps the server busy for about a
 millisecond. One operation always fits, however large.
 
-Rule 4: calls run in tasks of the transport (runners), never in the caller's. There are as many
-runners as it pays to have calls in flight; lanes that have something to do queue for them
-(``_due``), and a lane with more to do lines up again behind the others. So cancelling a caller
-cancels no I/O, no connection gets out of step and no neighbour in the batch is hurt.
+Rule 4: no call runs in a caller's task, so cancelling a caller cancels no I/O, no connection gets
+out of step and no neighbour in the batch is hurt. The first attempt of a call needs no task, see
+``first_attempts.py``. What that cannot do is done in tasks of the transport (runners). There are as
+many runners as it pays to have calls in flight, and no more first attempts; lanes that have
+something to do wait for their turn (``_due``), and a lane with more to do lines up again behind the
+others.
 
 Rule 5: an operation that is cancelled before its call is written is not made, unless it was
 submitted to be seen through.
@@ -28,14 +31,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
 from .._common.tasks import TaskGroup, retrieve_exception
 from .._protocol.operation import Kind, Operation
-from ..errors import ClientClosed
+from .call_runner import CallRunner, never_made
+
+if TYPE_CHECKING:
+    from .call import Call
+    from .first_attempts import FirstAttempts
 
 #: What operations must have in common to share a call: their kind, and the lane of their requests.
 Key = tuple[Kind[Any], tuple[Any, ...]]
@@ -48,6 +54,8 @@ MAX_SIZE = 1 << 18
 #: server works on one, the client encodes the other, or hands out the replies of the previous one.
 #: Fewer are not enough work for another call.
 SPLIT_FROM = 64
+#: After as many lone calls, the next one is taken for another, and not kept until the next tick.
+LONE_CALLS = 8
 #: While two calls of a lane are in flight, the next batch gathers; more gain nothing.
 CALLS_PER_LANE = 2
 
@@ -110,16 +118,23 @@ class Lane(Struct, eq=False):
 
 
 class Lanes:
-    """The lanes of a transport, and the runners that make their calls, one at a time each."""
+    """The lanes of a transport, and the runners that make calls, one at a time each."""
 
-    def __init__(
-        self, make_call: Callable[[list[PendingOperation]], Awaitable[None]], runners: int
-    ) -> None:
-        self._make_call = make_call
+    def __init__(self, calls: CallRunner, runners: int) -> None:
+        self._calls = calls
         self._lanes: dict[Key, Lane] = {}
         self._due: deque[Lane] = deque()
         self._resting: list[asyncio.Future[None]] = []
+        # Calls that runners have to make: those that could not be begun without one, or were not
+        # answered plainly.
+        self._handed_over: deque[tuple[Call, Lane]] = deque()
         self._runners = self._spare = runners
+        # Makes first attempts without runners; how many are in flight; True if more are about to.
+        self._first: FirstAttempts | None = None
+        self._first_in_flight = 0
+        # How many calls in a row had one operation, and no other call beside them.
+        self._lone_calls = 0
+        self._beginning = False
         self._tasks: TaskGroup | None = None
         self._host: asyncio.Task[Any] | None = None
         self._quiet = asyncio.Event()
@@ -137,7 +152,7 @@ class Lanes:
         self._tasks, self._host = tasks, asyncio.current_task()
         self._resting.clear()
         self._spare = self._runners
-        for _ in range(min(len(self._due), self._spare)):
+        for _ in range(min(len(self._due) + len(self._handed_over), self._spare)):
             self._spare -= 1
             tasks.start_soon(self._serve)
 
@@ -147,17 +162,39 @@ class Lanes:
         self._resting.clear()
         for lane in (*self._lanes.values(), *self._due):
             for waiting in lane.waiting:
-                waiting.fail(_never_made())
+                waiting.fail(never_made())
+        for call, _ in self._handed_over:
+            self._calls.abandon(call)
 
     def resize(self, runners: int) -> None:
         """Allow this many runners."""
         self._spare += runners - self._runners
         self._runners = runners
 
+    def begin_by(self, first: FirstAttempts | None) -> None:
+        """Have first attempts made by *first* from now on; without it, by runners."""
+        self._first = first
+        if self._due:
+            self._serve_due()
+
+    def attempt_ended(self, lane: Lane) -> None:
+        """Note that a first attempt for *lane* has ended."""
+        self._first_in_flight -= 1
+        self._end_call(lane)
+        if self._due:
+            self._serve_due()
+
+    def attempt_handed_over(self, call: Call, lane: Lane) -> None:
+        """Have a runner go on with a first attempt of *lane*."""
+        self._first_in_flight -= 1
+        self._hand_over(call, lane)
+        if self._due:
+            self._serve_due()
+
     def enqueue(self, waiting: PendingOperation) -> None:
         """Put an operation into its lane, and start a call if the lane may have another."""
         if self._tasks is None:
-            waiting.fail(_never_made())
+            waiting.fail(never_made())
             return
         operation = waiting.operation
         if operation.kind.merge:
@@ -177,13 +214,60 @@ class Lanes:
             await self._quiet.wait()
 
     def _start_call(self, lane: Lane) -> None:
-        assert self._tasks is not None  # noqa: S101 - open() came first
         lane.starting = True
         lane.calls += 1
         self.busy += 1
         self._quiet.clear()
         self._due.append(lane)
-        # A runner takes its next step in the next tick, after all callers of this tick.
+        self._serve_due()
+
+    def _serve_due(self) -> None:
+        """Have calls made for the lanes that are due, in the next tick: after all callers of this.
+
+        If there are as many first attempts as may be, the next that ends does it.
+        """
+        if self._first is None:
+            self._wake_runner()
+        elif self._lone_calls >= LONE_CALLS and self.busy == 1:
+            self._begin_calls()
+        elif not self._beginning and self._first_in_flight < self._runners:
+            self._beginning = True
+            asyncio.get_running_loop().call_soon(self._begin_calls)
+
+    def _begin_calls(self) -> None:
+        """Begin calls for the lanes that are due, without a runner where that is possible."""
+        self._beginning = False
+        if self._tasks is None:
+            return  # closed, and nothing is made any more
+        first = self._first
+        while self._due and self._first_in_flight < self._runners:
+            lane = self._due.popleft()
+            if (call := self._next_call(lane)) is None:
+                continue
+            self._lone_calls = self._lone_calls + 1 if self.busy == len(call.callers) == 1 else 0
+            if first is not None and first.begin(call, lane):
+                self._first_in_flight += 1
+            else:
+                self._hand_over(call, lane)
+        if first is not None:
+            first.write()
+
+    def _next_call(self, lane: Lane) -> Call | None:
+        """Return the next call of *lane*, unless nothing is left to do."""
+        lane.starting = False
+        batch = lane.batch()
+        if not batch:
+            self._end_call(lane)
+            return None
+        if lane.waiting and lane.calls < CALLS_PER_LANE:
+            self._start_call(lane)
+        return self._calls.number(batch)
+
+    def _hand_over(self, call: Call, lane: Lane) -> None:
+        self._handed_over.append((call, lane))
+        self._wake_runner()
+
+    def _wake_runner(self) -> None:
         while self._resting:
             rest = self._resting.pop()
             # That of a runner that is cancelled is done: asyncio.run cancels all tasks at its end.
@@ -192,39 +276,42 @@ class Lanes:
                 return
         # A transport that is cancelled starts no runner, which would outlive the cancellation; what
         # is due fails when it has ended.
-        if self._spare and self._host is not None and not self._host.cancelling():
+        tasks, host = self._tasks, self._host
+        if self._spare and tasks is not None and host is not None and not host.cancelling():
             self._spare -= 1
-            self._tasks.start_soon(self._serve)
+            tasks.start_soon(self._serve)
 
     async def _serve(self) -> None:
-        """Make calls, one at a time, for the lanes that are due."""
+        """Make calls, one at a time: those handed over, and all if there are no first attempts."""
         loop = asyncio.get_running_loop()
         while True:
-            while self._due:
-                await self._drain(self._due.popleft())
+            while self._handed_over or (self._due and self._first is None):
+                await self._make_next()
             rest = loop.create_future()
             self._resting.append(rest)
             await rest
 
-    async def _drain(self, lane: Lane) -> None:
-        """Make one call for *lane*; if operations are left, queue it behind the other lanes."""
-        lane.starting = False
+    async def _make_next(self) -> None:
+        if self._handed_over:
+            call, lane = self._handed_over.popleft()
+        else:
+            lane = self._due.popleft()
+            if (due := self._next_call(lane)) is None:
+                return
+            call = due
         try:
-            if batch := lane.batch():
-                if lane.waiting and lane.calls < CALLS_PER_LANE:
-                    self._start_call(lane)
-                await self._make_call(batch)
+            await self._calls.complete(call)
         finally:
-            lane.calls -= 1
-            self.busy -= 1
-            if lane.waiting:
-                if not lane.starting:
-                    self._start_call(lane)
-            elif not lane.calls and lane.key is not None:
-                self._lanes.pop(lane.key, None)
-            if not self.busy:
-                self._quiet.set()
+            self._end_call(lane)
 
-
-def _never_made() -> ClientClosed:
-    return ClientClosed("the client was closed before the call was made")
+    def _end_call(self, lane: Lane) -> None:
+        """Note the end of a call; if operations are left, queue the lane behind the others."""
+        lane.calls -= 1
+        self.busy -= 1
+        if lane.waiting:
+            if not lane.starting:
+                self._start_call(lane)
+        elif not lane.calls and lane.key is not None:
+            self._lanes.pop(lane.key, None)
+        if not self.busy:
+            self._quiet.set()

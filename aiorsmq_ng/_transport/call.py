@@ -14,6 +14,7 @@ from ..errors import DurabilityUnmet, RSMQError
 if TYPE_CHECKING:
     from .batching import PendingOperation
     from .call_numbers import CallNumber
+    from .first_attempts import FirstAttempt
 
 
 class Call:
@@ -42,6 +43,8 @@ class Call:
     min_replicas = 0
     #: What a driver keeps from one attempt to the next.
     encoded: Any = None
+    #: The first attempt, if it was written at once and its reply is left to a runner.
+    begun: FirstAttempt | None = None
     #: The results of a call that was taken up again by a token.
     outcome: asyncio.Future[list[Any]] | None = None
 
@@ -65,6 +68,12 @@ class Call:
         self.may_repeat = number is not None or first.kind.repeatable
         #: Those that wait for the operations, in the same order; none where calls are made singly.
         self.callers = callers
+
+    @property
+    def deadline(self) -> float:
+        """The earliest deadline of its callers, on the event loop's clock."""
+        callers = self.callers
+        return callers[0].deadline if len(callers) == 1 else min([w.deadline for w in callers])
 
     @property
     def queue(self) -> str:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .call import Call
 
 T = TypeVar("T")
+X = TypeVar("X")
 
 RETRY_BASE_S, RETRY_CAP_S = 0.02, 1.0
 #: Part of a call's time after which an attempt is given up for the next, if the call is repeatable.
@@ -83,6 +84,15 @@ async def rest(pause_s: float) -> None:
         await asyncio.sleep(random.uniform(0, late_s))  # noqa: S311 - jitter, not a secret
 
 
+class Timeout(Protocol):
+    """The end of the time of something in flight."""
+
+    at: float
+
+    def expire(self) -> None:
+        """Act on it: the time is over."""
+
+
 class _Timeout(Struct, eq=False):
     """The end of one attempt's time, and the task that makes the attempt."""
 
@@ -91,6 +101,11 @@ class _Timeout(Struct, eq=False):
     #: Cancellation requests of the task before the attempt.
     cancelling: int
     reached: bool = False
+
+    def expire(self) -> None:
+        """Cancel the task."""
+        self.reached = True
+        self.task.cancel()
 
     def was_reached(self) -> bool:
         """Return True if a cancellation was for this timeout alone."""
@@ -101,7 +116,7 @@ class _Timeout(Struct, eq=False):
 
 
 class _Timeouts:
-    """Cancels tasks whose attempts have taken too long.
+    """Ends attempts that have taken too long.
 
     All attempts in flight share one timer. Nearly every attempt ends in time, and a timer of its
     own would cost more than the rest of its bookkeeping. The timer is not cancelled with the last
@@ -109,7 +124,7 @@ class _Timeouts:
     """
 
     def __init__(self) -> None:
-        self._in_flight: dict[_Timeout, None] = {}
+        self._in_flight: dict[Timeout, None] = {}
         self._wakes_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
@@ -118,14 +133,26 @@ class _Timeouts:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
         timeout = _Timeout(at, task, task.cancelling())
-        self._in_flight[timeout] = None
-        if at < self._wakes_at:
-            self._set_timer(at)
+        self.add(timeout)
         return timeout
 
-    def end(self, timeout: _Timeout) -> None:
-        """Cancel the timeout."""
+    def add(self, timeout: Timeout) -> None:
+        """Let *timeout* expire at its time, unless it is discarded before."""
+        self._in_flight[timeout] = None
+        if timeout.at < self._wakes_at:
+            self._set_timer(timeout.at)
+
+    def discard(self, timeout: Timeout) -> None:
+        """Forget *timeout*."""
         self._in_flight.pop(timeout, None)
+
+    def of_type(self, kind: type[X]) -> list[X]:
+        """Return the timeouts of a class that have not expired."""
+        return [timeout for timeout in self._in_flight if isinstance(timeout, kind)]
+
+    def end(self, timeout: _Timeout) -> None:
+        """Cancel the timeout of a task."""
+        self.discard(timeout)
         if timeout.reached:
             # The answer came before the cancellation.
             timeout.task.uncancel()
@@ -142,8 +169,7 @@ class _Timeouts:
         self._wakes_at, self._timer = math.inf, None
         for timeout in [timeout for timeout in self._in_flight if timeout.at <= now]:
             del self._in_flight[timeout]
-            timeout.reached = True
-            timeout.task.cancel()
+            timeout.expire()
         if self._in_flight:
             self._set_timer(min(timeout.at for timeout in self._in_flight))
 
@@ -163,7 +189,7 @@ class Retries:
         #: Called with the first operation of a call that is made again.
         self.on_retry: Callable[[Operation[Any]], object] = lambda _: None
         self.monitor = ServerMonitor("the server" if peer == "redis" else peer)
-        self._timeouts = _Timeouts()
+        self.timeouts = _Timeouts()
 
     async def make(self, call: Call, deadline: float) -> list[Any]:
         """Return the results of *call*.
@@ -174,11 +200,7 @@ class Retries:
         backoff = None
         try:
             while True:
-                call.began_at = loop.time()
-                call.written = False
-                left_s = deadline - call.began_at
-                if call.may_repeat:
-                    left_s = min(left_s, self._patience_s)
+                left_s = self.start_attempt(call, deadline, loop.time())
                 try:
                     results = await self._attempt(partial(self._run, call, left_s), left_s, call)
                     if _is_confirmed(call, results):
@@ -199,6 +221,17 @@ class Retries:
                 # This attempt did not run; an earlier one may have.
                 raise ReplyLost(str(error)) from error
             raise
+
+    def start_attempt(self, call: Call, deadline: float, now: float) -> float:
+        """Note that an attempt of *call* begins, and return the seconds that it may take.
+
+        For one that was begun already: that it may take in all.
+        """
+        if call.begun is None:
+            call.began_at = now
+            call.written = False
+        left_s = deadline - call.began_at
+        return min(left_s, self._patience_s) if call.may_repeat else left_s
 
     def _run(self, call: Call, left_s: float, driver: Driver) -> Awaitable[list[Any]]:
         """Make one attempt on *driver*, with a timeout of *left_s*."""
@@ -228,8 +261,8 @@ class Retries:
         if timeout_s <= 0:
             raise NotExecuted("the deadline of the call passed before it could be made")
         clock = asyncio.get_running_loop().time
-        began_at = clock()
-        timeout = self._timeouts.start(began_at + timeout_s)
+        began_at = clock() if call is None else call.began_at
+        timeout = self.timeouts.start(began_at + timeout_s)
         try:
             result = await work(await self._driver())
         except asyncio.CancelledError:
@@ -255,7 +288,7 @@ class Retries:
             self.monitor.answered(clock())
             return result
         finally:
-            self._timeouts.end(timeout)
+            self.timeouts.end(timeout)
 
     async def _ask_again(self, call: Call, backoff: Backoff, deadline: float) -> bool:
         """Wait before an unconfirmed call is repeated; return False if there is no time for it.

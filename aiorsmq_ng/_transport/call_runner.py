@@ -10,7 +10,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .._protocol.operation import Operation
-from ..errors import RSMQError, Unavailable
+from ..errors import ClientClosed, RSMQError, Unavailable
 from .call import Call
 from .call_numbers import CallNumbers
 from .call_retries import Retries
@@ -53,41 +53,56 @@ class CallRunner:
         #: Sends among them, which their callers may repeat.
         self.tokens = SendTokens(retries, tasks, self._numbers, deadline_s=deadline_s)
 
-    async def run(self, batch: list[PendingOperation]) -> None:
-        """Make the call that *batch* shares, and hand every caller its result or error."""
+    def number(self, batch: list[PendingOperation]) -> Call:
+        """Return the call that *batch* shares, with a number if its kind has one."""
         number = self._numbers.take() if batch[0].operation.kind.numbered else None
-        await self.complete(Call([waiting.operation for waiting in batch], number, batch))
+        return Call([waiting.operation for waiting in batch], number, batch)
 
     async def complete(self, call: Call) -> None:
         """Make *call*, and hand every caller its result or error."""
-        batch, unknown = call.callers, call.kind.unknown
         try:
-            results = await self._retries.make(call, min([w.deadline for w in batch]))
+            self.settle(call, await self._retries.make(call, call.deadline))
+        except Exception as error:
+            self.fail(call, error)
+        except BaseException:
+            self.lost.interrupt(call)
+            raise
+
+    def settle(self, call: Call, results: list[Any]) -> None:
+        """Hand every caller of *call* its result."""
+        self._numbers.release(call)
+        self._hand_out(call, results)
+
+    def fail(self, call: Call, error: Exception) -> None:
+        """Hand every caller of *call* an error of its own: *error* is how the call has ended."""
+        batch, unknown = call.callers, call.kind.unknown
+        if isinstance(error, RSMQError):
             self._numbers.release(call)
-            self._hand_out(call, results)
-        except RSMQError as error:
-            cause = error
-            self._numbers.release(call)
-            _fail_all(batch, lambda: copy(cause))
-        except NotExecuted as error:
+            _fail_all(batch, lambda: copy(error))
+        elif isinstance(error, NotExecuted):
             text = gave_up(error, self._deadline_s, self._retries.peer)
             self._numbers.release(call)
             _fail_all(batch, lambda: Unavailable(text, transient=True))
-        except ReplyLost as error:
+        elif isinstance(error, ReplyLost):
             self._leave_open(call, f"the reply was lost, so the outcome is not known: {error}")
-        except Exception as error:
+        else:
             # A bug here or in the driver must not end the whole client.
-            logger.exception(
+            logger.error(
                 "%r on queue %r failed in an unexpected way; please report it",
                 call.kind.name,
                 call.queue,
+                exc_info=error,
             )
             self._numbers.keep_record(call)
             text = f"the call failed in an unexpected way ({type(error).__name__})"
             _fail_all(batch, lambda: unknown(text, executed=None))
-        except BaseException:
+
+    def abandon(self, call: Call) -> None:
+        """Give up *call*, which no runner makes any more: the client ends."""
+        if call.written:
             self.lost.interrupt(call)
-            raise
+        else:
+            _fail_all(call.callers, never_made)
 
     async def forget(self) -> None:
         """Remove records of calls that will not be repeated; the rest expires."""
@@ -127,6 +142,11 @@ class CallRunner:
                     waiting.future.set_result(result)
                 if events is not None and (found_events := events(result)):
                     self._tasks.report(found_events)
+
+
+def never_made() -> ClientClosed:
+    """Return the error of a caller whose call was not written when the client was closed."""
+    return ClientClosed("the client was closed before the call was made")
 
 
 def _fail_all(batch: Sequence[PendingOperation], error: Callable[[], Exception]) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .._common.durability import Durability
+from .._protocol.operation import Reply
 from ..options import Options
 
 if TYPE_CHECKING:
     from .call import Call
+    from .first_attempts import FirstAttempt
 
 
 class NotExecuted(Exception):
@@ -64,6 +66,31 @@ class ListWaiter(Protocol):
         """Close the connection."""
 
 
+class ImmediateDriver(Protocol):
+    """Makes attempts without waiting for anything but the reply."""
+
+    def begin(self, call: Call, attempt: FirstAttempt) -> bool:
+        """Get *attempt* of *call* ready to be written; it is given the reply.
+
+        Return False, and change nothing, if something has to be waited for before.
+        """
+        ...
+
+    def write_begun(self) -> None:
+        """Write all attempts that were begun since the last time."""
+
+    def end(self, connection: Any, now: float) -> bool:
+        """Give back the connection of an attempt that was answered *now*, by the loop's clock.
+
+        Return False, and change nothing, if that needs waiting.
+        """
+        ...
+
+    def decode(self, call: Call, reply: Reply) -> list[Any]:
+        """Return the results in *reply*, as ``Driver.run`` does."""
+        ...
+
+
 class Driver(Protocol):
     """Makes one attempt of a call at a time, and reports its precise outcome.
 
@@ -74,6 +101,11 @@ class Driver(Protocol):
     @property
     def calls_per_connection(self) -> int:
         """Number of concurrent calls for each connection; more would not be faster."""
+        ...
+
+    @property
+    def immediate(self) -> ImmediateDriver | None:
+        """The driver itself, if it can make attempts without waiting."""
         ...
 
     async def run(self, call: Call) -> list[Any]:

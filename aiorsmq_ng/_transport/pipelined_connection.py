@@ -12,8 +12,8 @@ first command and switched back with the last reply.
 
 Rule 3: replies come in the order of the commands, so a queue of futures is all the bookkeeping.
 
-Rule 4: the first command is written at once. Those that follow while it is in flight are written
-together at the end of the tick.
+Rule 4: a command that a task asks is written at once, or at the end of the tick if others are in
+flight. First attempts of calls are prepared one by one and written together.
 
 Rule 5: a future that is cancelled leaves a reply that has no reader. Its caller must close the
 connection, and every other command in flight then loses its reply.
@@ -28,7 +28,7 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Awaitable
-from typing import cast
+from typing import Any, Protocol, cast
 
 from hiredis import Reader
 from redis import exceptions as driver_errors
@@ -43,6 +43,20 @@ MAX_IN_FLIGHT, MAX_SHARED_BYTES = 64, 1 << 16
 #: Send buffer of a Unix socket. The default is smaller than a large call, which would be written in
 #: two parts, with a turn of the event loop in between. TCP adapts its buffer.
 UNIX_SEND_BYTES = 1 << 20
+
+
+class ReplyReader(Protocol):
+    """What gets the reply to a command: a future, or an attempt that acts on it at once."""
+
+    def done(self) -> bool:
+        """Return True if it wants no reply any more."""
+        ...
+
+    def set_result(self, reply: Any, /) -> None:
+        """Take the reply."""
+
+    def set_exception(self, error: Exception, /) -> None:
+        """Take the error reply, or the error of the connection."""
 
 
 class ConnectionInUse:
@@ -79,7 +93,7 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
             replyError=redis_versions.error_parser(connection),
             notEnoughData=_MORE,
         )
-        self._replies: deque[asyncio.Future[Reply]] = deque()
+        self._replies: deque[ReplyReader] = deque()
         self._unwritten: list[bytes] = []
         peer = self._transport.get_extra_info("socket")
         if peer is not None and peer.family == socket.AF_UNIX:
@@ -99,7 +113,7 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
         A caller that cancels the future must close the connection.
         """
         loop = asyncio.get_running_loop()
-        reply: asyncio.Future[Reply] = loop.create_future()
+        reply: asyncio.Future[Any] = loop.create_future()
         if self._transport.is_closing():
             # It would accept the command, and the future would never resolve.
             reply.set_exception(driver_errors.ConnectionError("Connection closed."))
@@ -109,10 +123,27 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
             self._transport.write(packed)
         else:
             if not self._unwritten:
-                loop.call_soon(self._write)
+                loop.call_soon(self.write)
             self._unwritten.append(packed)
         self._replies.append(reply)
         return reply
+
+    def is_at_rest(self, now: float) -> bool:
+        """Return True if it is known without waiting to be idle, alive and in step."""
+        connection = self.connection
+        return (
+            now <= connection.next_health_check
+            and not self._transport.is_closing()
+            and self.belongs_to(connection)
+            and redis_versions.is_at_rest(connection)
+        )
+
+    def prepare(self, packed: bytes, reader: ReplyReader) -> None:
+        """Have a command ready for ``write``; *reader* gets the reply."""
+        if not self._replies:
+            self._transport.set_protocol(self)
+        self._unwritten.append(packed)
+        self._replies.append(reader)
 
     def data_received(self, data: bytes) -> None:
         """Resolve the futures whose replies are complete."""
@@ -123,14 +154,20 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
                 reply = parser.gets()
                 if reply is _MORE:
                     return
-                _answer(replies.popleft(), reply)
+                reader = replies.popleft()
+                if not replies:
+                    # Before the reply is acted on: that may use the connection again.
+                    self._transport.set_protocol(self._stream)
+                    if parser.has_data():
+                        # Rule 6: the connection is out of step.
+                        self._stream.data_received(data[-1:])
+                if not reader.done():
+                    if isinstance(reply, Exception):
+                        reader.set_exception(reply)
+                    else:
+                        reader.set_result(reply)
         except driver_errors.InvalidResponse as error:
             self._fail(error)
-            return
-        self._transport.set_protocol(self._stream)
-        if parser.has_data():
-            # Rule 6: the connection is out of step.
-            self._stream.data_received(data[-1:])
 
     def eof_received(self) -> bool | None:
         """Handle the end of the server's stream."""
@@ -150,20 +187,14 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
         """Pass it on: redis-py's stream keeps the state of the flow control."""
         self._stream.resume_writing()
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Write the commands that gathered."""
         unwritten, self._unwritten = self._unwritten, []
-        if not self._transport.is_closing():
-            self._transport.write(b"".join(unwritten))
+        if unwritten and not self._transport.is_closing():
+            self._transport.write(unwritten[0] if len(unwritten) == 1 else b"".join(unwritten))
 
     def _fail(self, error: Exception) -> None:
         while self._replies:
-            _answer(self._replies.popleft(), error)
-
-
-def _answer(future: asyncio.Future[Reply], reply: Reply | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(reply, Exception):
-        future.set_exception(reply)
-    else:
-        future.set_result(reply)
+            reader = self._replies.popleft()
+            if not reader.done():
+                reader.set_exception(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 from redis import exceptions as driver_errors
@@ -18,10 +19,15 @@ from .driver import NotExecuted, ReplyLost
 from .error_mapping import ANSWERS, describe, has_stepped_down, raise_mapped, refused_at_connect
 from .list_waiter import ListElementWaiter
 from .packing import pack
+from .permits import Permits
 from .pipelined_connection import ConnectionInUse, PipelinedConnection
 from .primary_check import is_confirmed, primaries_named
-from .script_calls import Command, RedisDriver
+from .script_calls import Command, RedisDriver, first_words
 from .subscribed_connection import ConnectionListener
+
+if TYPE_CHECKING:
+    from .call import Call
+    from .first_attempts import FirstAttempt
 
 #: A connection that was idle for this many seconds is checked (PING) before it is used.
 HEALTH_S = 15
@@ -63,10 +69,12 @@ class PoolDriver(RedisDriver):
         self._pipelined: dict[AbstractConnection, PipelinedConnection] | None = (
             {} if direct else None
         )
-        self._free = asyncio.Semaphore(direct or _MANY)
+        self._permits = Permits(direct or _MANY)
         # Connections in use that further calls may join; the one acquired in this tick.
-        self._shared: set[ConnectionInUse] = set()
-        self._joinable: ConnectionInUse | None = None
+        self._shared: set[PipelinedConnection] = set()
+        self._joinable: PipelinedConnection | None = None
+        # Those with attempts that are not written yet.
+        self._begun: list[PipelinedConnection] = []
         self._revive = revive
         self._closing = closing
         # Raises if this server must not be used any more.
@@ -76,18 +84,22 @@ class PoolDriver(RedisDriver):
 
     async def execute(self, command: Command) -> Reply:
         """Run *command* once."""
-        if self._check is not None:
-            self._check()
-        packed = pack(command.words)
-        # WAIT and WAITAOF are about the last write of a connection: that must be this command.
-        asks = command.follow_up or (
-            command.min_replicas and command.needs_confirmation and self._has_sentinels
-        )
-        used = await self._join_or_acquire(packed, alone=bool(asks))
+        begun, command.begun = command.begun, None
+        if begun is not None:
+            used, packed, asked = begun.connection, b"", begun.reply
+        else:
+            if self._check is not None:
+                self._check()
+            packed, asked = pack(command.words), None
+            # WAIT and WAITAOF are about the last write of a connection: that must be this command.
+            asks = command.follow_up or (
+                command.min_replicas and command.needs_confirmation and self._has_sentinels
+            )
+            used = await self._join_or_acquire(packed, alone=bool(asks))
         began_at = asyncio.get_running_loop().time()
         try:
             command.written = True
-            reply = await used.ask(packed)
+            reply = await (asked or used.ask(packed))
             if command.follow_up is not None:
                 command.confirmation = await confirm(used.connection, command.follow_up)
             if self._has_sentinels and await self._is_replaced(used, command, reply, began_at):
@@ -118,6 +130,43 @@ class PoolDriver(RedisDriver):
         """Number of concurrent calls for each connection."""
         return 1 if self._pipelined is None else _JOINED
 
+    @property
+    def immediate(self) -> PoolDriver | None:
+        """The driver itself; not if calls need a wait, or a question to sentinels."""
+        return None if self._pipelined is None or self._has_sentinels else self
+
+    def begin(self, call: Call, attempt: FirstAttempt) -> bool:
+        """Get *attempt* ready, if a connection is known to be in step; see ``ImmediateDriver``."""
+        if self._check is not None:
+            self._check()
+        packed = pack(first_words(call))
+        used = self._join_or_take(packed, call.began_at)
+        if used is None:
+            return False
+        used.users += 1
+        used.prepare(packed, attempt)
+        attempt.connection = used
+        self._begun.append(used)
+        return True
+
+    def write_begun(self) -> None:
+        """Write all attempts that were begun since the last time."""
+        for used in self._begun:
+            used.write()
+        self._begun.clear()
+        self._joinable = None
+
+    def end(self, used: PipelinedConnection, now: float) -> bool:
+        """Give back the connection of an attempt, unless it must be discarded."""
+        if used.broken:
+            return False
+        used.users -= 1
+        if not used.users:
+            self._note_unused(used, now)
+            self._idle.append(used.connection)
+            self._permits.release()
+        return True
+
     def listener(self) -> ConnectionListener:
         """Return a listener on a connection of its own; those of the pool are for calls."""
         pool = self._pool
@@ -146,32 +195,49 @@ class PoolDriver(RedisDriver):
 
         If all are in use, the one with the fewest calls in flight.
         """
-        used = None if alone else self._joinable
+        used: ConnectionInUse | None = None if alone else self._joinable
         if used is None or not used.can_join(packed):
-            joined = [] if alone or not self._free.locked() else self._shared
-            used = min(
-                (used for used in joined if used.can_join(packed)),
-                key=lambda used: used.users,
-                default=None,
-            )
+            used = None if alone or not self._permits.all_in_use else self._least_used(packed)
         if used is None:
             used = await self._acquire_wrapped()
-            if not alone and self._pipelined is not None:
+            if not alone and isinstance(used, PipelinedConnection):
                 self._shared.add(used)
                 self._joinable = used
                 asyncio.get_running_loop().call_soon(self._end_of_tick)
         used.users += 1
         return used
 
+    def _least_used(self, packed: bytes) -> PipelinedConnection | None:
+        joined = [used for used in self._shared if used.can_join(packed)]
+        return min(joined, key=lambda used: used.users, default=None)
+
+    def _join_or_take(self, packed: bytes, now: float) -> PipelinedConnection | None:
+        """Return a connection for one call, as above; ``None`` if that needs waiting."""
+        used = self._joinable
+        if used is not None and used.can_join(packed):
+            return used
+        if self._permits.all_in_use:
+            return self._least_used(packed)
+        if not self._idle or self._pipelined is None:
+            return None
+        used = self._pipelined.get(self._idle[-1])
+        if used is None or not used.is_at_rest(now):
+            return None
+        self._idle.pop()
+        self._permits.take_now()
+        self._shared.add(used)
+        self._joinable = used
+        return used
+
     def _end_of_tick(self) -> None:
         self._joinable = None
 
     async def _acquire_wrapped(self) -> ConnectionInUse:
-        await self._free.acquire()
+        await self._permits.acquire()
         try:
             connection = await self._acquire()
         except BaseException:
-            self._free.release()
+            self._permits.release()
             raise
         if self._pipelined is None:
             return ConnectionInUse(connection)
@@ -186,19 +252,22 @@ class PoolDriver(RedisDriver):
             self._joinable = None
         if used.users:
             return
-        self._shared.discard(used)
-        if used is self._joinable:
-            self._joinable = None
+        self._note_unused(used, asyncio.get_running_loop().time())
         try:
             if used.broken:
                 await self._discard(used.connection)
             else:
-                # It has just answered.
-                now = asyncio.get_running_loop().time()
-                used.connection.next_health_check = now + HEALTH_S
                 await self._put_back(used.connection)
         finally:
-            self._free.release()
+            self._permits.release()
+
+    def _note_unused(self, used: ConnectionInUse, now: float) -> None:
+        if isinstance(used, PipelinedConnection):
+            self._shared.discard(used)
+        if used is self._joinable:
+            self._joinable = None
+        # If it is not broken, it has just answered.
+        used.connection.next_health_check = now + HEALTH_S
 
     async def _acquire(self) -> AbstractConnection:
         while self._idle:

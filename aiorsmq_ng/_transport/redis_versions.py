@@ -53,6 +53,20 @@ async def has_unread(connection: AbstractConnection) -> bool:
     return bool(await connection.can_read_destructive())
 
 
+def is_at_rest(connection: AbstractConnection) -> bool:
+    """Return True if the stream of a connection is open, and holds nothing that no call asked for.
+
+    Without waiting; if in doubt, False.
+    """
+    stream: Any = getattr(connection, "_reader", None)
+    return (
+        isinstance(stream, asyncio.StreamReader)
+        and stream.exception() is None
+        and not stream._buffer  # type: ignore[attr-defined]  # noqa: SLF001
+        and not stream.at_eof()
+    )
+
+
 def should_reconnect(connection: AbstractConnection) -> bool:
     """Return True if redis-py marked the connection as outdated."""
     marked: Any = getattr(connection, "should_reconnect", None)

@@ -12,11 +12,12 @@ from .._common.durability import Durability
 from .._protocol.operation import Argument, Reply
 from .._protocol.redis_codecs import ScriptCall, decode, encode, failures
 from ..options import Options
-from .driver import NotExecuted, ReplyLost
+from .driver import ImmediateDriver, NotExecuted, ReplyLost
 from .server_check import check_server, read_setting
 
 if TYPE_CHECKING:
     from .call import Call
+    from .first_attempts import FirstAttempt
 
 
 class ScriptMissing(Exception):
@@ -47,10 +48,17 @@ class Command(Struct):
     min_replicas: int = 0
     #: Returns True if a reply needs that confirmation. Not used with ``follow_up``.
     needs_confirmation: Callable[[Reply], bool] | None = None
+    #: The attempt that has written it already; only the reply is missing.
+    begun: FirstAttempt | None = None
 
 
 class RedisDriver:
     """Runs calls as script calls."""
+
+    @property
+    def immediate(self) -> ImmediateDriver | None:
+        """The driver itself, if it can make attempts without waiting."""
+        return None
 
     async def execute(self, command: Command) -> Reply:
         """Run *command* once and return the undecoded reply.
@@ -62,18 +70,20 @@ class RedisDriver:
 
     async def run(self, call: Call) -> list[Any]:
         """Make one attempt of *call*; see ``Driver``."""
-        encoded: ScriptCall | None = call.encoded
-        if encoded is None:
-            # Only once: a retry must have the same random ids.
-            encoded = call.encoded = encode(call.operations, call.record, entropy.take)
+        encoded = _encoded(call)
         durability = call.durability
         question = None if durability is None else durability.question(call.confirm_ms)
         command = _command(call, encoded, question)
+        command.begun, call.begun = call.begun, None
         try:
+            is_missing = False
             try:
                 reply = await self.execute(command)
             except ScriptMissing:
-                # The source is sent only to a server that does not have the script.
+                is_missing = True
+            if is_missing:
+                # The source is sent only to a server that does not have the script. Not while the
+                # error is handled: it would count as the cause of one to connect.
                 command.words = ("EVAL", encoded.script.source, *command.words[2:])
                 command.written = False
                 reply = await self.execute(command)
@@ -83,6 +93,10 @@ class RedisDriver:
             call.written = command.written
         if durability is not None:
             call.reached = [durability.reached(command.confirmation)] * len(call.operations)
+        return self.decode(call, reply)
+
+    def decode(self, call: Call, reply: Reply) -> list[Any]:
+        """Return the results in *reply*; see ``Driver.run``."""
         return decode(call.operations, reply, repeated=call.in_doubt)
 
     async def command(self, *words: Argument, key: str | None = None) -> Reply:
@@ -112,6 +126,23 @@ class RedisDriver:
             by_queue.setdefault(record.rpartition(":")[0], []).append(record)
         for names in by_queue.values():
             await self.command("UNLINK", *names, key=names[0])
+
+
+def first_words(call: Call) -> tuple[Argument, ...]:
+    """Return the script call of the first attempt of *call*."""
+    encoded, number = _encoded(call), call.number
+    keys, sha = encoded.keys, encoded.script.sha
+    if number is None:
+        return ("EVALSHA", sha, len(keys), *keys, *encoded.args)
+    return ("EVALSHA", sha, len(keys), *keys, number.number, 1, *encoded.args)
+
+
+def _encoded(call: Call) -> ScriptCall:
+    encoded: ScriptCall | None = call.encoded
+    if encoded is None:
+        # Only once: a retry must have the same random ids.
+        encoded = call.encoded = encode(call.operations, call.record, entropy.take)
+    return encoded
 
 
 def _command(call: Call, encoded: ScriptCall, question: Sequence[Argument] | None) -> Command:

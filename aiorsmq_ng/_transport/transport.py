@@ -27,6 +27,7 @@ from .batching import Lanes, PendingOperation
 from .call_retries import Retries
 from .call_runner import CallRunner, gave_up
 from .driver import Driver, NotExecuted, ReplyLost
+from .first_attempts import FirstAttempts
 from .loop_guard import LoopGuard
 from .observer import Observer
 
@@ -62,14 +63,17 @@ class Transport:
         self._calls = CallRunner(self._retries, self, deadline_s=deadline_s)
         self._give_backs = 0
         self._connections = connections
-        self._lanes = Lanes(self._calls.run, connections)
+        self._lanes = Lanes(self._calls, connections)
+        self._loop_guard = LoopGuard(self)
+        self._first_attempts = FirstAttempts(
+            self._lanes, self._calls, self._retries, self._loop_guard
+        )
         self._driver: Driver | None = None
         self._checked = False
         self._connecting: anyio.Lock | None = None
         self._tasks: TaskGroup | None = None
         self._host: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._loop_guard = LoopGuard(self)
         self._closed = False
         self._closed_by_caller = False
         #: True once nothing is in flight that closing waits for.
@@ -222,9 +226,13 @@ class Transport:
             await self._open_driver()
             assert self._driver is not None and self._connecting is not None  # noqa: S101, PT018
             async with self._connecting:
-                if not self._checked and self._check is not None:
-                    self._retries.durability = await self._check(self._driver)
-                self._checked = True
+                if not self._checked:
+                    if self._check is not None:
+                        self._retries.durability = await self._check(self._driver)
+                    self._checked = True
+                    durability = self._retries.durability
+                    if not (durability.replicas or durability.fsync):
+                        self._first_attempts.use(self._driver.immediate)
         if self._driver is None:
             raise ClientClosed
         return self._driver
@@ -294,6 +302,8 @@ class Transport:
     async def _disconnect(self) -> None:
         driver, self._driver, self._checked = self._driver, None, False
         if driver is not None:
+            self._first_attempts.use(None)
+        if driver is not None:
             with anyio.CancelScope(shield=True):
                 await driver.aclose()
 
@@ -315,8 +325,9 @@ class Transport:
         finally:
             self._closed = True
             self._tasks = None
-            self._calls.lost.abandon_interrupted()
+            self._first_attempts.interrupt()
             self._lanes.close()
+            self._calls.lost.abandon_interrupted()
 
     async def _outlive_cancellation(self) -> None:
         """Make the last calls although all tasks of the event loop were cancelled at once.
@@ -340,6 +351,7 @@ class Transport:
                 await self._last_calls()
             tasks.cancel_scope.cancel()
         self._finished = True
+        self._first_attempts.interrupt()
         await self._disconnect()
 
     def _submit(

@@ -1,6 +1,7 @@
-"""What waiting and settling cost a server: calls and connections, counted at the server."""
+"""What waiting and settling cost a server, and what a lone call costs the client: all counted."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -85,3 +86,52 @@ async def test_fence_tells_receipts_apart_beyond_a_thousand_in_one_call(
     assert [type(o) for o in outcomes if o is not None] == [LeaseLost]
     assert lost == [stale]
     assert [m.id for m in await queue.pending()] == [stale.id]
+
+
+@pytest.fixture
+async def made(monkeypatch):
+    """Count what the event loop makes from now on: tasks, timers, futures, callbacks."""
+    loop, counts = asyncio.get_running_loop(), Counter()
+
+    def count(name):
+        make = getattr(loop, name)
+
+        def counted(*given, **named):
+            counts[name] += 1
+            return make(*given, **named)
+
+        monkeypatch.setattr(loop, name, counted)
+
+    for name in ("create_task", "call_at", "create_future", "call_soon"):
+        count(name)
+    return counts
+
+
+async def test_lone_call_makes_one_future_and_no_task_and_no_timer(queue, made):
+    async def cycle():
+        await queue.send("x")
+        message = await queue.receive()
+        await message.ack()
+
+    for _ in range(4):  # scripts are loaded, and calls are known to be lone
+        await cycle()
+    made.clear()
+    for _ in range(10):
+        await cycle()
+
+    assert made["create_future"] == 30
+    assert made["create_task"] == 0
+    assert made["call_at"] <= 1  # one for all calls in flight
+    # In C a future schedules its callbacks by itself, so none is counted but what is called here.
+    assert made["call_soon"] <= 30
+
+
+async def test_calls_of_a_crowd_make_one_future_each_and_no_task(queue, made):
+    await queue.send("loads the script")
+    made.clear()
+    await asyncio.gather(*(asyncio.ensure_future(queue.send("x")) for _ in range(50)))
+
+    # The tasks are the test's own, and one future is that of gather.
+    assert made["create_task"] == 50
+    assert made["create_future"] <= 51
+    assert made["call_at"] <= 1

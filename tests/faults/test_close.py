@@ -46,6 +46,8 @@ class HeldReplies:
     def __init__(self, rsmq, kind):
         self.ran, self.go = asyncio.Event(), asyncio.Event()
         self._kind, driver = kind, rsmq._transport._driver
+        # Runners make all calls: a first attempt is not a step that can be held.
+        rsmq._transport._first_attempts.use(None)
         self._run = driver.run
         driver.run = self._held
 
