@@ -65,7 +65,7 @@ def show(spans: list[ReadableSpan], short: Callable[[str], str]) -> None:
     numbers = {span.context.span_id: number for number, span in enumerate(spans, 1)}
 
     def line(span: ReadableSpan, depth: int) -> None:
-        number, error = numbers[span.context.span_id], span.attributes.get("error.type")
+        number, error = numbers[span.context.span_id], (span.attributes or {}).get("error.type")
         links = [numbers[link.context.span_id] for link in span.links]
         print(
             f"{number:2} {'  ' * depth}{short(span.name)}  {span.kind.name.lower()}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 import aiorsmq_ng
@@ -110,7 +112,7 @@ def send(
 
         send_file(name, str(file), delay, skip, headers)
         return
-    how = {"delay": delay, "dedup_key": dedup_key, "headers": headers}
+    how: dict[str, Any] = {"delay": delay, "dedup_key": dedup_key, "headers": headers}
     show_sent(run(lambda rsmq: rsmq.queue(name).send(raw, **how)))
 
 

@@ -148,7 +148,7 @@ def publish(
 
         publish_file(name, str(file), delay, skip, headers)
         return
-    how = {"delay": delay, "dedup_key": dedup_key, "headers": headers}
+    how: dict[str, Any] = {"delay": delay, "dedup_key": dedup_key, "headers": headers}
     show_sent(run(lambda rsmq: rsmq.topic(name).publish(raw, **how)))
 
 

@@ -105,7 +105,7 @@ async def queue_members(queue: Queue) -> None:
     assert_type(await queue.send("a", delay=None, dedup_key="k", headers={"k": "v"}), Sent)
     assert_type(await queue.send_many(["a", b"b", 1], delay=MINUTE), list[str])
     assert_type(await queue.send_many(["a"], headers=[{"k": "v"}, None]), list[str])
-    await queue.send("a", headers={"k": 1})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await queue.send("a", headers={"k": 1})  # type: ignore[dict-item]  # pyright: ignore[reportCallIssue, reportArgumentType]
     assert_type(await queue.resend(TOKEN), list[str])
     assert_type(await queue.receive(vt=MINUTE, wait=0.5), Delivery | None)
     assert_type(await queue.receive_many(3, vt=None, wait=MINUTE), list[Delivery])
