@@ -17,6 +17,7 @@ from collections.abc import Callable
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext
 
 from aiorsmq_ng import RSMQ, Retry, Worker
 from aiorsmq_ng.telemetry.opentelemetry_traces import OpenTelemetryTraces
@@ -62,23 +63,30 @@ async def journey(rsmq: RSMQ, jobs: str, news: str) -> None:
 
 def show(spans: list[ReadableSpan], short: Callable[[str], str]) -> None:
     """Print *spans* as trees, those that began first in front."""
-    numbers = {span.context.span_id: number for number, span in enumerate(spans, 1)}
+    numbers = {context_of(span).span_id: number for number, span in enumerate(spans, 1)}
 
     def line(span: ReadableSpan, depth: int) -> None:
-        number, error = numbers[span.context.span_id], (span.attributes or {}).get("error.type")
-        links = [numbers[link.context.span_id] for link in span.links]
+        own, error = context_of(span).span_id, (span.attributes or {}).get("error.type")
+        links = [str(numbers[link.context.span_id]) for link in span.links]
         print(
-            f"{number:2} {'  ' * depth}{short(span.name)}  {span.kind.name.lower()}"
-            + (f"  links to {', '.join(map(str, links))}" if links else "")
+            f"{numbers[own]:2} {'  ' * depth}{short(span.name)}  {span.kind.name.lower()}"
+            + (f"  links to {', '.join(links)}" if links else "")
             + (f"  error.type={error}" if error else "")
         )
         for child in spans:
-            if child.parent and child.parent.span_id == span.context.span_id:
+            if child.parent and child.parent.span_id == own:
                 line(child, depth + 1)
 
     for span in spans:
         if not span.parent:
             line(span, 0)
+
+
+def context_of(span: ReadableSpan) -> SpanContext:
+    """Return the ids of a finished span."""
+    context = span.get_span_context()
+    assert context is not None
+    return context
 
 
 async def main() -> None:

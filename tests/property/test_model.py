@@ -28,6 +28,8 @@ EXAMPLES, STEPS = (LONG, 100) if LONG else (150, 40)
 
 LONG_S = 10_000  # longer than any example lasts
 STEP_S = 100
+#: Headers of a message.
+HEADERS = [None, None, {"k": "v"}, {"n": "\u2603", "m": ""}]
 #: More than the ends of leases are spread by, in all steps of an example.
 SPREAD_S = 0.1
 
@@ -37,6 +39,7 @@ class Model:
 
     def __init__(self) -> None:
         self.body: dict[str, bytes] = {}
+        self.headers: dict[str, dict[str, str]] = {}
         self.visible_in: dict[str, int] = {}
         self.rc: dict[str, int] = {}
         #: Lease of the last delivery; none if that was returned in order.
@@ -50,13 +53,14 @@ class Model:
         """Those ready whose last delivery was not returned: suspects, if it was a lease at all."""
         return {id for id in self.ready() if self.lease[id] is not None}
 
-    def add(self, id: str, body: bytes, delay: int) -> None:
+    def add(self, id: str, body: bytes, headers: dict[str, str] | None, delay: int) -> None:
+        self.headers[id] = headers or {}
         self.body[id], self.visible_in[id], self.rc[id] = body, delay, 0
         self.lease[id] = None
         self.sent += 1
 
     def drop(self, id: str) -> None:
-        del self.body[id], self.visible_in[id], self.rc[id], self.lease[id]
+        del self.body[id], self.headers[id], self.visible_in[id], self.rc[id], self.lease[id]
 
 
 def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedStateMachine]:
@@ -89,16 +93,17 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
         @rule(
             bodies=st.lists(st.binary(max_size=1100), min_size=1, max_size=4),
             delay=st.sampled_from([0, 0, STEP_S, 2 * STEP_S]),
+            headers=st.lists(st.sampled_from(HEADERS), min_size=4, max_size=4),
         )
-        def send(self, bodies, delay):
+        def send(self, bodies, delay, headers):
             try:
-                ids = run(self.queue.send_many(bodies, delay=delay))
+                ids = run(self.queue.send_many(bodies, delay=delay, headers=headers[: len(bodies)]))
             except MessageTooLong:
                 assert any(len(b) > 1024 for b in bodies)
             else:
                 assert all(len(b) <= 1024 for b in bodies)
-                for id, body in zip(ids, bodies, strict=True):
-                    self.model.add(id, body, delay)
+                for id, body, own in zip(ids, bodies, headers, strict=False):
+                    self.model.add(id, body, own, delay)
 
         @rule(count=st.integers(1, 4), vt=st.sampled_from([0, STEP_S, LONG_S, None]))
         def receive(self, count, vt):
@@ -114,6 +119,7 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
                 if self.model.lease[message.id] != 0:
                     assert message.suspect == (message.id in struck)
                 assert message.body == self.model.body[message.id]
+                assert message.headers == self.model.headers[message.id]
                 self.model.rc[message.id] += 1
                 assert message.rc == self.model.rc[message.id]
                 self.model.visible_in[message.id] = LONG_S if vt is None else vt
@@ -129,6 +135,7 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
             if message is not None:
                 assert message.id in ready
                 assert message.body == self.model.body[message.id]
+                assert message.headers == self.model.headers[message.id]
                 self.model.received += 1
                 self.model.drop(message.id)
 
@@ -195,7 +202,8 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
 
         @rule()
         def look(self):
-            assert {m.id for m in run(self.queue.peek(0, 1000))} == self.model.ready()
+            seen = {m.id: m.headers for m in run(self.queue.peek(0, 1000))}
+            assert seen == {id: self.model.headers[id] for id in self.model.ready()}
             pending = {m.id: m.deliveries for m in run(self.queue.pending(0, 1000))}
             assert pending == {
                 id: rc for id, rc in self.model.rc.items() if rc and self.model.visible_in[id] > 0
@@ -218,6 +226,10 @@ def machine(server_url: str, loop: asyncio.AbstractEventLoop) -> type[RuleBasedS
             fields = run(self.raw.hkeys(f"{self.ns}:jobs:Q"))
             owners = {f.decode().split(":")[0] for f in fields if len(f) >= 32}
             assert owners == set(self.model.body)
+            headers = run(self.raw.hkeys(f"{self.ns}:jobs:ng:headers"))
+            assert {id.decode() for id in headers} == {
+                id for id, own in self.model.headers.items() if own
+            }
 
     return Machine
 
