@@ -41,6 +41,8 @@ class Kind(Struct, Generic[R], frozen=True, eq=False, kw_only=True):
     name: str
     #: True if operations of this kind whose requests have the same ``lane`` may share a call.
     merge: bool = False
+    #: True if the size of its requests is that of bodies in the reply, and not in the call.
+    sizes_reply: bool = False
     #: True if it is idempotent.
     repeatable: bool = False
     #: True if calls carry a number, by which the server recognises a repetition.

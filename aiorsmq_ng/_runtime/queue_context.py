@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
@@ -11,7 +11,7 @@ from .._common.queue_defaults import dead_letter_queue
 from .._protocol import argument_checks
 from .._protocol.keys import QueueKeys
 from .._protocol.operations.message_values import Dedup
-from .._protocol.operations.messages import ReceiveSpec
+from .._protocol.operations.messages import BodySize, ReceiveSpec
 from .._transport.transport import Transport
 from ..codec import JSON, Codec
 from ..errors import SendToken
@@ -52,6 +52,8 @@ class QueueContext:
     background_acks: BackgroundAcks[LeasedMessage] | None = None
     #: Reports what the client does; ``None`` for a client without telemetry.
     recorder: Recorder | None = None
+    #: How long its bodies are, as far as receives tell.
+    body_size: BodySize = field(default_factory=BodySize)
 
     def settling(self, settle: Literal["await", "background"]) -> QueueContext:
         """Return the context for deliveries of a consumer that settles in this way."""
@@ -92,7 +94,9 @@ class QueueContext:
     def receive_spec(self) -> ReceiveSpec:
         """How to receive from this queue."""
         if self.retry is None or not self.retry.max_receives:
-            return ReceiveSpec(self.keys, vt_ms=self.vt_ms, holder=self.presence.named)
+            return ReceiveSpec(
+                self.keys, vt_ms=self.vt_ms, holder=self.presence.named, body_size=self.body_size
+            )
         dead = self.sibling(self.dead_letter)
         return ReceiveSpec(
             self.keys,
@@ -101,6 +105,7 @@ class QueueContext:
             self.channel(dead),
             vt_ms=self.vt_ms,
             holder=self.presence.named,
+            body_size=self.body_size,
         )
 
 

@@ -25,6 +25,7 @@ from aiorsmq_ng._protocol.operations.message_values import Receipt
 from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
 from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng._transport import call_retries
+from aiorsmq_ng._transport.batching import MAX_REPLY_SIZE
 from aiorsmq_ng._transport.call_numbers import CallNumbers
 from aiorsmq_ng._transport.call_retries import RetryBudget
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
@@ -340,6 +341,31 @@ async def test_ack_repeated_after_a_lost_reply_still_notices_another_holder():
     async with running(answer) as (driver, transport):
         with pytest.raises(LeaseLost):
             await transport.run(messages.ack(KEYS, Receipt(ID.decode(), 1, 17)))
+
+
+async def test_receives_of_long_bodies_share_calls_whose_replies_are_not_too_long():
+    size = [MAX_REPLY_SIZE // 4]
+
+    def one_each(command):
+        return [[30000, 0, ID, b"x" * size[0], 1, b"1"] for _ in command.requests]
+
+    spec = ReceiveSpec(KEYS, body_size=messages.BodySize())
+
+    async def receive(transport):
+        return await transport.run(messages.receive(spec, 1, vt_ms=-1))
+
+    async with running(one_each) as (driver, transport):
+        await receive(transport)
+        await asyncio.gather(*(receive(transport) for _ in range(12)))
+        size[0] = 3 * MAX_REPLY_SIZE
+        await asyncio.gather(*(receive(transport) for _ in range(4)))
+        await asyncio.gather(*(receive(transport) for _ in range(2)))
+        size[0] = 10
+        await receive(transport)
+        await asyncio.gather(*(receive(transport) for _ in range(20)))
+
+    shared = [len(command.requests) for command in driver.commands]
+    assert shared == [1, 4, 4, 4, 4, 1, 1, 1, 20]
 
 
 async def test_receive_whose_outcome_stays_unknown_is_recalled():

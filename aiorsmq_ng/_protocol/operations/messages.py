@@ -73,6 +73,15 @@ def send(
     return Operation(SEND, SendRequest(keys, bodies, delay_ms, channel, dedup, headers))
 
 
+class BodySize:
+    """How long bodies of a queue are, by the last one that was received."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
 class ReceiveSpec(NamedTuple):
     """A queue to receive from, and the dead-letter queue for messages received too often."""
 
@@ -86,6 +95,8 @@ class ReceiveSpec(NamedTuple):
     vt_ms: int = -1
     #: Return the name of the receiving client; it is stored as the last holder of the message.
     holder: Callable[[], str] = str
+    #: Every receive updates it; the calls that receives share are sized by it.
+    body_size: BodySize | None = None
 
     @property
     def limit(self) -> tuple[int, str, str]:
@@ -139,6 +150,12 @@ class ReceiveRequest(Request, frozen=True):
         """The most messages it may take."""
         return self.count
 
+    @property
+    def size(self) -> int:
+        """The bytes of all bodies, if they are as long as the last one."""
+        body_size = self.spec.body_size
+        return 0 if body_size is None else self.count * body_size.bytes
+
 
 class ReceiveFirstRequest(Request, frozen=True):
     """Lease up to *count* messages of several queues of one namespace, in order of priority."""
@@ -175,6 +192,7 @@ _dead_lettered: Callable[[Received], Sequence[DeadLettered]] = attrgetter("dead_
 RECEIVE: Kind[Received] = Kind(
     name="receive",
     merge=True,
+    sizes_reply=True,
     numbered=True,
     undo=give_back,
     events=_dead_lettered,

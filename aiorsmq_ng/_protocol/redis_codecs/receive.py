@@ -23,7 +23,9 @@ from .codec import Codec, pairs, read_id, read_messages
 
 def read_received(spec: ReceiveSpec, reply: Reply) -> Received:
     """Decode one part of a receive's reply: vt (ms), hint, (id, body, rc, fr)..., remarks."""
-    keys, vt_ms = spec.keys, reply[0]
+    keys, vt_ms, body_size = spec.keys, reply[0], spec.body_size
+    if body_size is not None and len(reply) >= 6:
+        body_size.bytes = len(reply[3])
     if len(reply) == 6:
         _, hint, id, body, rc, fr = reply
         return Received([Leased(read_id(id), body, rc, fr, keys, vt_ms)], hint)
