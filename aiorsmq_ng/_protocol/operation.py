@@ -41,8 +41,6 @@ class Kind(Struct, Generic[R], frozen=True, eq=False, kw_only=True):
     name: str
     #: True if operations of this kind whose requests have the same ``lane`` may share a call.
     merge: bool = False
-    #: True if the size of its requests is that of bodies in the reply, and not in the call.
-    sizes_reply: bool = False
     #: True if it is idempotent.
     repeatable: bool = False
     #: True if calls carry a number, by which the server recognises a repetition.
@@ -86,7 +84,7 @@ class Request(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of bodies; a call carries operations up to a total size."""
+        """Bytes of bodies, there or back; a call carries operations up to a total size."""
         return 0
 
 

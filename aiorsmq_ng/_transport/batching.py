@@ -14,8 +14,9 @@ Rule 2: a lane has at most two calls in flight. What is submitted meanwhile goes
 While the server works on one, the client packs the other or hands out results.
 
 Rule 3: a batch is bounded by weight and size, so that a call keeps the server busy for about a
-millisecond. The size of receives is that of their reply, if bodies are as long as the last one. One
-operation always fits, however large.
+millisecond. The size of receives is that of their reply, if bodies are as long as the last one: the
+client reads one long reply while the server works on the next. One operation always fits, however
+large.
 
 Rule 4: no call runs in a caller's task, so cancelling a caller cancels no I/O, no connection gets
 out of step and no neighbour in the batch is hurt. The first attempt of a call needs no task, see
@@ -51,10 +52,6 @@ Key = tuple[Kind[Any], tuple[Any, ...]]
 MAX_WEIGHT = 256
 #: What a socket takes at once; more would be copied again and again while it is written.
 MAX_SIZE = 1 << 18
-#: Redis writes 64 KiB of a reply, then serves other commands before it writes on. So of two long
-#: replies the first ends when the second does, and the client has no work meanwhile. Calls for less
-#: than this would cost more than they gain.
-MAX_REPLY_SIZE = 1 << 17
 #: From this many operations on, a lane with no call in flight makes two calls of them: while the
 #: server works on one, the client encodes the other, or hands out the replies of the previous one.
 #: Fewer are not enough work for another call.
@@ -109,14 +106,13 @@ class Lane(Struct, eq=False):
         if self.calls == 1 and most >= SPLIT_FROM:
             most = (most + 1) // 2
         weight = size = 0
-        max_size = MAX_REPLY_SIZE if waiting[0].operation.kind.sizes_reply else MAX_SIZE
         while waiting and len(batch) < most:
             head = waiting[0]
             if head.is_wanted:
                 request = head.operation.request
                 weight += request.weight
                 size += request.size
-                if batch and (weight > MAX_WEIGHT or size > max_size):
+                if batch and (weight > MAX_WEIGHT or size > MAX_SIZE):
                     break
                 batch.append(head)
             waiting.popleft()

@@ -3,7 +3,7 @@
 Sends are all called at once, by a task each, with one and the same body; *peak* is how much the
 process grew at most until all were answered, divided by their number. Receives lease the messages
 by calls of 100 (bodies of 1 MiB: 8) and keep them: *peak* is until the last one came, *held* is
-what the deliveries with their decoded bodies take at the end.
+what the deliveries take at the end, before the program reads their bodies.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from aiorsmq_ng._protocol.operations.message_values import Receipt
 from aiorsmq_ng._protocol.operations.messages import ReceiveSpec
 from aiorsmq_ng._protocol.scripts import load
 from aiorsmq_ng._transport import call_retries
-from aiorsmq_ng._transport.batching import MAX_REPLY_SIZE
+from aiorsmq_ng._transport.batching import MAX_SIZE
 from aiorsmq_ng._transport.call_numbers import CallNumbers
 from aiorsmq_ng._transport.call_retries import RetryBudget
 from aiorsmq_ng._transport.driver import NotExecuted, ReplyLost
@@ -344,7 +344,7 @@ async def test_ack_repeated_after_a_lost_reply_still_notices_another_holder():
 
 
 async def test_receives_of_long_bodies_share_calls_whose_replies_are_not_too_long():
-    size = [MAX_REPLY_SIZE // 4]
+    size = [MAX_SIZE // 4]
 
     def one_each(command):
         return [[30000, 0, ID, b"x" * size[0], 1, b"1"] for _ in command.requests]
@@ -357,7 +357,7 @@ async def test_receives_of_long_bodies_share_calls_whose_replies_are_not_too_lon
     async with running(one_each) as (driver, transport):
         await receive(transport)
         await asyncio.gather(*(receive(transport) for _ in range(12)))
-        size[0] = 3 * MAX_REPLY_SIZE
+        size[0] = 3 * MAX_SIZE
         await asyncio.gather(*(receive(transport) for _ in range(4)))
         await asyncio.gather(*(receive(transport) for _ in range(2)))
         size[0] = 10

@@ -192,7 +192,6 @@ _dead_lettered: Callable[[Received], Sequence[DeadLettered]] = attrgetter("dead_
 RECEIVE: Kind[Received] = Kind(
     name="receive",
     merge=True,
-    sizes_reply=True,
     numbered=True,
     undo=give_back,
     events=_dead_lettered,
