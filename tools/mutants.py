@@ -1355,7 +1355,7 @@ MUTANTS = (
     ),
     Mutant(
         "suspects: deliveries given back unseen do not count",
-        f"{SCRIPTS}/queue/_dead_letter.lua",
+        f"{SCRIPTS}/queue/_received_too_often.lua",
         "rc - (history and history.excused or 0) > dead.limit",
         "rc > dead.limit",
         ("tests/contract/test_suspects.py",),

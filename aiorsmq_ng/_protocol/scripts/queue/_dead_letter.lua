@@ -4,8 +4,6 @@
 -- other functions need; rows is a flat list of what was moved: id, body (empty after the first MiB), rc, fr and why;
 -- headers one of id, headers of those that have some.
 -- check_dead_letters(dead) -> a code word if the queue's keys are damaged.
--- received_too_often(dead, rc, history) -> true if a message, delivered now for the rc-th time, is over the
---   limit. Deliveries that were returned before work on them began do not count.
 -- store_dead_letter(dead, id, body, rc, fr, maxsize, note) stores a message in the dead-letter queue, with the delivery note
 --   that names the reason and with its headers. The caller removes it from its own.
 -- dead_letter(dead, id, body, rc, fr, maxsize, history) does the same for a message that was received too often.
@@ -23,9 +21,6 @@ local function check_dead_letters(dead)
   dead.missing = not (stored[1] and stored[2] and stored[3])
   dead.sent, dead.added, dead.rows, dead.bytes, dead.headers = number(stored[4], 0), 0, {}, 0, {}
   if not dead.sent or dead.sent % 1 ~= 0 then return 'queueCorrupt' end
-end
-local function received_too_often(dead, rc, history)
-  return rc - (history and history.excused or 0) > dead.limit
 end
 local function why_dead(rc, history, now)
   local often = rc - history.excused

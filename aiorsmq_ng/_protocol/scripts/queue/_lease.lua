@@ -11,6 +11,7 @@
 -- @include read_queue
 -- @include take_ready
 -- @include dead_letter
+-- @include received_too_often
 -- @include remove_messages
 -- @include allow_writes_when_full
 -- @include headers

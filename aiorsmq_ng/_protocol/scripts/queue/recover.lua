@@ -15,6 +15,7 @@
 -- @include idempotency
 -- @include last_delivery
 -- @include dead_letter
+-- @include received_too_often
 -- @include replay_receive
 -- @include is_id
 -- @include remove_messages
