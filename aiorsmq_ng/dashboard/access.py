@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import ipaddress
+import logging
+from asyncio import sleep
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
@@ -14,7 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..broker.tokens import ANONYMOUS, Caller, Refused, Tokens
 from .links import own_path, to_root
-from .sessions import COOKIE, Sessions
+from .sessions import COOKIE, Failures, Sessions
+
+logger = logging.getLogger("aiorsmq_ng.dashboard")
 
 #: Returns who sends a request, or ``None``; may be a coroutine function.
 Authenticate = Callable[[Request], Awaitable[Caller | None] | Caller | None]
@@ -23,6 +27,8 @@ ErrorPage = Callable[[Request, int, str], Response]
 
 #: Header of every write by the pages: other sites cannot add it without asking first.
 WRITE_HEADER = "x-rsmq-dashboard"
+#: Seconds by which the reply to a wrong bearer token is late, if there were several.
+WRONG_TOKEN_S = 1.0
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _READS = ("GET", "HEAD")
 #: Paths that need no login: the login page and what it looks like.
@@ -56,6 +62,7 @@ class Door:
     ) -> None:
         self.tokens = tokens
         self.sessions = Sessions()
+        self._wrong_tokens = Failures()
         self._authenticate = authenticate
         self.open = tokens is None and authenticate is None
         #: Whether a token opens it.
@@ -79,8 +86,21 @@ class Door:
             try:
                 return self.tokens.caller([("authorization", value) for value in given])
             except Refused:
+                await self._wrong_token(request)
                 return None
         return self.sessions.caller(request.cookies.get(COOKIE, ""))
+
+    async def _wrong_token(self, request: Request) -> None:
+        """Count a wrong bearer token; after some of an address, each reply to it is late.
+
+        Right tokens from there are not held up: many callers may come through one proxy.
+        """
+        address = request.client.host if request.client else "local"
+        self._wrong_tokens.failed(address)
+        if self._wrong_tokens.must_wait(address):
+            await sleep(WRONG_TOKEN_S)
+        else:
+            logger.warning("a request from %s had a token that is not known", address)
 
 
 class Guard:

@@ -17,13 +17,32 @@ _MOST_SESSIONS = 1000
 FAILURES, PAUSE_S = 5, 60.0
 
 
+class Failures:
+    """Counts failures of each address, and says when it has to wait."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: BoundedDict[str, tuple[int, float]] = BoundedDict(_MOST_SESSIONS)
+
+    def must_wait(self, address: str) -> bool:
+        """Return True if *address* has failed too often just now."""
+        failures, until = self._failures.get(address, (0, 0.0))
+        return failures >= FAILURES and self._clock() < until
+
+    def failed(self, address: str) -> None:
+        """Count a failure."""
+        failures, until = self._failures.get(address, (0, 0.0))
+        fresh = self._clock() < until
+        self._failures[address] = (failures + 1 if fresh else 1), self._clock() + PAUSE_S
+
+
 class Sessions:
     """Random names of sessions, each for a caller."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._callers: BoundedDict[str, tuple[Caller, float]] = BoundedDict(_MOST_SESSIONS)
-        self._failures: BoundedDict[str, tuple[int, float]] = BoundedDict(_MOST_SESSIONS)
+        self._failures = Failures(clock)
 
     def begin(self, caller: Caller) -> str:
         """Return the name of a new session."""
@@ -42,11 +61,8 @@ class Sessions:
 
     def must_wait(self, address: str) -> bool:
         """Return True if *address* has failed too often just now."""
-        failures, until = self._failures.get(address, (0, 0.0))
-        return failures >= FAILURES and self._clock() < until
+        return self._failures.must_wait(address)
 
     def failed(self, address: str) -> None:
         """Count a failed login."""
-        failures, until = self._failures.get(address, (0, 0.0))
-        fresh = self._clock() < until
-        self._failures[address] = (failures + 1 if fresh else 1), self._clock() + PAUSE_S
+        self._failures.failed(address)

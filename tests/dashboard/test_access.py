@@ -4,7 +4,7 @@ import pytest
 from starlette.applications import Starlette
 
 from aiorsmq_ng import InvalidValue
-from aiorsmq_ng.dashboard import Caller, Tokens, dashboard
+from aiorsmq_ng.dashboard import Caller, Tokens, access, dashboard
 from aiorsmq_ng.dashboard.access import HEADERS
 from aiorsmq_ng.dashboard.sessions import FAILURES, PAUSE_S, SESSION_S, Sessions
 
@@ -164,6 +164,24 @@ async def test_login_is_slowed_down_after_failures(visitor):
 
     assert found == [401] * FAILURES + [429]
     assert right.status_code == 429
+
+
+async def test_wrong_bearer_tokens_are_logged_and_then_slowed_down(visitor, monkeypatch, caplog):
+    pauses = []
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+
+    monkeypatch.setattr(access, "sleep", sleep)
+    web = visitor(tokens=TOKENS)
+
+    for _ in range(FAILURES + 2):
+        assert (await web.get("/api/v1/queues", headers=bearer("wrong"))).status_code == 401
+    assert (await web.get("/api/v1/queues", headers=bearer("boss"))).status_code == 200
+
+    assert pauses == 3 * [access.WRONG_TOKEN_S]
+    told = [r.getMessage() for r in caplog.records if r.name == "aiorsmq_ng.dashboard"]
+    assert told == (FAILURES - 1) * ["a request from 127.0.0.1 had a token that is not known"]
 
 
 def test_session_and_pause_end_with_time():

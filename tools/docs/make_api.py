@@ -30,7 +30,7 @@ NOTE = "<!-- Made by tools/docs/make_api.py from the docstrings; change them, th
 INTRODUCTION = """\
 Every public name, with its signature, its arguments and what it promises. Durations are seconds: `int`, `float` or
 `timedelta` (`Seconds` in signatures). `None` means the value that is stored on the queue, unless an argument says
-otherwise. Names are imported from `aiorsmq_ng`; `ReliableQueue` from `aiorsmq_ng.compat.redismq`, clients of rmq from `aiorsmq_ng.rmq`, probes from `aiorsmq_ng.probes` and `aiorsmq_ng.worker`, the broker from
+otherwise. Names are imported from `aiorsmq_ng`; `ReliableQueue` from `aiorsmq_ng.compat.redismq`, clients of rmq from `aiorsmq_ng.rmq`, probes from `aiorsmq_ng.probes` and `aiorsmq_ng.worker`, the dashboard from `aiorsmq_ng.dashboard`, the broker from
 `aiorsmq_ng.broker` and `aiorsmq_ng.compat.gomq`, embedded servers from `aiorsmq_ng.embedded`, outlets for metrics
 from `aiorsmq_ng.telemetry`, and help for tests from `aiorsmq_ng.testing`. Spark's options: [spark.md](../spark.md). The drop-in for aiorsmq has the names and arguments of that
 package: [migration-from-aiorsmq.md](../../guides/migration-from-aiorsmq.md)."""
@@ -63,6 +63,7 @@ PAGES: dict[str, tuple[str, list[str]]] = {
             *("broker:Tokens", "broker:Keda", "compat.gomq:Gomq"),
         ],
     ),
+    "dashboard": ("The dashboard", ["dashboard:dashboard", "dashboard:Caller"]),
     "gateway": (
         "Calls for servers",
         ["Gateway", "gateway:PurgedPage", "gateway:RecoverPlace"],
@@ -87,6 +88,7 @@ PUBLIC = {
     "broker": aiorsmq_ng.broker.__all__,
     "compat.gomq": ["Gomq"],
     "compat.redismq": ["ReliableQueue"],
+    "dashboard": ["dashboard", "Caller"],
     "embedded": aiorsmq_ng.embedded.__all__,
     "gateway": aiorsmq_ng.gateway.__all__,
     "probes": ["ProbeAnswer", "ProbeServer", "Probes"],
