@@ -104,10 +104,9 @@ class Message:
         found = self._headers
         if not found:
             return _NO_HEADERS
-        if not isinstance(found, MappingProxyType):
-            read = decode_headers(found) if isinstance(found, bytes) else dict(found)
-            found = self._headers = MappingProxyType(read)
-        return found
+        if isinstance(found, bytes):
+            found = self._headers = decode_headers(found)
+        return MappingProxyType(dict(found))
 
     @property
     def sent(self) -> float | None:

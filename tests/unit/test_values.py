@@ -181,3 +181,10 @@ print(os.read(reader, 22) != entropy.take(22))
     )
 
     assert result.stdout == "True\n"
+
+
+def test_message_with_headers_can_be_pickled():
+    message = Message("id", b"body", 1, 2, b'{"k":"v"}')
+    assert message.headers == {"k": "v"}
+
+    assert pickle.loads(pickle.dumps(message)).headers == {"k": "v"}
