@@ -125,7 +125,8 @@ def token_of(request: pb.ScaledObjectRef | pb.GetMetricsRequest) -> str | None:
     KEDA replaces the value of a key that ends in ``FromEnv`` by that of the environment variable.
     """
     ref = request.scaledObjectRef if isinstance(request, pb.GetMetricsRequest) else request
-    return ref.scalerMetadata.get("tokenFromEnv") or ref.scalerMetadata.get("token")
+    found: str | None = ref.scalerMetadata.get("tokenFromEnv") or ref.scalerMetadata.get("token")
+    return found
 
 
 class Keda:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from aiorsmq_ng import QueueAttributes
 
+from ..scaling import Scale
 from . import (
     actions,
     audit_page,
@@ -90,7 +91,7 @@ LOOKS = (
     Look(server.server, "/server", "/server", "server.html", server.ServerView),
     Look(server.doctor, "/doctor"),
     Look(audit_page.audit, "/audit", "/audit", "audit.html", audit_page.AuditView),
-    Look(scale.scale, f"{_QUEUE}/scale", result=scale.Scale, query=("target", "due")),
+    Look(scale.scale, f"{_QUEUE}/scale", result=Scale, query=("target", "due")),
     Look(live_events.events, "/events", query=("queue",)),
 )
 
