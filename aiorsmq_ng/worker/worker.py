@@ -410,8 +410,8 @@ class Worker:
         )  # fmt: skip
 
     def _queue_names(self) -> list[str]:
-        handlers = [*self._handlers, *self._rmq_handlers]
-        return [handler.queue.name for handler in handlers]
+        names = [handler.queue.name for handler in self._handlers]
+        return names + [handler.queue.name for handler in self._rmq_handlers]
 
     def __repr__(self) -> str:
         queues = ", ".join(self._queue_names())
