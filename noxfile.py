@@ -229,6 +229,6 @@ def bench_grpc(session: nox.Session) -> None:
 
 @nox.session
 def bench_spark(session: nox.Session) -> None:
-    """Benchmark source and sink of Spark; ``-- --full`` writes tables of docs/reports/spark.md."""
+    """Benchmark source and sink of Spark; ``-- --write`` writes tables of docs/reports/spark.md."""
     session.install("-e", ".[all,spark]")
     session.run("python", "-m", "benchmarks.spark", *session.posargs)

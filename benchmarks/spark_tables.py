@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 WORKS = ("write", "read", "drain", "move")
+DRAINS = ("drain", "move")
+NAMES = {"write": "write", "read": "read", "drain": "drain, lease", "move": "drain, move"}
 #: Spark's rate divided by that of redis-py (of a Lua pop, for the drains), at least.
 GOALS = {"write": 1.2, "read": 0.8, "drain": 0.5, "move": 0.5}
+#: Microseconds of the server per drained message, and milliseconds of 99 of 100 PINGs, at most.
+SERVER_US, PING_MS = 6, 20
 #: What Spark calls the steps of a batch, and what happens in them.
 STEPS = {
     "latestOffset": "asking the source for messages: claim, acknowledge",
@@ -20,6 +24,8 @@ STEPS = {
     "walCommit": "writing the offsets down",
     "commitOffsets": "writing down that the batch is done",
 }
+#: Numbers of servers for which the page calculates what is needed.
+SCALES = (1, 2, 4, 10, 100)
 
 
 def keep(found: dict[str, Any]) -> None:
@@ -34,55 +40,99 @@ def keep(found: dict[str, Any]) -> None:
 
 def filled(page: str, known: dict[str, Any]) -> str:
     """Return *page* with new tables between its marks."""
-    makers: dict[str, Callable[[Any], str]] = {"compared": comparisons, "growth": growth}
-    for name, make in makers.items():
-        if name in known:
+    for name, make in MAKERS.items():
+        if text := make(known):
             begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
             before, _, rest = page.partition(begin)
-            page = before + begin + "\n" + make(known[name]) + "\n" + end + rest.partition(end)[2]
+            page = before + begin + "\n" + text + "\n" + end + rest.partition(end)[2]
     return page
 
 
-def comparisons(results: list[dict[str, Any]]) -> str:
-    """Tell how the two sides compare, for each size of messages."""
-    return "\n".join(map(comparison, results))
+def pages(known: dict[str, Any]) -> str:
+    """Return all tables."""
+    return "\n".join(filter(None, (make(known) for make in MAKERS.values())))
+
+
+def comparisons(known: dict[str, Any]) -> str:
+    """Return how the two sides compare, for each size of messages."""
+    return "\n".join(map(comparison, known.get("compared", ())))
 
 
 def comparison(result: dict[str, Any]) -> str:
-    """Tell how the two sides compare, and where Spark's time goes."""
+    """Return how the two sides compare, and where Spark's time goes."""
     about = (
-        f"Measured on {result['date']}: {result['messages']:,} messages of {result['size']} bytes, "
-        f"{_times(result['rounds'])}, `{result['master']}`,\n{result['server']} on the same "
-        f"machine ({result['machine']}), {'with' if result['aof'] else 'without'} an append-only "
-        f"file.\nOther programs kept {_foreign(result):.1f} processors busy meanwhile."
+        f"### {result['messages']:,} messages of {result['size']} bytes\n\n"
+        f"{result['date']}, {_times(result['rounds'])}, `{result['master']}`, {result['server']} "
+        f"on the same machine\n({result['machine']}), "
+        f"{'with' if result['aof'] else 'without'} an append-only file. "
+        f"Other programs kept {_foreign(result):.1f} processors busy."
     )
     shares = (
         "Microseconds of processor time per message, after start-up, and how busy the server was\n"
-        "while Spark worked (1.0: always; it has one thread):"
+        f"while Spark worked (1.0: always; it has one thread). The goal for a drain is at most "
+        f"{SERVER_US} us\nof the server."
     )
-    waits = "Milliseconds that a PING of another client took meanwhile:"
+    waits = (
+        "Milliseconds that a PING of another client took meanwhile; 99 of 100 shall take at most "
+        f"{PING_MS} ms:"
+    )
+    memory = "Memory at most, in MB. The driver is the Java process here, with a heap of 1 GB:"
     parts = (
-        *(_ratios(result), iter([shares]), _costs(result)),
-        *(iter([waits]), _waits(result), _steps(result)),
+        *(_ratios(result), iter([shares]), _costs(result), iter([waits]), _waits(result)),
+        *(iter([memory]), _memory(result), _steps(result)),
     )
     return about + "\n\n" + "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def growth(rows: list[dict[str, Any]]) -> str:
-    """Tell how time and memory grow; start-up is included."""
+def servers(known: dict[str, Any]) -> str:
+    """Return how a drain of four queues grows with the servers on which they lie."""
+    rows = known.get("servers", ())
     head = (
-        "| messages | write, us each | read, us each | drain, us each | with move | Java at most "
-        "| a Python process at most |"
+        "| servers | messages/s | server, us | Python, us | of it the driver's | Java, us "
+        "| processors busy |"
     )
     lines = [head, "|--:|--:|--:|--:|--:|--:|--:|"]
     for row in rows:
-        done = [work for work in WORKS if work in row]
-        each = [f"{1e6 * row[work]['wall'] / row['messages']:.1f}" for work in done]
-        each += [""] * (len(WORKS) - len(done))
-        memory = (max(row[work][f"{part}_mb"] for work in done) for part in ("java", "python"))
-        cells = [f"{row['messages']:,}", *each, *(f"{mb:.0f} MB" for mb in memory)]
-        lines.append("| " + " | ".join(cells) + " |")
+        us = _after_start(row["spark"], row["few"], row["messages"] - row["few_messages"])
+        busy = sum(us[part] for part in ("server", "python", "java")) / us["wall"]
+        parts = ("server", "python", "source", "java")
+        shown = " | ".join(f"{us[part]:.1f}" for part in parts)
+        lines.append(f"| {row['servers']} | {1e6 / us['wall']:,.0f} | {shown} | {busy:.1f} |")
+    return "\n".join([*lines, ""]) if rows else ""
+
+
+def scale(known: dict[str, Any]) -> str:
+    """Return the arithmetic of more servers than a machine has, from what was measured."""
+    if not known.get("servers") or not known.get("compared"):
+        return ""
+    short = known["compared"][0]
+    cost = {
+        part: _after_start_median(short, "drain", part)
+        for part in ("server", "python", "java", "source")
+    }
+    of_tasks = cost["python"] - cost["source"] + cost["java"]
+    costs = (
+        f"Per message of {short['size']} bytes, from the lease drain above: "
+        f"{cost['server']:.1f} us of its server,\n{of_tasks:.1f} us of processors for tasks and "
+        f"Java, and {cost['source']:.1f} us of the one process in which the driver\nclaims and "
+        "acknowledges."
+    )
+    head = "| servers | messages/s that they can give | processors for tasks | queries at least |"
+    lines = [costs, "", head, "|--:|--:|--:|--:|"]
+    for count in SCALES:
+        rate = count / cost["server"]
+        lines.append(
+            f"| {count} | {1e6 * rate:,.0f} | {-(-rate * of_tasks // 1):.0f} "
+            f"| {-(-rate * cost['source'] // 1):.0f} |"
+        )
     return "\n".join([*lines, ""])
+
+
+MAKERS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "compared": comparisons,
+    "servers": servers,
+    "scale": scale,
+}
 
 
 def _ratios(result: dict[str, Any]) -> Iterator[str]:
@@ -91,50 +141,77 @@ def _ratios(result: dict[str, Any]) -> Iterator[str]:
     count, few = result["messages"], result["few"]
     for work, sides in result["works"].items():
         plain, spark, start = (_median(sides[side], "wall") for side in ("plain", "spark", "few"))
-        ratio = statistics.median(
+        ratios = [
             (one["wall"] / count) / ((two["wall"] - begin["wall"]) / (count - few))
             for one, two, begin in zip(sides["plain"], sides["spark"], sides["few"], strict=True)
-        )
-        reached = "yes" if ratio >= GOALS[work] else "no"
+        ]
+        ratio = statistics.median(ratios)
+        shown = f"{ratio:.2f}"
+        if len(ratios) > 1:
+            shown += f" ({min(ratios):.2f} to {max(ratios):.2f})"
         yield (
-            f"| {work} | {count / plain:,.0f} | {count / spark:,.0f} | {start:.1f} s "
-            f"| {ratio:.2f} | {GOALS[work]} | {reached} |"
+            f"| {NAMES[work]} | {count / plain:,.0f} | {count / spark:,.0f} | {start:.1f} s "
+            f"| {shown} | {GOALS[work]} | {_reached(ratio >= GOALS[work])} |"
         )
 
 
 def _costs(result: dict[str, Any]) -> Iterator[str]:
-    yield "| work | redis-py: server | client | Spark: server | Python | Java | server busy |"
-    yield "|---|--:|--:|--:|--:|--:|--:|"
-    count, few = result["messages"], result["few"]
+    head = "| work | redis-py: server | client | Spark: server | Python | Java | server busy "
+    yield head + "| goal |"
+    yield "|---|--:|--:|--:|--:|--:|--:|---|"
     for work, sides in result["works"].items():
-        cells = [_median(sides["plain"], part) / count for part in ("server", "client")]
-        after = {
-            part: _median(sides["spark"], part) - _median(sides["few"], part)
-            for part in ("server", "python", "java", "wall")
-        }
-        cells += [after[part] / (count - few) for part in ("server", "python", "java")]
-        shown = " | ".join(f"{1e6 * cell:.1f}" for cell in cells)
-        yield f"| {work} | {shown} | {after['server'] / after['wall']:.2f} |"
+        cells = [
+            1e6 * _median(sides["plain"], p) / result["messages"] for p in ("server", "client")
+        ]
+        us = {p: _after_start_median(result, work, p) for p in ("server", "python", "java", "wall")}
+        cells += [us[part] for part in ("server", "python", "java")]
+        shown = " | ".join(f"{cell:.1f}" for cell in cells)
+        goal = _reached(us["server"] <= SERVER_US) if work in DRAINS else ""
+        yield f"| {NAMES[work]} | {shown} | {us['server'] / us['wall']:.2f} | {goal} |"
 
 
 def _waits(result: dict[str, Any]) -> Iterator[str]:
-    yield "| work | redis-py: p99 | longest | Spark: p50 | p99 | longest |"
-    yield "|---|--:|--:|--:|--:|--:|"
+    yield "| work | redis-py: p99 | longest | Spark: p50 | p99 | longest | goal |"
+    yield "|---|--:|--:|--:|--:|--:|---|"
     for work, sides in result["works"].items():
         cells = []
         for side, places in (("plain", (1, 2)), ("spark", (0, 1, 2))):
             runs = [run["ping"] for run in sides[side] if run.get("ping")]
             cells += [statistics.median(run[n] for run in runs) if runs else 0 for n in places]
-        yield f"| {work} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |"
+        shown = " | ".join(f"{cell:.1f}" for cell in cells)
+        yield f"| {NAMES[work]} | {shown} | {_reached(cells[3] <= PING_MS)} |"
+
+
+def _memory(result: dict[str, Any]) -> Iterator[str]:
+    yield "| work | Java | a Python process |"
+    yield "|---|--:|--:|"
+    for work, sides in result["works"].items():
+        most = (max(run[f"{part}_mb"] for run in sides["spark"]) for part in ("java", "python"))
+        yield f"| {NAMES[work]} | " + " | ".join(f"{mb:.0f}" for mb in most) + " |"
 
 
 def _steps(result: dict[str, Any]) -> Iterator[str]:
-    runs = result["steps"]
-    total = sum(run.get("triggerExecution", 0) for run in runs) or 1
-    yield "| of a drain's time | |"
-    yield "|--:|---|"
+    yield "| of a drain's time | lease | move |"
+    yield "|---|--:|--:|"
     for step, meaning in STEPS.items():
-        yield f"| {sum(run.get(step, 0) for run in runs) / total:.0%} | {meaning} |"
+        shares = []
+        for work in DRAINS:
+            runs = result["steps"][work]
+            total = sum(run.get("triggerExecution", 0) for run in runs) or 1
+            shares.append(f"{sum(run.get(step, 0) for run in runs) / total:.0%}")
+        yield f"| {meaning} | " + " | ".join(shares) + " |"
+
+
+def _after_start(spent: dict[str, float], few: dict[str, float], count: int) -> dict[str, float]:
+    """Return the microseconds per message of each part, those of start-up left out."""
+    parts = ("wall", "server", "python", "java", "source")
+    return {part: 1e6 * (spent[part] - few[part]) / count for part in parts}
+
+
+def _after_start_median(result: dict[str, Any], work: str, part: str) -> float:
+    sides, count = result["works"][work], result["messages"] - result["few"]
+    runs = zip(sides["spark"], sides["few"], strict=True)
+    return statistics.median(_after_start(spent, few, count)[part] for spent, few in runs)
 
 
 def _foreign(result: dict[str, Any]) -> float:
@@ -142,8 +219,12 @@ def _foreign(result: dict[str, Any]) -> float:
     return float(max(0.0, sum(r["foreign"] for r in runs) / sum(r["wall"] for r in runs)))
 
 
-def _median(runs: list[dict[str, float]], part: str) -> float:
+def _median(runs: Iterable[dict[str, float]], part: str) -> float:
     return statistics.median(run[part] for run in runs)
+
+
+def _reached(reached: bool) -> str:
+    return "yes" if reached else "no"
 
 
 def _times(rounds: int) -> str:

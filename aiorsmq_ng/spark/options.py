@@ -154,7 +154,7 @@ class _Reading(CommonOptions):
     body_type: str = _one_of("string", "binary")
     codec: str = _one_of("plain", "json", "base64", "gzip")
     on_decode_error: str = _one_of("fail", "null", "drop")
-    fetch_size: int = _number(2000, 1, MAX_FETCH)
+    fetch_size: int = _number(500, 1, MAX_FETCH)
     #: Bytes of bodies that one call reads; the message that reaches them is its last one.
     fetch_bytes: int = _number(READ_BYTES, 1, MAX_BYTES)
     #: 0: chosen by the reader.

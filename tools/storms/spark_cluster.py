@@ -378,12 +378,15 @@ class Trial:
         return [key for keys in found for key in keys]
 
     async def _side_keys(self) -> list[str]:
-        """Return keys beside the queues that hold messages, or that never expire."""
+        """Return keys beside the queues that hold messages, or that never expire.
+
+        Rows that a killed task has set aside will never be sent, and expire.
+        """
         left: list[str] = []
         for node in await self._primaries():
             for key in await node.command("KEYS", "*:ng:*"):
                 kind = key.decode().split(":ng:")[1].split(":")[0]
-                if kind in ("claim", "staged", "snapshot"):
+                if kind in ("claim", "snapshot"):
                     left.append(key.decode())
                 elif kind != "wake" and int(await node.command("TTL", key)) < 0:
                     left.append(f"{key.decode()} without TTL")
