@@ -26,8 +26,8 @@ class Desk:
         self.keys = Namespace(ns).queue("jobs")
         self.run(queues.create(self.keys, vt=30, delay=0, maxsize=65536))
 
-    def send(self, count: int) -> None:
-        bodies = [b"body %d" % n for n in range(count)]
+    def send(self, count: int, size: int = 0) -> None:
+        bodies = [(b"body %d" % n).ljust(size) for n in range(count)]
         rows = bulk_send.Rows(suffixes(os.urandom(22 * count)), [-1] * count, bodies)
         self.run(
             bulk_send.send(

@@ -65,7 +65,7 @@ class Model:
             self.sent += 1
             width = self.dice.choice([32, 32, 32, 22, 41])
             ids.append(f"{self.sent:010d}{'x' * (width - 10)}".encode())
-            bodies.append(b"\n" * self.dice.randint(0, 3) + b"%d" % self.sent)
+            bodies.append(b"\n" * self.dice.choice([0, 1, 3, 2000]) + b"%d" % self.sent)
         rows = bulk_send.Rows([bulk_send.kept(id.decode()) for id in ids], -1, bodies)
         place = bulk_send.Place(f"job{self.sent}", "0")
         self.desk.run(bulk_send.send(self.desk.keys, rows, place, ttl_s=60, oversize="fail"))
@@ -75,7 +75,7 @@ class Model:
         name = self.dice.choice(sorted(self.ledgers))
         number, limit = self.numbers.get(name, 0) + 1, self.dice.randint(1, 15)
         visible = [id for id in self.queued() if self.known[id].visible]
-        chunk, call_bytes = self.dice.randint(1, 6), self.dice.choice([3, 10, 1000])
+        chunk, call_bytes = self.dice.randint(1, 6), self.dice.choice([3, 10, 1000, 5000])
         claimed = claims.Claimed(0, False, False)
         while not claimed.complete:
             claimed = self.desk.claim(
@@ -148,7 +148,7 @@ class Model:
         if (chosen := self.some_claim()) is None:
             return
         held = [(id, rc) for id, rc in self.claims.pop(chosen) if self.known[id].holder == chosen]
-        count, most = self.dice.randint(1, 9), self.dice.choice([2, 1000])
+        count, most = self.dice.randint(1, 9), self.dice.choice([2, 1000, 4000])
         release = claims.release(self.ledgers[chosen[0]], chosen[1], count=count, max_bytes=most)
         given, left = 0, 1
         while left:

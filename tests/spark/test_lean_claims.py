@@ -152,6 +152,28 @@ def test_ledger_of_moved_messages_expires_once_it_holds_none(desk):
     )
 
 
+@pytest.mark.parametrize("end", ["acknowledge", "release"])
+def test_long_bodies_that_were_moved_are_found_by_number(desk, end):
+    """In a list, the server would walk over all of them."""
+    ledger = Ledger(desk.keys, "etl", "move")
+    desk.send(5, 2000)
+    desk.claim(ledger, chunk=2, limit=5)
+    desk.claim(ledger, chunk=3, limit=5)
+    bodies = desk.keys.moved_bodies("etl", 1)
+
+    assert desk.redis.lrange(bodies, 0, -1) == [b""] * 5
+    assert desk.redis.hlen(f"{bodies}:long") == 5
+    page = desk.run(claims.read(ledger, 1, 1, 4, bodies=True))
+    assert [body.strip() for body in page.bodies] == [b"body 1", b"body 2", b"body 3"]
+    if end == "release":
+        while desk.run(claims.release(ledger, 1, count=1)).left:
+            pass
+    else:
+        desk.run(claims.acknowledge(ledger, 1, count=1))
+    assert not desk.redis.exists(bodies, f"{bodies}:long")
+    assert len(desk.receive(9)) == (5 if end == "release" else 0)
+
+
 def test_purge_leaves_what_a_claim_leases(desk, ledger):
     desk.send(2)
     desk.claim(ledger)
@@ -174,10 +196,11 @@ def test_claimed_messages_are_leased_in_what_attributes_and_scans_show(desk, led
     assert [m.state for m in scanned] == ["ready", "leased", "leased"]
 
 
-def test_deleted_queue_takes_moved_messages_with_it(desk):
+@pytest.mark.parametrize("size", [10, 2000])
+def test_deleted_queue_takes_moved_messages_with_it(desk, size):
     ledger = Ledger(desk.keys, "etl.0a", "move", group="etl")
     desk.run(claims.set_group_ledger(ledger, expected="", ttl_s=TTL_S))
-    desk.send(3)
+    desk.send(3, size)
     desk.claim(ledger, create=False)
 
     desk.run(queues.delete(desk.keys))

@@ -15,7 +15,7 @@ local moved = call_side('HGETALL', KEYS[4]) or {}
 for i = 1, #moved, 2 do
   local ledger = string.gsub(moved[i], ':ng:claim:(.*):%d+$', ':ng:ledger:%1')
   local group = string.gsub(ledger, ':ng:ledger:(.*)%.%x+$', ':ng:group:%1')
-  redis.call('UNLINK', moved[i], moved[i] .. ':bodies', ledger, group)
+  redis.call('UNLINK', moved[i], moved[i] .. ':bodies', moved[i] .. ':bodies:long', ledger, group)
 end
 for i = 4, #KEYS - 1 do redis.call('UNLINK', KEYS[i]) end
 local found = listed + removed > 0 and 1 or 0

@@ -97,7 +97,7 @@ if found > 0 and not untouched then
   end
 end
 
-local fourths, taken = {}, found
+local fourths, taken, long = {}, found, false
 if moving and found > 0 then
   redis.call('ZREMRANGEBYRANK', zset, 0, found - 1)
   for i = 1, found do
@@ -122,7 +122,8 @@ if moving and found > 0 then
     end
     taken = kept
   end
-  for i = 1, taken do fourths[i] = string.format('%.0f', read) end
+  long = are_long(read, taken)
+  for i = 1, taken do fourths[i] = string.format(long and '+%.0f' or '%.0f', read) end
 elseif found > 0 then
   local ends, lease, width = now + lease_ms, nil, nil
   local whole_score, scores, changes, again = string.format('%.0f', ends), {}, {}, {}
@@ -170,7 +171,7 @@ if taken > 0 then
     entries[2 * i - 1], entries[2 * i], first = first, runs[i], first + sizes[i]
   end
   redis.call('ZADD', claim, unpack(entries))
-  if moving then redis.call('RPUSH', list, unpack(bodies, 1, taken)) end
+  if moving then store_bodies(list, bodies, taken, size, long) end
   redis.call('HSET', hash, 'totalrecv', string.format('%.0f', received + taken))
 end
 if not moving then

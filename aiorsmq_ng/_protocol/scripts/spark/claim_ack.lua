@@ -6,6 +6,7 @@
 -- Cost: O(messages * log n), at most 2000 messages.
 -- @include ledger
 -- @include lean_lease
+-- @include moved
 -- @include headers
 local zset, hash, deliveries, ledger, claim = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local refused, mode, _, acked = check_fence(ledger, ARGV[1])
@@ -13,7 +14,7 @@ if refused then return refused end
 if tonumber(acked or 0) >= tonumber(ARGV[2]) then return 0 end
 local left, moved = 0, mode == 'move'
 if moved then
-  redis.call('UNLINK', claim, KEYS[6])
+  redis.call('UNLINK', claim, KEYS[6], long_bodies(KEYS[6]))
   redis.call('HDEL', zset .. ':ng:moved', claim)
 else
   local parts = front_parts(claim, tonumber(ARGV[3]))

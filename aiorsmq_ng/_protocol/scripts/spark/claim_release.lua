@@ -88,7 +88,7 @@ if left == 0 then
   redis.call('HDEL', ledger, 'sealed:' .. ARGV[3])
   if open == ARGV[3] then redis.call('HDEL', ledger, 'open', 'bytes') end
   if moved then
-    redis.call('UNLINK', list)
+    redis.call('UNLINK', list, long_bodies(list))
     let_expire(ledger)
   end
 end
