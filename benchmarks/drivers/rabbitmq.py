@@ -33,10 +33,11 @@ class Server:
     def __init__(self, program: str, folder: Path) -> None:
         port, peers = _free_port(), _free_port()
         self.url = f"amqp://guest:guest@127.0.0.1:{port}/"
+        self._epmd = {"ERL_EPMD_ADDRESS": "127.0.0.1", "ERL_EPMD_PORT": str(_free_port())}
         self._output = folder / "output"
         (folder / "rabbitmq.conf").write_text("loopback_users = none\n")
         (folder / "enabled_plugins").write_text("[].\n")
-        # With a port that is given it needs no epmd, which would serve the whole machine.
+        # With a port that is given it needs no epmd. It starts one in any case: one of its own.
         alone = f"-start_epmd false -erl_epmd_port {peers} "
         alone += "-kernel inet_dist_use_interface {127,0,0,1}"
         with self._output.open("w") as output:
@@ -48,6 +49,7 @@ class Server:
                 start_new_session=True,
                 env={
                     **os.environ,
+                    **self._epmd,
                     "HOME": str(folder),
                     "RABBITMQ_NODENAME": f"bench{os.getpid()}@localhost",
                     "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
@@ -89,6 +91,9 @@ class Server:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        if epmd := shutil.which("epmd"):
+            env = {**os.environ, **self._epmd}
+            subprocess.run([epmd, "-kill"], env=env, capture_output=True, check=False)
 
 
 class RabbitMQ(Peer):
