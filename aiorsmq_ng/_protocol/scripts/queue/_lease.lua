@@ -68,7 +68,7 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
   end)
   if dead then finish_dead_letters(dead) end
 
-  local scores, fields, again, n, served = {}, {}, {}, 0, 0
+  local scores, fields, again, n, served, byte = {}, {}, {}, 0, 0, string.byte
   local now_text = string.format('%.0f', now)
   -- How many of the next count messages a part may get together.
   local function grantable(count)
@@ -103,7 +103,7 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
         local rc_text, fr_text = '1', now_text
         if fr ~= now then fr_text = string.format('%.0f', fr) end
         -- As with_headers of _headers.lua does; a call costs more.
-        if string.byte(id, -1) == 100 and string.byte(id, -2) == 104 then
+        if byte(id, -1) == 100 and byte(id, -2) == 104 then
           flagged = flagged or {}
           flagged[#flagged + 1] = id
         end

@@ -7,10 +7,10 @@
 -- remove_headers(zset, ids). ids may be nil.
 local function headers_of(zset) return zset .. ':ng:headers' end
 local function with_headers(ids)
-  local found
+  local byte, found = string.byte, nil
   for i = 1, #ids do
     local id = ids[i]
-    if string.byte(id, -1) == 100 and string.byte(id, -2) == 104 then
+    if byte(id, -1) == 100 and byte(id, -2) == 104 then
       found = found or {}
       found[#found + 1] = id
     end
