@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from talk import Countdown, Job, Peer, serve
 DEBIAN = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 #: How long the server may take to start.
 START_S = 50
+#: How often its epmd is asked to end.
+EPMD_TRIES = 30
 QUEUE = "jobs"
 
 
@@ -93,7 +96,12 @@ class Server:
         self._process.wait()
         if epmd := shutil.which("epmd"):
             env = {**os.environ, **self._epmd}
-            subprocess.run([epmd, "-kill"], env=env, capture_output=True, check=False)
+            for _ in range(EPMD_TRIES):
+                # It refuses as long as it has not seen the end of the node.
+                done = subprocess.run([epmd, "-kill"], env=env, capture_output=True, check=False)
+                if b"living nodes" not in done.stdout + done.stderr:
+                    return
+                time.sleep(0.1)
 
 
 class RabbitMQ(Peer):
