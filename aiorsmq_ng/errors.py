@@ -210,6 +210,8 @@ class QueueCorrupt(ServerError):
         self.queue = queue
         #: What is wrong with it.
         self.detail = detail
+        #: The layout that its keys should have.
+        self.layout = layout
 
 
 class AccessDenied(ServerError):

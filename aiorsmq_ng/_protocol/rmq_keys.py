@@ -62,7 +62,7 @@ class SetKey:
 
     def failure(self, code: str) -> RSMQError:
         """Return the error for a script's error code."""
-        return QueueCorrupt(self.key, _DAMAGE.get(code, code), layout="rmq")
+        return QueueCorrupt(self.key, "this key is no set of names", layout="rmq")
 
 
 @dataclass(frozen=True)

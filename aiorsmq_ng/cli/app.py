@@ -145,6 +145,8 @@ def _explain(error: aiorsmq_ng.RSMQError) -> str:
             return f"{fact}; look at it with: {program(namespace)} queue describe -n {name}"
         case aiorsmq_ng.MessageTooLong():
             return f"{error}; send less, or use a queue with a larger maxsize"
+        case aiorsmq_ng.QueueCorrupt(layout="rmq"):
+            return f"{error}; look at the types of its keys, which begin with rmq::"
         case aiorsmq_ng.QueueCorrupt(queue=name):
             return f"{error}; look closer with: rsmqctl doctor {name}"
         case aiorsmq_ng.SendUnknown():

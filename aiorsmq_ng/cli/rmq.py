@@ -13,15 +13,20 @@ import aiorsmq_ng
 from .confirmation import asks, confirm, yes_option
 from .global_options import current_settings, examples, global_options, seconds
 from .lazy_group import LazyGroup
-from .output import Record, show_record, show_rows
+from .output import Record, complain, show_record, show_rows
 from .session import DAEMON_LOG, finish, start_log
 from .shared_options import fail_empty_option, messages, nothing
 
 if TYPE_CHECKING:
-    from ..rmq import Rmq, RmqDelivery
+    from ..rmq import Rmq, RmqDelivery, RmqStats
 
 R = TypeVar("R")
 
+#: Exit status of statistics that lack something.
+DAMAGED = 1
+_QUEUE_COLUMNS = (
+    *("queue", "ready", "rejected", "unacked", "consumers", "connections", "dead_connections"),
+)
 _CONNECTION_COLUMNS = ("connection", "alive", "queue", "unacked", "consumers")
 
 name_option = click.option("-n", "--name", required=True, help="The queue of rmq.")
@@ -94,38 +99,39 @@ def stats(connections: bool, fail_empty: bool) -> None:
     """Print what every queue holds, and its connections.
 
     unacked is what connections have taken and not settled; what dead connections hold waits for
-    a cleaner.
+    a cleaner. What keys of another type hide is named on stderr, and the status is 1.
     """
+    found = run_rmq(lambda client: client.stats())
     if connections:
-        show_rows(found := run_rmq(_connections), _CONNECTION_COLUMNS)
-        if not found:
-            nothing("there is no connection of rmq", fail=fail_empty)
-        return
-
-    async def work(client: Rmq) -> list[Record]:
-        found = (await client.stats()).queues
-        return [
-            {
-                "queue": name,
-                "ready": queue.ready,
-                "rejected": queue.rejected,
-                "unacked": queue.unacked,
-                "consumers": queue.consumers,
-                "connections": len(queue.connections),
-                "dead_connections": sum(not c.active for c in queue.connections.values()),
-            }
-            for name, queue in found.items()
-        ]
-
-    rows = run_rmq(work)
-    columns = ["ready", "rejected", "unacked", "consumers", "connections", "dead_connections"]
-    show_rows(rows, ["queue", *columns])
+        show_rows(rows := _connections(found), _CONNECTION_COLUMNS)
+    else:
+        show_rows(rows := _queues(found), _QUEUE_COLUMNS)
+    for damage in found.damaged:
+        by = f" (connection {damage.connection!r})" if damage.queue and damage.connection else ""
+        complain(f"{damage.reason}{by}")
+    if found.damaged:
+        click.get_current_context().exit(DAMAGED)
     if not rows:
-        nothing("there is no queue of rmq", fail=fail_empty)
+        what = "connection" if connections else "queue"
+        nothing(f"there is no {what} of rmq", fail=fail_empty)
 
 
-async def _connections(client: Rmq) -> list[Record]:
-    found = await client.stats()
+def _queues(found: RmqStats) -> list[Record]:
+    return [
+        {
+            "queue": name,
+            "ready": queue.ready,
+            "rejected": queue.rejected,
+            "unacked": queue.unacked,
+            "consumers": queue.consumers,
+            "connections": len(queue.connections),
+            "dead_connections": sum(not c.active for c in queue.connections.values()),
+        }
+        for name, queue in found.queues.items()
+    ]
+
+
+def _connections(found: RmqStats) -> list[Record]:
     rows: list[Record] = [
         {
             "connection": name,
@@ -266,7 +272,8 @@ def return_(name: str, count: int | None, unacked: str | None) -> None:
         await lengths_of(client, name)
         if unacked is None:
             return await queue.return_rejected(count)
-        if unacked not in (await client.stats([name])).queues[name].connections:
+        found = (await client.stats([name])).queues.get(name)
+        if found is None or unacked not in found.connections:
             raise click.ClickException(
                 f"no connection {unacked!r} consumes queue {name!r}; "
                 "list connections with: rsmqctl rmq stats --connections"

@@ -11,7 +11,7 @@ from .client import Rmq
 from .consumer import RmqConsumer
 from .delivery import RmqDelivery
 from .queue import RmqQueue
-from .stats import RmqConnectionStats, RmqQueueStats, RmqStats
+from .stats import RmqConnectionStats, RmqDamage, RmqQueueStats, RmqStats
 
 __all__ = [
     "Bridge",
@@ -20,6 +20,7 @@ __all__ = [
     "RmqBatch",
     "RmqConnectionStats",
     "RmqConsumer",
+    "RmqDamage",
     "RmqDelivery",
     "RmqQueue",
     "RmqQueueStats",

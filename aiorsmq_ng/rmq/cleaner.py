@@ -9,12 +9,10 @@ import anyio
 from .._protocol.operations.rmq import messages, registry
 from .._protocol.rmq_keys import RmqKeys, RmqLayout
 from .._transport.transport import Transport
-from ..errors import NotSupported, QueueCorrupt, Unavailable
+from ..errors import QueueCorrupt, Unavailable
+from .stats import FOREIGN
 
 logger = logging.getLogger("aiorsmq_ng.rmq")
-
-#: What foreign data leads to: a key of another type, or a name that splits a queue of a cluster.
-_FOREIGN = (QueueCorrupt, NotSupported)
 
 
 async def clean(transport: Transport, layout: RmqLayout) -> int:
@@ -29,7 +27,7 @@ async def clean(transport: Transport, layout: RmqLayout) -> int:
         if not await transport.run(registry.alive(layout.heartbeat(name))):
             try:
                 moved += await _clean_connection(transport, layout, name)
-            except _FOREIGN as error:
+            except FOREIGN as error:
                 logger.warning("dead connection %r is not cleaned: %s", name, error)
     return moved
 
@@ -55,7 +53,7 @@ async def _clean_connection(transport: Transport, layout: RmqLayout, name: str) 
         await run(registry.add(layout.queues, queue))
         try:
             moved += await _clean_queue(transport, layout.queue(queue), name)
-        except _FOREIGN as error:
+        except FOREIGN as error:
             # The others do not wait until it is repaired.
             logger.warning("dead connection %r keeps what it held: %s", name, error)
     # It stays listed as long as it consumes something, or is alive again.

@@ -189,11 +189,13 @@ class Rmq:
     async def stats(self, names: Sequence[str] | None = None) -> RmqStats:
         """Describe queues and the connections that consume them, as Go's CollectStats.
 
+        A queue with a key that is not of rmq's layout is left out and named in
+        ``RmqStats.damaged``; so is a connection. The others are described.
+
         Args:
             names: queues to look at; all that are listed by default.
         """
-        wanted = await self.list_queues() if names is None else list(names)
-        return await collect(self._transport, self._layout, wanted)
+        return await collect(self._transport, self._layout, None if names is None else list(names))
 
     async def clean(self) -> int:
         """Give back what dead connections held, of any program; return how many messages.

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+from .._protocol.operation import Operation
 from .._protocol.operations.rmq import messages, registry
 from .._protocol.rmq_keys import RmqLayout
 from .._transport.transport import Transport
+from ..errors import NotSupported, QueueCorrupt
+
+R = TypeVar("R")
+
+#: What foreign data leads to: a key of another type, or a name that splits a queue of a cluster.
+FOREIGN = (QueueCorrupt, NotSupported)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,18 @@ class RmqQueueStats:
 
 
 @dataclass(frozen=True, slots=True)
+class RmqDamage:
+    """A key that is not of rmq's layout, so that something is missing in the statistics."""
+
+    #: Why it could not be read, as a sentence that names the key or the queue.
+    reason: str
+    #: The queue that is damaged; ``None`` if a set of names is.
+    queue: str | None = None
+    #: The connection that is damaged; ``None`` if all are concerned, or none.
+    connection: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RmqStats:
     """A look at queues and connections; it is made of several calls, so it is no snapshot."""
 
@@ -54,6 +73,8 @@ class RmqStats:
     queues: dict[str, RmqQueueStats]
     #: Connections that consume no queue, by name; true if alive.
     other_connections: dict[str, bool] = field(default_factory=dict)
+    #: What is left out because keys are not of rmq's layout; empty if all is well.
+    damaged: tuple[RmqDamage, ...] = ()
 
     def as_go(self) -> dict[str, Any]:
         """Return what Go's statistics are as JSON: ready and rejected of each queue."""
@@ -65,30 +86,50 @@ class RmqStats:
         }
 
 
-async def collect(transport: Transport, layout: RmqLayout, names: Sequence[str]) -> RmqStats:
-    """Read what the queues *names* hold, and which connections consume them."""
-    run = transport.run
-    lengths = await asyncio.gather(*(run(messages.lengths(layout.queue(n))) for n in names))
+async def collect(
+    transport: Transport, layout: RmqLayout, names: Sequence[str] | None
+) -> RmqStats:
+    """Read what the queues *names*, or all, hold, and which connections consume them.
+
+    What foreign data hides is left out and named.
+    """
+    damaged: list[RmqDamage] = []
+
+    async def read(
+        operation: Operation[R], queue: str | None = None, connection: str | None = None
+    ) -> R | None:
+        try:
+            return await transport.run(operation)
+        except FOREIGN as error:
+            damaged.append(RmqDamage(str(error), queue, connection))
+            return None
+
+    if names is None:
+        names = await read(registry.members(layout.queues)) or []
+    lengths = await asyncio.gather(*(read(messages.lengths(layout.queue(n)), n) for n in names))
     found: dict[str, dict[str, RmqConnectionStats]] = {name: {} for name in names}
     others: dict[str, bool] = {}
 
-    async def look(connection: str) -> None:
-        active = await run(registry.alive(layout.heartbeat(connection)))
-        consumed = await run(registry.members(layout.consumed(connection)))
-        if not consumed:
-            others[connection] = active
-        for queue in consumed:
-            held = await run(messages.unacked(layout.queue(queue), connection))
-            found.setdefault(queue, {})[connection] = RmqConnectionStats(
-                active, held.length, tuple(held.consumers)
-            )
+    async def look(name: str) -> None:
+        active = await transport.run(registry.alive(layout.heartbeat(name)))
+        consumed = await read(registry.members(layout.consumed(name)), connection=name)
+        if consumed == []:
+            others[name] = active
+        for queue in consumed or ():
+            held = await read(messages.unacked(layout.queue(queue), name), queue, name)
+            if held is not None:
+                found.setdefault(queue, {})[name] = RmqConnectionStats(
+                    active, held.length, tuple(held.consumers)
+                )
 
-    connections = await run(registry.members(layout.connections))
+    connections = await read(registry.members(layout.connections)) or []
     await asyncio.gather(*map(look, connections))
     return RmqStats(
         {
             name: RmqQueueStats(*length, dict(sorted(found[name].items())))
             for name, length in zip(names, lengths, strict=True)
+            if length is not None
         },
         dict(sorted(others.items())),
+        tuple(sorted(damaged, key=lambda damage: (damage.queue or "", damage.connection or ""))),
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from redis.asyncio import RedisCluster
 
 from aiorsmq_ng import AccessDenied, InvalidValue, LeaseLost
+from aiorsmq_ng.cli import main
 from aiorsmq_ng.rmq import Rmq, RmqConnectionStats
 from aiorsmq_ng.rmq import connection as connections
 
@@ -156,6 +158,56 @@ async def test_stats_are_those_of_go(rmq, redis):
     assert stats.as_go() == {"queues": {"things": {"ready": queue.ready, "rejected": 1}}}
     await b.ack()
     await consumer.aclose()
+
+
+@pytest.mark.parametrize(
+    ("damaged", "queue", "connection", "shown"),
+    [
+        ("rmq::queues", None, None, []),
+        ("rmq::connections", None, None, ["things", "widgets"]),
+        ("rmq::queue::[things]::ready", "things", None, ["widgets"]),
+        ("rmq::queue::[things]::rejected", "things", None, ["widgets"]),
+        (f"rmq::connection::{DEAD}::queues", None, DEAD, ["things", "widgets"]),
+        *(
+            (f"rmq::connection::{DEAD}::queue::[things]::{key}", "things", DEAD, None)
+            for key in ("unacked", "consumers")
+        ),
+    ],
+)
+async def test_stats_name_what_is_damaged_and_show_the_rest(
+    rmq, redis, url, capsys, damaged, queue, connection, shown
+):
+    await rmq.queue("things").publish("a")
+    await rmq.queue("widgets").publish("b")
+    await dead_connection(redis, "x", queue="things")
+    await dead_connection(redis, "y", queue="widgets")
+    await dead_connection(redis, "z", queue="widgets", name="gone-2")
+    await redis.set(damaged, "not of rmq")
+
+    stats = await rmq.stats()
+
+    [damage] = stats.damaged
+    assert (damage.queue, damage.connection) == (queue, connection)
+    assert (queue or damaged) in damage.reason
+    assert sorted(stats.queues) == (["things", "widgets"] if shown is None else shown)
+    if "widgets" in stats.queues and damaged != "rmq::connections":
+        assert stats.queues["widgets"].connections["gone-2"].unacked == 1
+        assert (DEAD in stats.queues["widgets"].connections) is (connection is None or bool(queue))
+    if shown is None:
+        assert stats.queues["things"].ready == 1
+        assert stats.queues["things"].connections == {}
+    for words in ((), ("--connections",)):
+        status = await asyncio.to_thread(main, ("-r", url, "rmq", "stats", *words))
+        out, err = capsys.readouterr()
+        assert (status, err.count("\n"), err.startswith("rsmqctl: ")) == (1, 1, True)
+        assert (queue or damaged) in err
+        assert (connection or "") in err
+        assert isinstance(json.loads(out), list)
+    status = await asyncio.to_thread(
+        main, ("-r", url, "rmq", "return", "-n", "things", "--unacked", DEAD)
+    )
+    _, err = capsys.readouterr()
+    assert (status == 0 or err.count("\n") == 1) and "doctor" not in err
 
 
 async def test_heartbeat_is_renewed(rmq, redis):
