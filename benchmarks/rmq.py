@@ -1,21 +1,24 @@
-"""Ours beside Go's rmq on the same queues, in one run: ``python -m benchmarks.rmq``.
+"""Ours beside Go's rmq on the same queues, in one run: ``python -m benchmarks.rmq [--write]``.
 
 Publishing by 64 tasks (Go: goroutines) that each wait for their one message, and by one that
 publishes 64 a call; consuming with a prefetch of 1000 by ten consumers that ack one by one, waiting
 for each ack or not, and by batches. Turns alternate (A B B A); the medians and their ratio are
-printed. Needs Go.
+printed. ``--write`` keeps them in docs/reports/rmq.json, and puts the table of docs/guides/rmq.md
+there. Needs Go.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
+import platform
 import statistics
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from redis.asyncio import Redis
 
@@ -23,6 +26,10 @@ from aiorsmq_ng.rmq import Rmq, RmqConsumer, RmqDelivery
 from aiorsmq_ng.testing import PrivateServer
 from tests.rmq.go_program import build, go_program
 
+from .pages import DOCS, put
+
+#: What was measured, kept.
+KEPT = DOCS / "reports" / "rmq.json"
 BY, SIZE, CONSUMERS, PREFETCH, BATCH = 64, 100, 10, 1000, 100
 Turn = Callable[[int], Awaitable[float]]
 
@@ -113,45 +120,104 @@ class Arena:
             return seconds
 
 
-async def compare(name: str, ours: Turn, go: Turn, messages: int, rounds: int) -> None:
-    """Play turns in the order A B B A, and print the medians and their ratio."""
+async def compare(
+    name: str, ours: Turn, go: Turn, messages: int, rounds: int, goal: float | None = None
+) -> dict[str, Any]:
+    """Play turns in the order A B B A; return the rates of the medians, and all ratios."""
     seconds: dict[Turn, list[float]] = {ours: [], go: []}
     for n in range(rounds):
         for turn in (ours, go) if n % 2 else (go, ours):
             seconds[turn].append(await turn(messages))
     rates = {turn: messages / statistics.median(taken) for turn, taken in seconds.items()}
     ratios = sorted(b / a for a, b in zip(seconds[ours], seconds[go], strict=True))
-    print(
-        f"| {name} | {rates[ours]:,.0f} | {rates[go]:,.0f} | {rates[ours] / rates[go]:.2f} "
-        f"| {ratios[0]:.2f} to {ratios[-1]:.2f} |"
+    found = {
+        "workload": name,
+        "goal": goal,
+        "ours": round(rates[ours]),
+        "go": round(rates[go]),
+        "ratio": round(rates[ours] / rates[go], 2),
+        "ratios": [round(ratio, 2) for ratio in ratios],
+    }
+    print(row(found), flush=True)
+    return found
+
+
+HEAD = [
+    "| workload | goal | ours to Go's rmq | ratios of the rounds | ours, msg/s | Go's, msg/s |",
+    "|---|---|---|---|---|---|",
+]
+
+
+def row(found: dict[str, Any]) -> str:
+    """Return a line of the table."""
+    ratios, goal = found["ratios"], found["goal"]
+    return (
+        f"| {found['workload']} | {f'{goal:.1f}' if goal else ''} | {found['ratio']:.2f} "
+        f"| {ratios[0]:.2f} to {ratios[-1]:.2f} | {found['ours']:,} | {found['go']:,} |"
     )
+
+
+def lines(kept: dict[str, Any]) -> list[str]:
+    """Return what the guide says of a run that was kept."""
+    where = (
+        f"Measured on {kept['date']} with {kept['processors']} processors, Python "
+        f"{kept['python']} and {kept['server']}, and a load of {kept['load']:.1f} when it began: "
+        f"{kept['messages']:,} bodies of {SIZE} bytes a turn, {kept['rounds']} turns of each, "
+        f"prefetch {PREFETCH}."
+    )
+    return [
+        where,
+        "",
+        *HEAD,
+        *map(row, kept["workloads"]),
+    ]
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=64_000)
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--write", action="store_true", help="keep what was measured in the docs")
     chosen = parser.parse_args()
-    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
-    print("| workload | ours, msg/s | Go's rmq, msg/s | ratio | ratios of the rounds |")
-    print("|---|---|---|---|---|")
+    load = os.getloadavg()[0]
+    print(f"load before: {load:.1f} on {os.cpu_count()} processors\n")
+    print("\n".join(HEAD))
+    found: list[dict[str, Any]] = []
     async with PrivateServer() as server:
         arena, messages, rounds = Arena(server.url, server.port), chosen.messages, chosen.rounds
-        for words, name in (
-            ({"workers": BY}, f"publish by {BY} tasks, 1 message a call"),
-            ({"by": BY}, f"publish by 1 task, {BY} messages a call"),
+        async with Redis.from_url(server.url) as redis:
+            info = await redis.info("server")
+        for words, name, goal in (
+            ({"workers": BY}, f"publish by {BY} tasks, 1 message a call", 1.0),
+            ({"by": BY}, f"publish by 1 task, {BY} messages a call", None),
         ):
             ours, go = partial(arena.our_publish, **words), partial(arena.go_publish, **words)
-            await compare(name, ours, go, messages, rounds)
-        for settle in ("await", "background"):
+            found.append(await compare(name, ours, go, messages, rounds, goal))
+        settles: tuple[Literal["await", "background"], ...] = ("await", "background")
+        for settle in settles:
             for poll_ms in (10, 100):
-                name = f"{CONSUMERS} consumers, settle={settle!r}; Go polls every {poll_ms} ms"
+                waits = f'settle="{settle}"'
+                name = f"{CONSUMERS} consumers, {waits}; Go polls every {poll_ms} ms"
                 ours = partial(arena.our_consume, settle=settle)
                 go = partial(arena.go_consume, poll_ms=poll_ms)
-                await compare(name, ours, go, messages, rounds)
+                found.append(await compare(name, ours, go, messages, rounds, 2.0))
         go = partial(arena.go_consume, batch=BATCH)
         name = f"consume by batches of {BATCH}; Go polls every 10 ms"
-        await compare(name, arena.our_batches, go, messages, rounds)
+        found.append(await compare(name, arena.our_batches, go, messages, rounds, 2.0))
+    if chosen.write:
+        version = info.get("valkey_version") or info["redis_version"]
+        kept = {
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "load": round(load, 1),
+            "processors": os.cpu_count(),
+            "python": platform.python_version(),
+            "server": f"{'Valkey' if 'valkey_version' in info else 'Redis'} {version}",
+            "messages": chosen.messages,
+            "rounds": chosen.rounds,
+            "workloads": found,
+        }
+        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+        put("guides/rmq.md", "benchmarks/rmq.py", lines(kept))
 
 
 if __name__ == "__main__":

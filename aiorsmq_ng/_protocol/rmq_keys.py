@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..errors import InvalidValue, QueueCorrupt, RSMQError
+from ..errors import InvalidValue, NotSupported, QueueCorrupt, RSMQError
+
+#: What foreign data leads to: a key of another type, or a name that splits a queue of a cluster.
+FOREIGN = (QueueCorrupt, NotSupported)
 
 _DAMAGE = {
     "wrongType": "one of its keys has another type than rmq gives it",

@@ -15,6 +15,7 @@ import anyio
 
 from .._protocol.operations.rmq import bridge
 from .._protocol.operations.rmq.messages import SLICE
+from .._protocol.rmq_payload import pack
 from .._runtime.queue_context import context_of
 from ..errors import MessageTooLong, RSMQError, SendUnknown
 from ..queue import Queue
@@ -46,7 +47,8 @@ class BridgeReport:
 class Bridge:
     """Moves messages between a queue of rmq and one of RSMQ, in order, and counts them.
 
-    Payloads are kept as they are, with rmq's header if there is one.
+    Payloads of rmq are kept as they are, with rmq's header if there is one. Headers of a message of
+    RSMQ become rmq's header before its body.
 
     Args:
         rmq_queue: the queue of rmq.
@@ -178,7 +180,8 @@ class Bridge:
         for delivery in received:
             delivery.hold()
         try:
-            await _learn(self._rmq, self._rmq.publish_payloads([d.body for d in received]))
+            payloads = [pack([d.body], d.headers)[0] if d.headers else d.body for d in received]
+            await _learn(self._rmq, self._rmq.publish_payloads(payloads))
         except BaseException:
             with anyio.CancelScope(shield=True):
                 for delivery in received:

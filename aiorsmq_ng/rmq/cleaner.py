@@ -7,10 +7,9 @@ import logging
 import anyio
 
 from .._protocol.operations.rmq import messages, registry
-from .._protocol.rmq_keys import RmqKeys, RmqLayout
+from .._protocol.rmq_keys import FOREIGN, RmqKeys, RmqLayout
 from .._transport.transport import Transport
 from ..errors import QueueCorrupt, Unavailable
-from .stats import FOREIGN
 
 logger = logging.getLogger("aiorsmq_ng.rmq")
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from .._protocol.operations.rmq import messages, registry
-from .._protocol.rmq_keys import RmqKeys, RmqLayout
+from .._protocol.rmq_keys import FOREIGN, RmqKeys, RmqLayout
 from .._transport.transport import Transport
 from ..errors import ClientClosed, RSMQError, Unavailable
 
@@ -182,10 +182,17 @@ class Connection:
         """Give back what the connection still has, and remove its names. Idempotent."""
         self._retired = True
         run, layout = self.transport.run, self.layout
+        damage: Exception | None = None
         for held in self._held.values():
-            while (await run(messages.retire(held.keys, self.name, dead=False))).left > 0:
-                pass
-            await run(registry.remove(layout.consumed(self.name), held.keys.queue))
+            try:
+                while (await run(messages.retire(held.keys, self.name, dead=False))).left > 0:
+                    pass
+                await run(registry.remove(layout.consumed(self.name), held.keys.queue))
+            except FOREIGN as error:
+                # The other queues get back what is theirs; the name stays for a cleaner.
+                damage = error
+        if damage is not None:
+            raise damage
         await run(registry.remove(layout.connections, self.name))
         self.transport.closers.discard(self._give_back_nowait)
 

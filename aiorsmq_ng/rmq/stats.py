@@ -9,14 +9,10 @@ from typing import Any, TypeVar
 
 from .._protocol.operation import Operation
 from .._protocol.operations.rmq import messages, registry
-from .._protocol.rmq_keys import RmqLayout
+from .._protocol.rmq_keys import FOREIGN, RmqLayout
 from .._transport.transport import Transport
-from ..errors import NotSupported, QueueCorrupt
 
 R = TypeVar("R")
-
-#: What foreign data leads to: a key of another type, or a name that splits a queue of a cluster.
-FOREIGN = (QueueCorrupt, NotSupported)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +82,7 @@ class RmqStats:
         }
 
 
-async def collect(
-    transport: Transport, layout: RmqLayout, names: Sequence[str] | None
-) -> RmqStats:
+async def collect(transport: Transport, layout: RmqLayout, names: Sequence[str] | None) -> RmqStats:
     """Read what the queues *names*, or all, hold, and which connections consume them.
 
     What foreign data hides is left out and named.

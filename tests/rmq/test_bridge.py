@@ -63,6 +63,42 @@ async def test_messages_go_both_ways_in_order_as_they_are(rmq, redis, jobs, far_
     assert (await queue.attributes()).msgs == 0
 
 
+@pytest.mark.parametrize("near", [True, False], ids=["one-server", "two-servers"])
+async def test_headers_of_rsmq_become_headers_of_rmq(rmq, redis, url, jobs, far_jobs, near):
+    queue, things = jobs if near else far_jobs, await rmq.queue("things")
+    many = {"traceparent": "00-1", "x-Text": 'ä"/\n<', "a": "1", "A": "2"}
+    await queue.send("plain")
+    await queue.send(HEADED)
+    await queue.send("a", headers=many)
+    await queue.send(HEADED, headers={"tenant": "x"})
+
+    report = await Bridge(things, queue, same_server=near).from_rsmq()
+
+    assert report == BridgeReport(moved=4)
+    assert (await listed(redis, READY))[:2] == [b"plain", HEADED]
+    async with things.consume(prefetch=4) as deliveries:
+        got = []
+        for _ in range(4):
+            async with (delivery := await anext(deliveries)):
+                got.append((delivery.body, delivery.headers, delivery.header("TRACEPARENT")))
+    assert got[:2] == [(b"plain", {}, None), (b"body", {"Traceparent": ["00-1"]}, "00-1")]
+    assert got[2][1].pop("A") in (["1", "2"], ["2", "1"])
+    assert got[2] == (b"a", {"Traceparent": ["00-1"], "X-Text": ['ä"/\n<']}, "00-1")
+    assert got[3] == (HEADED, {"Tenant": ["x"]}, None)
+    if near:
+        assert await redis.exists("rsmq:jobs:ng:headers") == 0
+
+
+@pytest.mark.parametrize("stored", [b"[1]", b"{", b'{"a":1}', b"7", b"null", b"[" * 5000, b"{}"])
+async def test_headers_that_another_program_has_damaged_do_not_stop_the_bridge(
+    rmq, redis, jobs, stored
+):
+    id = await jobs.send("a", headers={"tenant": "x"})
+    await redis.hset("rsmq:jobs:ng:headers", id, stored)
+    report = await Bridge(await rmq.queue("things"), jobs, same_server=True).from_rsmq()
+    assert (report.moved, await listed(redis, READY)) == (1, [b"a"])
+
+
 async def test_leased_messages_stay_and_a_missing_queue_takes_nothing(rmq, redis, jobs, url):
     await jobs.send_many(["a", "b"])
     held = await jobs.receive()

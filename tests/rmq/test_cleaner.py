@@ -207,7 +207,8 @@ async def test_stats_name_what_is_damaged_and_show_the_rest(
         main, ("-r", url, "rmq", "return", "-n", "things", "--unacked", DEAD)
     )
     _, err = capsys.readouterr()
-    assert (status == 0 or err.count("\n") == 1) and "doctor" not in err
+    assert status == 0 or err.count("\n") == 1
+    assert "doctor" not in err
 
 
 async def test_heartbeat_is_renewed(rmq, redis):
@@ -344,6 +345,53 @@ async def test_names_that_split_a_queue_of_a_cluster_do_not_keep_the_others_wait
     for name in ("gone-{2}", "gone-3"):
         assert f"{name!r} keeps what it held" in caplog.text
     await redis.aclose()
+
+
+@pytest.mark.parametrize("damaged", ["ready", "unacked"])
+async def test_damaged_queue_keeps_nothing_of_the_others_at_a_graceful_end(
+    redis, url, caplog, damaged
+):
+    rmq = Rmq(url, tag="svc", options=PATIENT)
+    held = {}
+    for name in ("things", "widgets"):
+        queue = await rmq.queue(name)
+        await queue.publish("a", "b")
+        held[name], _ = await taken(queue, 1)
+    unacked = f"rmq::connection::{rmq.connection}::queue::[things]::unacked"
+    key = READY if damaged == "ready" else unacked
+    await redis.delete(key)
+    await redis.hset(key, "not", "of rmq")
+
+    await rmq.aclose()
+
+    assert await listed(redis, "rmq::queue::[widgets]::ready") == [b"a", b"b"]
+    assert await redis.keys("rmq::connection*[[]widgets]*") == []
+    # A cleaner finds what could not be given back.
+    assert await redis.smembers("rmq::connections") == {rmq.connection.encode()}
+    assert await redis.smembers(f"rmq::connection::{rmq.connection}::queues") == {b"things"}
+    assert "'things' is not a sound rmq queue" in caplog.text
+
+
+async def test_damaged_queue_does_not_keep_what_a_lost_connection_held_of_the_others(rmq, redis):
+    consumers = {}
+    for name in ("things", "widgets"):
+        queue = await rmq.queue(name)
+        await queue.publish("a")
+        _, consumers[name] = await taken(queue, 1)
+    lost = rmq.connection
+    await redis.delete(READY)
+    await redis.hset(READY, "not", "of rmq")
+
+    await redis.delete(f"rmq::connection::{lost}::heartbeat")
+    await rmq.queue("widgets").publish("b")
+
+    again = [await asyncio.wait_for(anext(consumers["widgets"]), 30) for _ in "ab"]
+    assert sorted(delivery.body for delivery in again) == [b"a", b"b"]
+    for delivery in again:
+        await delivery.ack()
+    assert rmq.connection != lost
+    for consumer in consumers.values():
+        await consumer.aclose()
 
 
 async def test_cleaner_goes_on_if_the_names_of_connections_are_damaged(rmq, redis, caplog):

@@ -6,9 +6,13 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from aiorsmq_ng import RSMQ, Delivery, InvalidValue, Retry, Worker
 from aiorsmq_ng.rmq import Rmq, RmqDelivery
+from aiorsmq_ng.telemetry.opentelemetry_traces import OpenTelemetryTraces
 
 from ..support.waiting import until
 from .test_client import READY, REJECTED, listed
@@ -209,3 +213,46 @@ async def test_rules_that_rmq_does_not_have_are_refused():
         worker.handler(things)(handle)
     with pytest.raises(InvalidValue, match="RmqQueue"):
         worker.handler(3)
+
+
+async def test_traces_read_the_senders_of_both_families_from_their_headers(rmq, redis, url, caplog):
+    """Headers of rmq are lists of texts, with names as Go writes them; those of RSMQ are texts."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    contexts = [f"00-{n:032x}-{n:016x}-01" for n in range(1, 4)]
+    async with RSMQ(url, telemetry=[OpenTelemetryTraces(provider)]) as rsmq:
+        jobs, things = await rsmq.create_queue("jobs"), await rmq.queue("things")
+        worker, seen = Worker(rsmq), []
+
+        @worker.middleware
+        async def look(message, call_next):
+            seen.append({**message.headers})
+            return await call_next()
+
+        @worker.handler(things)
+        async def handle(body: bytes) -> None:
+            pass
+
+        @worker.handler("jobs")
+        async def handle_job(body: bytes) -> None:
+            pass
+
+        await jobs.send("d", headers={"traceparent": contexts[2], "tenant": "x"})
+        await things.publish("a", headers={"traceparent": [contexts[0], "second"]})
+        await things.publish("b", headers={"TRACEPARENT": contexts[1], "Tracestate": "a=b"})
+        await things.publish("c", headers={"traceparent": "no context", "empty": []})
+        task = await running(worker)
+        await until(lambda: worker.health.done == 4)
+        await stopped(worker, task)
+
+    links = sorted(
+        (span.name, *(link.context.span_id for link in span.links))
+        for span in exporter.get_finished_spans()
+        if span.name.startswith("process")
+    )
+    assert links == [
+        *(("process jobs", 3), ("process things",), ("process things", 1), ("process things", 2)),
+    ]
+    assert [record for record in caplog.records if record.name == "aiorsmq_ng.telemetry"] == []
+    assert {"Traceparent": [contexts[0], "second"]} in seen
+    assert any(found.get("tenant") == "x" for found in seen)
