@@ -3,20 +3,25 @@
 On one server every slice is one script, so a message is in one of the two queues at every moment,
 also if the process is killed. Between two servers, or two nodes of a cluster, a slice is stored in
 the target first and removed from the source afterwards: a kill between the two leaves it in both.
+A bridge that is cancelled finishes its slice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 
+from .._common.tasks import retrieve_exception
 from .._protocol.operations.rmq import bridge
 from .._protocol.operations.rmq.messages import SLICE
 from .._protocol.rmq_payload import pack
 from .._runtime.queue_context import context_of
+from ..delivery import Delivery
 from ..errors import MessageTooLong, RSMQError, SendUnknown
 from ..queue import Queue
 from .batch import RmqBatch
@@ -30,6 +35,8 @@ Progress = Callable[[int], None]
 IDLE_S = 0.5
 #: How long a source that is not empty may take to deliver.
 _PATIENCE_S = 5.0
+#: How long a slice goes on when the bridge is cancelled.
+_FINISH_S = 2.0
 
 
 @dataclass(slots=True)
@@ -147,7 +154,10 @@ class Bridge:
             if batch is None and (await self._rmq.lengths()).ready == 0:
                 return 0
         await RmqBatch(batch[count:]).release()
-        carried = RmqBatch(batch[:count])
+        return await _whole(self._store_in_rsmq(RmqBatch(batch[:count])))
+
+    async def _store_in_rsmq(self, carried: RmqBatch) -> int:
+        """Send a slice, and settle it."""
         try:
             too_long = await self._send(carried)
         except BaseException:
@@ -177,6 +187,10 @@ class Bridge:
         received = await self._rsmq.receive_many(count)
         if not received:
             return 0
+        return await _whole(self._store_in_rmq(received))
+
+    async def _store_in_rmq(self, received: list[Delivery]) -> int:
+        """Publish a slice, and ack it."""
         for delivery in received:
             delivery.hold()
         try:
@@ -192,6 +206,23 @@ class Bridge:
         self.report.moved += len(received)
         self.report.doubtful += len(received) - len(acked)
         return len(received)
+
+
+async def _whole(carrying: Coroutine[Any, Any, int]) -> int:
+    """Await a slice; it goes on for some seconds if the caller is cancelled.
+
+    If it were given back between its two steps, its messages would be in both queues.
+    """
+    task = asyncio.create_task(carrying)
+    try:
+        return await asyncio.shield(task)
+    finally:
+        if not task.done():
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task], timeout=_FINISH_S)
+                task.cancel()
+                await asyncio.wait([task])
+        retrieve_exception(task)
 
 
 async def _learn(queue: Queue | RmqQueue, sending: Awaitable[object]) -> None:

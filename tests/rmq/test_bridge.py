@@ -13,6 +13,7 @@ import pytest
 from aiorsmq_ng import RSMQ, QueueNotFound
 from aiorsmq_ng.cli import main
 from aiorsmq_ng.rmq import Bridge, BridgeReport
+from aiorsmq_ng.rmq import bridge as bridges
 from aiorsmq_ng.testing import PrivateServer
 
 from ..support.waiting import until
@@ -176,6 +177,48 @@ async def test_bridge_that_is_killed_loses_and_doubles_nothing_on_one_server(
     here, there = (stored, ready) if to_rsmq else (ready, stored)
     assert there == []
     assert sorted(here) == sorted(text.encode() for text in sent)
+
+
+@pytest.mark.parametrize("way", ["to", "from"])
+@pytest.mark.parametrize("answers", [True, False], ids=["answered", "mute"])
+async def test_bridge_between_servers_that_is_cancelled_finishes_its_slice(
+    rmq, redis, far_jobs, monkeypatch, way, answers
+):
+    """Stored in the target and not removed from the source yet: it would be in both queues."""
+    things, total = await rmq.queue("things"), 30
+    texts = [f"m{n}" for n in range(total)]
+    await (things.publish(*texts) if way == "to" else far_jobs.send_many(texts))
+    target, verb = (far_jobs, "send_many") if way == "to" else (things, "publish_payloads")
+    stored, gate, store = asyncio.Event(), asyncio.Event(), getattr(target, verb)
+
+    async def slow(bodies):
+        result = await store(bodies)
+        stored.set()
+        await gate.wait()
+        return result
+
+    monkeypatch.setattr(target, verb, slow)
+    if not answers:
+        monkeypatch.setattr(bridges, "_FINISH_S", 0.05)
+    bridge = Bridge(things, far_jobs)
+    moving = asyncio.create_task(bridge.to_rsmq() if way == "to" else bridge.from_rsmq())
+    await stored.wait()
+    moving.cancel()
+    if answers:
+        asyncio.get_running_loop().call_soon(gate.set)
+    with pytest.raises(asyncio.CancelledError):
+        await moving
+
+    attributes = await far_jobs.attributes()
+    here, there = await redis.llen(READY), attributes.msgs
+    held = (await rmq.stats()).queues["things"].unacked + attributes.leased
+    if answers:
+        assert (here, there) == ((0, total) if way == "to" else (total, 0))
+        assert bridge.report == BridgeReport(moved=total)
+    else:  # it ends all the same, and gives back what it had taken
+        assert (here, there) == (total, total)
+        assert bridge.report == BridgeReport()
+    assert held == 0
 
 
 async def test_bridge_between_servers_that_is_killed_loses_nothing(rmq, redis, url):
