@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import statistics
+import textwrap
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -166,7 +167,7 @@ def lines(kept: dict[str, Any]) -> list[str]:
         f"prefetch {PREFETCH}."
     )
     return [
-        where,
+        *textwrap.wrap(where, 120),
         "",
         *HEAD,
         *map(row, kept["workloads"]),

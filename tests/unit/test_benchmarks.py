@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 import aiorsmq_ng
-from benchmarks import contenders, figures, intervals, pages, report, revisions, table, workloads
+from benchmarks import (
+    contenders,
+    figures,
+    intervals,
+    pages,
+    report,
+    revisions,
+    rmq,
+    table,
+    workloads,
+)
 from benchmarks.__main__ import entrants, options
 from benchmarks.arena import arena
 from benchmarks.contenders import Contender
@@ -407,3 +417,13 @@ def test_ratios_to_before_are_medians_of_the_rounds_and_every_workload_has_a_ver
     assert any(line.startswith("| drain64 |") and line.endswith("| 1.00 | ok |") for line in lines)
     assert "| commands/s | 2.00 | 4.00 |" in lines
     assert revisions.section({"samples": turns, "studies": {}}) == ""
+
+
+def test_table_beside_go_is_made_of_what_was_kept():
+    page, kept = pages.DOCS / "guides" / "rmq.md", json.loads(rmq.KEPT.read_text())
+    assert pages.replaced(page.read_text(), "benchmarks/rmq.py", rmq.lines(kept)) == (
+        page.read_text()
+    )
+    for found in kept["workloads"]:
+        assert len(found["ratios"]) == kept["rounds"]
+        assert found["ratio"] == pytest.approx(found["ours"] / found["go"], abs=0.01)
