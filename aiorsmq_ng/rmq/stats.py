@@ -100,7 +100,8 @@ async def collect(transport: Transport, layout: RmqLayout, names: Sequence[str] 
 
     if names is None:
         names = await read(registry.members(layout.queues)) or []
-    lengths = await asyncio.gather(*(read(messages.lengths(layout.queue(n)), n) for n in names))
+    counts = [messages.lengths(layout.queue(name)) for name in names]
+    lengths = await asyncio.gather(*map(read, counts, names))
     found: dict[str, dict[str, RmqConnectionStats]] = {name: {} for name in names}
     others: dict[str, bool] = {}
 

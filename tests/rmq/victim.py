@@ -10,10 +10,22 @@ from redis.asyncio import Redis, RedisCluster
 from aiorsmq_ng.rmq import Rmq, RmqDelivery
 
 
-async def main(url: str, tag: str, queue: str, prefetch: int, mark: str) -> None:
+async def client_of(url: str, key: str) -> Redis:
+    """Return a client of the server that has *key*.
+
+    redis-py's client of a cluster fails now and then if eight tasks use it at once.
+    """
+    if not url.startswith("redis+cluster"):
+        return Redis.from_url(url)
     address = url.removeprefix("redis+cluster://").split(",")[0]
-    cluster = url.startswith("redis+cluster")
-    marks = RedisCluster.from_url(f"redis://{address}") if cluster else Redis.from_url(url)
+    async with RedisCluster.from_url(f"redis://{address}") as cluster:
+        node = cluster.get_node_from_key(key)
+        assert node is not None
+        return Redis(host=node.host, port=int(node.port))
+
+
+async def main(url: str, tag: str, queue: str, prefetch: int, mark: str) -> None:
+    marks = await client_of(url, mark)
 
     async def handle(delivery: RmqDelivery) -> None:
         if not mark:
