@@ -48,6 +48,7 @@ from .models import DoctorReport, ServerStatus
 from .options import Options
 from .queue import Queue
 from .retry import Retry
+from .telemetry.environment import from_environment
 from .telemetry.hooks import Telemetry
 from .topic import Topic
 
@@ -83,7 +84,7 @@ class RSMQ(RSMQVerbs):
         token: the token for a broker (``grpc://``, ``grpcs://``); by default that in
             ``RSMQ_TOKEN``.
         telemetry: outlets for metrics and traces, such as ``telemetry.PrometheusMetrics()``;
-            nothing is counted without one.
+            by default those that ``RSMQ_TELEMETRY`` names, or none.
     """
 
     def __init__(  # noqa: PLR0913 - one per setting
@@ -96,7 +97,7 @@ class RSMQ(RSMQVerbs):
         codec: Codec | None = None,
         options: Options | None = None,
         token: str | None = None,
-        telemetry: Sequence[Telemetry] = (),
+        telemetry: Sequence[Telemetry] | None = None,
     ) -> None:
         if url is not None and client is not None:
             raise InvalidValue("give either a url or a client, not both")
@@ -109,8 +110,8 @@ class RSMQ(RSMQVerbs):
         self._codec: Codec = codec or JSON
         self._transport = make_transport(self._connect, self._options, self._address)
         self._recorder: Recorder | None = None
-        if telemetry:
-            self._recorder = Recorder(telemetry, self._transport, self._shards.name)
+        if outlets := from_environment() if telemetry is None else telemetry:
+            self._recorder = Recorder(outlets, self._transport, self._shards.name)
             self._transport.observe(self._recorder)
         self._notifier = Notifier(self._transport)
         self._keeper = LeaseKeeper(self._transport)

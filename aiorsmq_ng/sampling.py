@@ -99,10 +99,13 @@ async def all_stats(
     rsmq: RSMQ,
     names: Sequence[str] | None = None,
     damaged: Callable[[str], None] = lambda _: None,
+    *,
+    all_exist: bool = True,
 ) -> dict[str, QueueStats]:
     """Return the stats of *names*, by default of all queues; deleted queues are left out.
 
-    A queue that was named must exist. The callback *damaged* is given the names of damaged queues.
+    With *all_exist*, a queue that was named must exist. The callback *damaged* is given the names
+    of damaged queues.
     """
     wanted = await rsmq.list_queues() if names is None else names
     limit = asyncio.Semaphore(_AT_ONCE)
@@ -116,7 +119,7 @@ async def all_stats(
                 QueueCorrupt,
                 InvalidValue,
             ) as error:
-                if names is not None:
+                if names is not None and all_exist:
                     raise
                 if not isinstance(error, QueueNotFound):
                     damaged(name)

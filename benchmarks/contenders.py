@@ -116,6 +116,14 @@ ALL = (
         only=("many_queues",),
     ),
     Contender(
+        "metrics",
+        "aiorsmq-ng, metrics for Prometheus",
+        "ours.py",
+        OURS,
+        arguments=("metrics",),
+        only=("send1", "send64", "send_many100", "worker64"),
+    ),
+    Contender(
         "limit",
         "limit (raw socket)",
         "limit.py",

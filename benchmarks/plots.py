@@ -26,6 +26,10 @@ CLIENT, SERVER = "#5b9bd5", "#f4a460"
 Medians = dict[str, dict[str, dict[str, float]]]
 
 
+#: Contenders that show what one part costs; they are in the tables, and not in the pictures.
+OPTIONAL = ("forgetful", "metrics")
+
+
 def draw(result: dict[str, Any], folder: Path) -> None:
     """Draw all that the result has figures for."""
     found = medians(result["samples"])
@@ -65,7 +69,7 @@ def _rates(found: Medians, path: Path) -> None:
     figure, axes = pyplot.subplots(1, 2, figsize=(11, 4.4))
     titles = ("64 concurrent senders", "receive and acknowledge: 64 workers, or prefetch")
     for axis, title, bars in zip(axes, titles, (senders, workers), strict=True):
-        shown = [(label, *bar) for label, bar in bars.items() if bar[0] != "forgetful"]
+        shown = [(label, *bar) for label, bar in bars.items() if bar[0] not in OPTIONAL]
         labels, names, rates = zip(*sorted(shown, key=lambda row: row[2]), strict=True)
         axis.barh(labels, rates, color=[_colour(name) for name in names])
         for at, rate in enumerate(rates):
@@ -85,7 +89,7 @@ def _cost(found: Medians, path: Path) -> None:
         axes, ("send64", "drain64"), ("send, 64 tasks", "receive and acknowledge, 64 workers"),
         strict=True,
     ):  # fmt: skip
-        rows = [(n, row) for n, row in found[workload].items() if n != "forgetful"]
+        rows = [(n, row) for n, row in found[workload].items() if n not in OPTIONAL]
         rows.sort(key=lambda row: -row[1]["client_us"] - row[1]["server_us"])
         labels = [LABELS[name] for name, _ in rows]
         client = [row["client_us"] for _, row in rows]

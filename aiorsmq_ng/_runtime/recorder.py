@@ -30,12 +30,12 @@ from ..errors import LeaseLost, RSMQError
 from ..models import Message
 from ..telemetry.hooks import (
     CANCELLED,
+    OPERATION_TYPES,
     After,
     ClientCall,
     Handled,
     HandledOutcome,
     ObservedWorker,
-    OperationType,
     Process,
     Receive,
     Telemetry,
@@ -50,19 +50,6 @@ logger = logging.getLogger("aiorsmq_ng.telemetry")
 
 #: Kinds of operations that have another name as a verb.
 _VERBS = {"receive_first": "receive", "ack_many": "ack", "delete_leased": "delete"}
-_TYPES: dict[str, OperationType] = {
-    "send": "send",
-    "publish": "send",
-    "resend": "send",
-    "receive": "receive",
-    "pop": "receive",
-    "recover": "receive",
-    "ack": "settle",
-    "release": "settle",
-    "extend": "settle",
-    "reject": "settle",
-    "forward": "settle",
-}
 #: True in a receive that the program has not asked for.
 _AHEAD: ContextVar[bool] = ContextVar("aiorsmq_ng.leasing_ahead", default=False)
 #: Lost leases that are remembered, so that each is reported once.
@@ -316,7 +303,10 @@ def _describe(operation: Operation[Any]) -> ClientCall:
     request, verb = operation.request, _verb(operation)
     keys = request.keys
     call = ClientCall(
-        operation=verb, type=_TYPES.get(verb, ""), namespace=keys.namespace.name, queue=keys.queue
+        operation=verb,
+        type=OPERATION_TYPES.get(verb, ""),
+        namespace=keys.namespace.name,
+        queue=keys.queue,
     )
     if call.type == "send":
         call.messages, call.has_headers = len(request.bodies), bool(request.headers)

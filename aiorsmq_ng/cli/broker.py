@@ -24,6 +24,7 @@ from .global_options import (
 from .health import health_options, probed_service
 from .lazy_group import LazyGroup
 from .log_format import log_format_option
+from .metrics_options import measured, metrics_address, metrics_options
 from .session import DAEMON_LOG, finish, start_log
 
 if TYPE_CHECKING:
@@ -45,8 +46,12 @@ TOKEN_VARIABLE, RECEIPT_VARIABLE = "RSMQ_BROKER_TOKEN", "RSMQ_RECEIPT_KEY"
 
 @click.group(
     cls=LazyGroup,
-    table={"grpc": "broker:grpc", "dashboard": "dashboard:serve_dashboard"},
-    epilog=examples("$ rsmqctl serve grpc", "$ rsmqctl serve dashboard"),
+    table={
+        "grpc": "broker:grpc",
+        "dashboard": "dashboard:serve_dashboard",
+        "metrics": "metrics:serve_metrics",
+    },
+    epilog=examples("$ rsmqctl serve grpc", "$ rsmqctl serve dashboard", "$ rsmqctl serve metrics"),
 )
 @global_options()
 def serve() -> None:
@@ -138,6 +143,7 @@ def serve() -> None:
 )
 @health_options
 @log_format_option
+@metrics_options
 @wait_for_server
 @global_options()
 def grpc(**given: Any) -> None:
@@ -164,6 +170,7 @@ def grpc(**given: Any) -> None:
 
     async def session() -> None:
         options, tokens = read_options(given), read_tokens(given["tokens"])
+        address = metrics_address(given)
         rsmq, signals = _client(settings), stop_signals()
         services: list[Service] = [Keda()]
         if given["gomq"] != "off":
@@ -176,7 +183,8 @@ def grpc(**given: Any) -> None:
                     await broker.start()
                     guard = f"{_described(tokens)}, gomq: {given['gomq']}"
                     _announce(broker.addresses, options, guard, rsmq.ns)
-                    await _until_stopped(broker, signals)
+                    with measured(address, rsmq):
+                        await _until_stopped(broker, signals)
         finally:
             await rsmq.aclose()
 

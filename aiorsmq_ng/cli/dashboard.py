@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import socket
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from .broker import check_pair, reached, read_tokens, stop_signals
 from .global_options import current_settings, examples, global_options, wait_for_server
 from .health import health_options, probed_service
 from .log_format import log_format_option
+from .metrics_options import address_of, is_loopback
 from .session import DAEMON_LOG, finish, start_log
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def serve_dashboard(**given: Any) -> None:
     On SIGTERM or Ctrl-C it ends all streams and exits with 0.
     """
     start_log(DAEMON_LOG, logging.INFO, form=given["log_format"])
-    host, port = _address(given["listen"])
+    host, port = address_of("--listen", given["listen"])
     tokens = read_tokens(given["tokens"])
-    if not _is_loopback(host):
+    if not is_loopback(host):
         if tokens is None:
             raise click.UsageError(f"--listen {given['listen']} needs --tokens")
         if given["cert"] is None and not given["insecure"]:
@@ -230,17 +230,3 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise click.ClickException(f"cannot listen on {host}:{port}: {reason}") from None
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal():
-        raise click.UsageError(f"--listen {text!r} is not of the form HOST:PORT")
-    return host.strip("[]"), int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

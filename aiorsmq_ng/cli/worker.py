@@ -15,6 +15,7 @@ import aiorsmq_ng
 from .global_options import current_settings, examples, global_options, wait_for_server
 from .health import health, health_options, probed
 from .log_format import log_format_option
+from .metrics_options import measured, metrics_address, metrics_options
 from .session import DAEMON_LOG, start_log
 
 logger = logging.getLogger("aiorsmq_ng.worker")
@@ -43,6 +44,7 @@ def worker() -> None:
 )
 @health_options
 @log_format_option
+@metrics_options
 @wait_for_server
 @global_options()
 def run(target: str, wait_for_server: float | None, log_format: str, **probing: Any) -> None:
@@ -57,7 +59,8 @@ def run(target: str, wait_for_server: float | None, log_format: str, **probing: 
 
     The probes answer 200 or 503 with the reason, from a thread of their own, so also while a
     handler blocks the event loop. They need no token: they show no bodies and no errors of
-    handlers.
+    handlers. Neither do the metrics, which have names of queues and counts; without them nothing
+    is counted.
     """
     import anyio
 
@@ -73,6 +76,7 @@ def run(target: str, wait_for_server: float | None, log_format: str, **probing: 
     ):
         if given:
             os.environ[variable] = "1"
+    address = metrics_address(probing)
     found = load(target)
     if settings.namespace not in (None, found.rsmq.ns):
         raise click.UsageError(
@@ -82,7 +86,8 @@ def run(target: str, wait_for_server: float | None, log_format: str, **probing: 
     if wait_for_server is not None:
         found.wait_for_server = wait_for_server
     logger.info("starting %r", found)
-    anyio.run(_run, found, probing)
+    with measured(address):
+        anyio.run(_run, found, probing)
 
 
 async def _run(worker: aiorsmq_ng.Worker, probing: dict[str, Any]) -> None:

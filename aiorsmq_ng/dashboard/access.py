@@ -33,6 +33,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _READS = ("GET", "HEAD")
 #: Paths that need no login: the login page and what it looks like.
 _OPEN = ("/login", "/static/")
+#: Paths of programs, which are refused with a sentence and not led to the login.
+_NO_PAGES = ("/api/", "/metrics")
 _OWN_MACHINE = "without a login the dashboard serves its own machine only: give it tokens or auth"
 
 HEADERS = {
@@ -143,7 +145,7 @@ class Guard:
         return None
 
     def _unknown(self, request: Request, path: str) -> Response:
-        is_page = request.method == "GET" and not path.startswith("/api/")
+        is_page = request.method == "GET" and not path.startswith(_NO_PAGES)
         if self._door.logs_in:
             if is_page:
                 return RedirectResponse(to_root(request) + "login", status_code=303)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from aiorsmq_ng import RSMQ, RSMQError
+from aiorsmq_ng import RSMQ, InvalidValue, RSMQError
 
 from ..broker.tokens import ADMIN, PRODUCER, Refused, Tokens
 from . import formatting, openapi
@@ -35,6 +35,9 @@ from .redaction import Redact
 from .request_context import Board, Visit
 from .routes import ACTS, LOOKS, Act, Look
 from .streaming_responses import LINES, Stream, line
+
+if TYPE_CHECKING:
+    from ..queue_metrics import QueueMetrics
 
 logger = logging.getLogger("aiorsmq_ng.dashboard")
 
@@ -91,6 +94,7 @@ class _Application:
 
     def __init__(self, board: Board) -> None:
         self._board = board
+        self._queue_metrics: QueueMetrics | None = None
         static = _FOLDER / "static"
         digest = hashlib.sha256()
         for file in sorted(path for path in static.rglob("*") if path.is_file()):
@@ -111,6 +115,7 @@ class _Application:
         routes: list[BaseRoute] = [
             Mount(f"/static/{self._version}", _Static(directory=_FOLDER / "static")),
             Route(f"{API}/openapi.json", self._openapi),
+            Route("/metrics", self._metrics),
         ]
         for look in LOOKS:
             routes.append(Route(API + look.api, self._answering(look)))
@@ -175,6 +180,19 @@ class _Application:
 
     async def _openapi(self, request: Request) -> Response:
         return JSONResponse(self._document)
+
+    async def _metrics(self, request: Request) -> Response:
+        """Answer a scraper with the metrics of the queues that it may see."""
+        if self._queue_metrics is None:
+            try:
+                from ..queue_metrics import QueueMetrics  # noqa: PLC0415 - it needs an extra
+            except InvalidValue as error:
+                return refuse(501, str(error))
+            self._queue_metrics = QueueMetrics(self._board.rsmq)
+        caller = request.state.caller
+        accept = request.headers.get("accept", "")
+        body, content_type = await self._queue_metrics.page(accept, caller.sees_queue)
+        return Response(body, headers={"content-type": content_type})
 
     async def _login_page(self, request: Request) -> Response:
         return self._page(request, "login.html")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .environment import outlet_class
 from .hooks import (
     After,
     ClientCall,
@@ -15,6 +18,11 @@ from .hooks import (
     Telemetry,
 )
 
+if TYPE_CHECKING:
+    from .opentelemetry_metrics import OpenTelemetryMetrics
+    from .opentelemetry_traces import OpenTelemetryTraces
+    from .prometheus import PrometheusMetrics
+
 __all__ = [
     "After",
     "ClientCall",
@@ -22,8 +30,25 @@ __all__ = [
     "HandledOutcome",
     "ObservedClient",
     "ObservedWorker",
+    "OpenTelemetryMetrics",
+    "OpenTelemetryTraces",
     "OperationType",
     "Process",
+    "PrometheusMetrics",
     "Receive",
     "Telemetry",
 ]
+
+_OUTLETS = {
+    "PrometheusMetrics": "prometheus",
+    "OpenTelemetryMetrics": "otel",
+    "OpenTelemetryTraces": "otel-traces",
+}
+
+# The classes need extras. Hidden from type checkers, to whom it would mean that every name exists.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _OUTLETS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return outlet_class(_OUTLETS[name])

@@ -20,6 +20,21 @@ After = Callable[[], object]
 #: What OpenTelemetry calls the type of an operation; empty for all others.
 OperationType = Literal["send", "receive", "settle", ""]
 
+#: The verbs that have a type.
+OPERATION_TYPES: dict[str, OperationType] = {
+    "send": "send",
+    "publish": "send",
+    "resend": "send",
+    "receive": "receive",
+    "pop": "receive",
+    "recover": "receive",
+    "ack": "settle",
+    "release": "settle",
+    "extend": "settle",
+    "reject": "settle",
+    "forward": "settle",
+}
+
 #: What became of a message that a handler was called for, or would have been.
 #: ``failed``: given back for a retry. ``released``: given back by the handler itself, or because
 #: the worker ended. ``lost``: it could not be settled, so it is delivered again.
@@ -125,6 +140,11 @@ class ObservedWorker(Protocol):
     @property
     def namespace(self) -> str:
         """The namespace of its client."""
+        ...
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queues of its handlers."""
         ...
 
     @property

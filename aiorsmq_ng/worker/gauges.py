@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from .handler_execution import Executions
 from .intake import Intake
@@ -13,9 +13,14 @@ class WorkerGauges:
     """What a worker is doing at this moment, by queue."""
 
     def __init__(
-        self, namespace: str, executions: Executions, intake: Callable[[], Intake | None]
+        self,
+        namespace: str,
+        queues: Sequence[str],
+        executions: Executions,
+        intake: Callable[[], Intake | None],
     ) -> None:
         self.namespace = namespace
+        self.queues = queues
         self._executions = executions
         self._intake = intake
 

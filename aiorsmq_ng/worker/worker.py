@@ -434,7 +434,8 @@ class Worker:
         """Return the context in which telemetry, if there is any, has the gauges of the worker."""
         if (recorder := self._counters.recorder) is None:
             return nullcontext()
-        gauges = WorkerGauges(self.rsmq.ns, self._executions, lambda: self._intake)
+        names = self._queue_names()
+        gauges = WorkerGauges(self.rsmq.ns, names, self._executions, lambda: self._intake)
         return recorder.working(gauges)
 
     def _background_acks(self) -> BackgroundAcks[LeasedMessage]:

@@ -2,7 +2,8 @@
 
 Further arguments: ``uvloop`` for that event loop, ``forgetful`` for scripts that remember no calls;
 ``tasks`` for tasks that receive and acknowledge instead of a ``Worker``, ``await`` for a loop that
-waits for each ack, ``one-queue`` for one queue where a job has many; ``checkout=FOLDER`` for the
+waits for each ack, ``one-queue`` for one queue where a job has many; ``metrics`` for
+counting; ``checkout=FOLDER`` for the
 package of another checkout, which PYTHONPATH must name: this file uses public names only, so that
 an earlier revision of the package does the same work.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -191,6 +193,8 @@ def check(folder: str) -> None:
 for argument in sys.argv:
     if argument.startswith("checkout="):
         check(argument.removeprefix("checkout="))
+if "metrics" in sys.argv:
+    os.environ["RSMQ_TELEMETRY"] = "prometheus"
 if "forgetful" in sys.argv:
     # The package loads its scripts later, when they are first needed.
     import_module("forgetful").forget()

@@ -1,4 +1,4 @@
-"""Metrics on a server, a cluster and through a broker."""
+"""Telemetry on a server, a cluster and through a broker."""
 
 from ..support.backends import (  # noqa: F401 - fixtures and a hook
     backend,
