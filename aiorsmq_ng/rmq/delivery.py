@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -230,10 +231,20 @@ async def settle(batch: Sequence[RmqDelivery], outcome: RmqOutcome) -> list[Leas
         if delivery.outcome is not None:
             raise InvalidValue(f"delivery {delivery.id} is {delivery.outcome} already")
     transport.check()
+    settling: asyncio.Future[list[bool]]
     if outcome == "pushed" and push is not None and held.keys.layout.cluster:
-        done = await _push_across(held, [d.payload for d in batch], push)
+        payloads = [delivery.payload for delivery in batch]
+        settling = asyncio.ensure_future(_push_across(held, payloads, push))
     else:
-        done = await transport.see_through(_operation(batch, outcome))
+        settling = transport.see_through(_operation(batch, outcome))
+    try:
+        done = await asyncio.shield(settling)
+    except asyncio.CancelledError:
+        # The caller will not settle them again.
+        for delivery in batch:
+            delivery.outcome = outcome
+        settling.add_done_callback(partial(_note_late, batch, outcome))
+        raise
     return _note(batch, outcome, done)
 
 
@@ -330,6 +341,19 @@ def _note(
     if lost and len(batch) == 1:
         raise lost[0]
     return lost
+
+
+def _note_late(
+    batch: Sequence[RmqDelivery], outcome: RmqOutcome, settling: asyncio.Future[list[bool]]
+) -> None:
+    """Note the outcome of a call whose caller was cancelled."""
+    if not settling.cancelled() and settling.exception() is None:
+        with suppress(LeaseLost):
+            _note(batch, outcome, settling.result())
+    else:
+        # What is in the unacked list and not known here is found, and delivered again.
+        _forget(batch)
+        held_of(batch[0]).doubt()
 
 
 def _lost(delivery: RmqDelivery) -> LeaseLost:

@@ -387,3 +387,53 @@ async def test_options_of_the_library_hold(url):
     async with Rmq(url, options=PATIENT) as rmq:
         assert rmq.server_status.last_reply is not None
         assert "password" not in repr(rmq)
+
+
+@pytest.mark.parametrize("verb", ["ack", "reject", "push"])
+async def test_settlement_whose_caller_is_cancelled_goes_on_and_makes_room(
+    rmq_server, rmq, redis, verb
+):
+    """Each delivery counts for the prefetch until it is settled."""
+    things = await rmq.queue("things", push="retry")
+    await things.publish("a", "b")
+    async with things.consume(prefetch=1) as deliveries:
+        first = await anext(deliveries)
+        rmq_server.pause()  # no reply comes before the caller is cancelled
+        try:
+            settling = asyncio.create_task(getattr(first, verb)())
+            await asyncio.sleep(0)
+            settling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await settling
+        finally:
+            rmq_server.resume()
+        second = await asyncio.wait_for(anext(deliveries), 30)
+        assert (second.body, first.settled) == (b"b", True)
+        await second.ack()
+    retry = await listed(redis, "rmq::queue::[retry]::ready")
+    moved = {"ack": ([], []), "reject": ([b"a"], []), "push": ([], [b"a"])}
+    assert (await listed(redis, REJECTED), retry) == moved[verb]
+    assert await listed(redis, READY) == []
+
+
+async def test_settlement_that_fails_after_its_caller_is_cancelled_is_delivered_again(
+    rmq_server, rmq, redis
+):
+    things = await rmq.queue("things")
+    await things.publish("a")
+    await redis.hset(REJECTED, "not", "of rmq")
+    async with things.consume(prefetch=1) as deliveries:
+        first = await anext(deliveries)
+        rmq_server.pause()
+        try:
+            settling = asyncio.create_task(first.reject())
+            await asyncio.sleep(0)
+            settling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await settling
+        finally:
+            rmq_server.resume()
+        again = await asyncio.wait_for(anext(deliveries), 30)
+        assert again.body == b"a"
+        await again.ack()
+    assert await listed(redis, READY) == []
