@@ -1,4 +1,4 @@
-"""Retrying a call while the server is unavailable."""
+"""Waiting for a server: a call is retried while the server is unavailable."""
 
 from __future__ import annotations
 

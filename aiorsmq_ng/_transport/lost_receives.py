@@ -1,4 +1,4 @@
-"""Lost calls: a receive whose reply was lost is recalled, a call that was interrupted is finished.
+"""Lost receives are recalled: what their calls took is given back. Interrupted calls are finished.
 
 What such a call took is given back by another call with the same number (a *recall*), so that it
 does not stay leased for callers that got an error.

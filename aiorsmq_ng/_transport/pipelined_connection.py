@@ -105,7 +105,13 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
 
     def can_join(self, packed: bytes) -> bool:
         """Return True if a command may be sent along with those in flight."""
-        return not self.broken and self.users < MAX_IN_FLIGHT and len(packed) <= MAX_SHARED_BYTES
+        return (
+            not self.broken
+            # One that is being closed would take the command, and never answer.
+            and not self._transport.is_closing()
+            and self.users < MAX_IN_FLIGHT
+            and len(packed) <= MAX_SHARED_BYTES
+        )
 
     def ask(self, packed: bytes) -> asyncio.Future[Reply]:
         """Send a command; the future resolves to the reply, or raises the error reply.
