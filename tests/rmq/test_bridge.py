@@ -67,7 +67,7 @@ async def test_messages_go_both_ways_in_order_as_they_are(rmq, redis, jobs, far_
 @pytest.mark.parametrize("near", [True, False], ids=["one-server", "two-servers"])
 async def test_headers_of_rsmq_become_headers_of_rmq(rmq, redis, url, jobs, far_jobs, near):
     queue, things = jobs if near else far_jobs, await rmq.queue("things")
-    many = {"traceparent": "00-1", "x-Text": 'ä"/\n<', "a": "1", "A": "2"}
+    many = {"traceparent": "00-1", "x-TEXT": 'ä"/\n<', "a": "1", "A": "2"}
     await queue.send("plain")
     await queue.send(HEADED)
     await queue.send("a", headers=many)
