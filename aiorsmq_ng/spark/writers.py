@@ -7,11 +7,12 @@ import difflib
 import json
 import logging
 import uuid
+from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -169,18 +170,20 @@ class _Lot(NamedTuple):
 class _Digest:
     """A digest of the rows of a partition so far, by which a retry with other rows is noticed.
 
-    A retry is no attack, so a checksum does; SHA-256 took most of the time of writing long bodies.
+    If it did not notice them, rows would be lost and others doubled. So it is a hash without known
+    collisions, and no checksum. Bodies and their lengths are hashed apart: the same rows give the
+    same digest, however they are divided into lots, and no others do.
     """
 
     def __init__(self) -> None:
-        self._checksum = self._size = 0
+        self._bodies, self._lengths = blake2b(digest_size=16), blake2b(digest_size=16)
 
-    def after(self, bodies: list[bytes]) -> bytes:
-        """Add *bodies* and return the digest."""
-        text = b"\0".join(bodies)
-        self._checksum = crc32(text, self._checksum)
-        self._size += len(text)
-        return b"%08x%x" % (self._checksum, self._size)
+    def after(self, rows: bulk_send.Rows) -> bytes:
+        """Add *rows* and return the digest."""
+        self._bodies.update(b"".join(rows.bodies))
+        self._lengths.update(array("Q", map(len, rows.bodies)).tobytes())
+        parts = self._bodies.digest() + self._lengths.digest()
+        return blake2b(parts, digest_size=16).hexdigest().encode()
 
 
 def _deliver(
@@ -217,13 +220,15 @@ def _send(
     options: WriteOptions, client: SyncClient, job: str, lots: Iterable[_Lot]
 ) -> Iterator[_Delivered]:
     """Send lots in order; the next lot is made while one is in flight."""
-    partition, names = str(TaskContext.get().partitionId()), deque[str]()
+    partition, sent_lots = str(TaskContext.get().partitionId()), deque[_Lot]()
     digests: dict[str, _Digest] = {}
+    #: Rows that an earlier attempt sent beyond those of this one.
+    beyond: dict[str, int] = {}
 
     def operations() -> Iterator[Operation[bulk_send.BulkSent]]:
         for lot in lots:
-            names.append(lot.keys.queue)
-            digest = digests.setdefault(lot.keys.queue, _Digest()).after(lot.rows.bodies)
+            sent_lots.append(lot)
+            digest = digests.setdefault(lot.keys.queue, _Digest()).after(lot.rows)
             yield bulk_send.send(
                 lot.keys,
                 lot.rows,
@@ -233,7 +238,12 @@ def _send(
             )
 
     for sent in client.run_ahead(operations()):
-        yield names.popleft(), sent.stored, sent.dropped
+        lot = sent_lots.popleft()
+        beyond[lot.keys.queue] = sent.skipped - lot.rows.count
+        yield lot.keys.queue, sent.stored, sent.dropped
+    for queue, rows in beyond.items():
+        if rows > 0:
+            raise bulk_send.other_rows(job, partition, queue, f"{rows} more rows")
 
 
 def _stage(

@@ -75,6 +75,35 @@ def test_job_that_runs_again_sends_nothing_twice(spark, bench, delivery):
     assert bench.size == 100
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # Equal in length and CRC-32.
+        pytest.param(["uejgtcuo"], ["iiwucoup"], id="checksum"),
+        pytest.param(["a\0b", "c"], ["a", "b\0c"], id="bounds"),
+        pytest.param(["a", "b", "c"], ["a", "b"], id="fewer"),
+    ],
+)
+def test_job_that_runs_again_with_other_rows_is_refused(spark, bench, before, after):
+    def write(bodies):
+        rows = spark.createDataFrame([(body,) for body in bodies], "body string").coalesce(1)
+        bench.write(rows, jobId="nightly")
+
+    write(before)
+    with pytest.raises(Exception, match="RowsDiffer"):
+        write(after)
+
+    assert bench.bodies() == [body.encode() for body in before]
+
+
+def test_rows_that_run_again_in_lots_of_another_size_are_the_same(spark, bench):
+    rows = spark.range(100, numPartitions=1).selectExpr("CAST(id AS STRING) AS body")
+    for size in ("30", "7"):
+        bench.write(rows, jobId="nightly", sendSize=size)
+
+    assert bench.size == 100
+
+
 def test_task_that_fails_and_is_tried_again_sends_each_row_once(spark, bench, tmp_path):
     spark.dataSource.register(StumblingSource)
     options = {**bench.options, "sendSize": "100", "flag": str(tmp_path / "failed")}

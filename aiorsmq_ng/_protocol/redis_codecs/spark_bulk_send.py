@@ -54,11 +54,8 @@ def _decode_sent(request: BulkSendRequest, reply: Reply) -> BulkSent:
 
 def _send_failure(request: BulkSendRequest, code: str) -> RSMQError:
     if code == RowsDiffer.code:
-        return RowsDiffer(
-            f"partition {request.place.partition} of job {request.place.job!r} was sent to queue "
-            f"{request.keys.queue!r} before, with other rows; sort or cache the data so that a "
-            "retry sees the same, or use delivery=staged"
-        )
+        place = request.place
+        return bulk_send.other_rows(place.job, place.partition, request.keys.queue, "other rows")
     return request.keys.failure(code)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from ...._common.message_ids import SUFFIX_LENGTH
+from ....errors import RowsDiffer
 from ...keys import QueueKeys
 from ...operation import Kind, Operation, QueueRequest
 from . import WRITE_BYTES
@@ -94,13 +95,21 @@ class Place(NamedTuple):
 class BulkSent(NamedTuple):
     """The outcome for the rows of one call."""
 
-    #: Sent by an earlier attempt.
+    #: Sent by an earlier attempt, from the first row of the call on, and also after the last one.
     skipped: int
     stored: int
     #: Longer than the queue allows, and left out.
     dropped: int
     #: Rows with an id that the queue had already.
     existing: int
+
+
+def other_rows(job: str, partition: str, queue: str, how: str) -> RowsDiffer:
+    """Return the error for a partition that was sent before with other rows; *how* they differ."""
+    return RowsDiffer(
+        f"partition {partition} of job {job!r} was sent to queue {queue!r} before, with {how}; "
+        "sort or cache the data so that a retry sees the same, or use delivery=staged"
+    )
 
 
 class Staged(NamedTuple):

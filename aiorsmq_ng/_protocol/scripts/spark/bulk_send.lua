@@ -5,7 +5,8 @@
 -- ARGV: wake-up channel, partition, number of the first row, digest of the rows up to the last one, TTL of the mark (s), what
 --   to do with rows over maxsize (fail or drop), then the suffixes of all ids in one text, the delay of all rows (ms, -1 =
 --   the queue's) and per row its body; or two empty values and per row: suffix or = and an id, delay (ms), body.
--- Returns: {rows skipped, stored, too long and dropped, in the queue already}, or {messageTooLong, bytes, maxsize}, and
+-- Returns: {rows sent before, from the first one of the call on, also beyond its last one; stored, too long and dropped, in the
+--   queue already}, or {messageTooLong, bytes, maxsize}, and
 --   then nothing was stored.
 -- Errors: queueNotFound, queueCorrupt, rowsDiffer.
 -- Cost: O(rows * log n), at most 2000 rows.
@@ -24,7 +25,7 @@ local mark, digest = string.match(redis.call('HGET', marks, partition) or '', '^
 mark = tonumber(mark or 0)
 if mark >= from + count then
   if mark == from + count and digest ~= ARGV[4] then return 'rowsDiffer' end
-  return {count, 0, 0, 0}
+  return {mark - from, 0, 0, 0}
 end
 local skipped = math.max(0, mark - from)
 local rows, from_row, upto_row, dropped = check_size(ARGV, 9 + width * skipped, width, maxsize, ARGV[6] == 'drop')
