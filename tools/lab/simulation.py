@@ -240,6 +240,11 @@ class _BadNetwork:
         """How many calls it pays to make at a time, for each connection."""
         return self._driver.calls_per_connection
 
+    @property
+    def immediate(self) -> None:
+        """No call is made at once: each travels."""
+        return
+
     async def run(self, call: Call) -> list[Any]:
         """Make an attempt of *call*, unless something goes wrong."""
         attempt = _Attempt(call)

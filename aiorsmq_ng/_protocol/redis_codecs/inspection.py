@@ -23,8 +23,8 @@ from .codec import Codec, read_id, read_messages, take_headers
 def _decode_pending(_: PendingRequest, reply: Reply) -> PendingPage:
     headers, rows = take_headers(reply), iter(reply[2:])
     messages = [
-        PendingMessage(read_id(id), *rest, headers=headers.get(id, b""))
-        for id, *rest in zip(*[rows] * 6, strict=True)
+        PendingMessage(read_id(id), body, rc, fr, at, idle, headers=headers.get(id, b""))
+        for id, body, rc, fr, at, idle in zip(*[rows] * 6, strict=True)
     ]
     return PendingPage(messages, None if reply[0] < 0 else reply[0], reply[1])
 

@@ -38,11 +38,13 @@ def read_received(spec: ReceiveSpec, reply: Reply) -> Received:
             reply[1],
         )
     marks, dead_rows, *texts = reply.pop()
-    known, headers = {id: past for id, *past in _rows(marks, 3)}, pairs(*texts) if texts else {}
+    known = {id: (strikes, excused) for id, strikes, excused in _rows(marks, 3)}
+    headers = pairs(*texts) if texts else {}
     leased = [
         Leased(
-            *(read_id(id), body, rc, fr, keys, vt_ms, *known.get(id, ())),
-            headers=headers.get(id, b""),
+            *(read_id(id), body, rc, fr, keys, vt_ms),
+            *known.get(id, (0, 0)),
+            *("", headers.get(id, b"")),
         )
         for id, body, rc, fr in _rows(reply[2:], 4)
     ]
