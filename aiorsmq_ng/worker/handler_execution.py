@@ -15,6 +15,7 @@ import anyio
 
 from .._runtime.background_acks import BackgroundAcks, LeasedMessage
 from .._runtime.prefetch import give_back, still_leased
+from .._runtime.recorder import Recorder
 from ..delivery import Delivery
 from ..errors import ClientClosed, InvalidValue, LeaseLost, RSMQError, WrongContext
 from ..models import DeadLetter
@@ -212,7 +213,8 @@ class Execution:
         error: BaseException | None = None
         self._handling, self._began_at = True, time.perf_counter()
         try:
-            await self._observed(self._call(0, arguments))
+            call, recorder = self._call(0, arguments), self._counters.recorder
+            await (call if recorder is None else self._observed(call, recorder))
         except Exception as raised:
             error = raised
         except asyncio.CancelledError as raised:
@@ -261,11 +263,8 @@ class Execution:
                 with suppress(ClientClosed, WrongContext):
                     delivery.release_nowait()
 
-    async def _observed(self, call: Awaitable[Any]) -> None:
-        """Await the call of the handler, in the contexts of telemetry if there is any."""
-        if (recorder := self._counters.recorder) is None:
-            await call
-            return
+    async def _observed(self, call: Awaitable[Any], recorder: Recorder) -> None:
+        """Await the call of the handler in the contexts of telemetry."""
         handler, batch = self.handler, list(self._batch)
         with recorder.processing(handler.ns, handler.queue.name, batch, handler.name):
             await call
