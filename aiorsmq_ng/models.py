@@ -55,6 +55,7 @@ FindingKind = Literal[
     "fsync",
     "no_maxmemory",
     "memory_low",
+    "facts_refused",
     "facts_unknown",
 ]
 #: ``info``: a remark; ``warning``: look at it; ``error``: messages are lost or calls fail.

@@ -137,7 +137,7 @@ _WORDS: dict[FindingKind, _Words] = {
         "they are left alone; remove them with SREM by hand",
     ),
     "scan_refused": _Words(
-        "info",
+        "warning",
         "the keys of the namespace could not be searched for queues that are not listed ({})",
         "allow SCAN to this user, or name the queues",
     ),
@@ -175,6 +175,11 @@ _WORDS: dict[FindingKind, _Words] = {
         "warning",
         "the server uses {} of its maxmemory",
         "consume messages, or raise the limit",
+    ),
+    "facts_refused": _Words(
+        "warning",
+        "the server refuses INFO, so its eviction, memory and append-only file were not checked ({})",
+        "allow INFO to this user, or run the doctor as a user that has it",
     ),
     "facts_unknown": _Words(
         "info",

@@ -18,6 +18,8 @@ from .finding_texts import finding
 CLOCK_MS = 1000
 _FULL = 0.9
 _CONFIG_S = 2.0
+#: Reply of memory:// to INFO: it has no settings. A Redis server without INFO says it otherwise.
+_NOT_KNOWN = "ERR unknown command"
 
 
 async def examine(transport: Transport, namespace: Namespace) -> tuple[ServerFacts, list[Finding]]:
@@ -40,7 +42,10 @@ async def examine(transport: Transport, namespace: Namespace) -> tuple[ServerFac
         clock_offset=round(reply.now_ms / 1000 - (before + after) / 2, 6),
     )
     doubt_ms = (after - before) * 500
-    return facts, [*_clock(facts, doubt_ms), *_memory(facts), *_persistence(facts), *_gaps(facts)]
+    found = [*_clock(facts, doubt_ms), *_memory(facts), *_persistence(facts), *_gaps(facts)]
+    if reply.refused and not reply.refused.startswith(_NOT_KNOWN):
+        found.append(finding("facts_refused", what=reply.refused))
+    return facts, found
 
 
 def _clock(facts: ServerFacts, doubt_ms: float) -> list[Finding]:

@@ -355,5 +355,4 @@ def test_admin_may_run_every_command_of_every_script_within_a_namespace():
     allowed = {word[1:] for word in ACL_RULES["admin"] if word.startswith("+")}
 
     assert len(used) > 40
-    # They show names of other namespaces; doctor does without.
-    assert used - allowed == {"info", "scan"}
+    assert used <= allowed

@@ -19,10 +19,11 @@ FEWEST_FIELDS = 10
 
 
 class ServerReply(NamedTuple):
-    """The server's clock and its ``INFO`` (empty if the user may not read that)."""
+    """The server's clock and its ``INFO``, or why the server refuses that."""
 
     now_ms: float
     info: dict[str, str]
+    refused: str
 
 
 class KeysPage(NamedTuple):

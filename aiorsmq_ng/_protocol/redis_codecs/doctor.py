@@ -37,7 +37,8 @@ _PAGE_BYTES = 131_072
 def _decode_server(_: ServerRequest, reply: Reply) -> ServerReply:
     lines = reply[2].decode(errors="replace").splitlines()
     info = dict(line.split(":", 1) for line in lines if ":" in line and line[0] != "#")
-    return ServerReply(reply[0] * 1000 + reply[1] / 1000, info)
+    refused = reply[3].decode(errors="replace")
+    return ServerReply(reply[0] * 1000 + reply[1] / 1000, info, refused)
 
 
 def _pattern(request: KeysRequest) -> str:
