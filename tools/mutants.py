@@ -1138,8 +1138,8 @@ MUTANTS = (
     Mutant(
         "headers: those that other clients leave behind are removed",
         f"{SCRIPTS}/shared/_store_headers.lua",
-        "if added >= 8 and",
-        "if false and",
+        "if added then",
+        "if false then",
         HEADERS,
     ),
     Mutant(
@@ -1148,6 +1148,27 @@ MUTANTS = (
         "left < least then",
         "true then",
         HEADERS,
+    ),
+    Mutant(
+        "headers: those of moved messages are acknowledged, too",
+        f"{SCRIPTS}/spark/claim_ack.lua",
+        "  remove_headers(zset, with_headers(ids))\n",
+        "",
+        ("tests/spark/test_claim_headers.py",),
+    ),
+    Mutant(
+        "headers: those that a claim holds are not left over",
+        f"{SCRIPTS}/spark/claim.lua",
+        "  hold_headers(zset, with_headers(ids))\n",
+        "",
+        ("tests/spark/test_claim_headers.py",),
+    ),
+    Mutant(
+        "headers: those of released messages may be left over again",
+        f"{SCRIPTS}/spark/claim_release.lua",
+        "    free_headers(zset, with_headers(held))\n",
+        "",
+        ("tests/spark/test_claim_headers.py",),
     ),
     Mutant(
         "headers: a repeated receive brings them again",

@@ -21,8 +21,9 @@ def desk(server_url, ns):
 def claimed(desk, mode):
     """Send three messages and claim them; return the ledger and their ids."""
     bodies = [b"a", b"b", b"c"]
-    send = messages.send(desk.keys, bodies, delay_ms=0, channel=desk.keys.wake, headers=HEADERS)
-    ids = desk.run(send)
+    ids = desk.run(
+        messages.send(desk.keys, bodies, delay_ms=0, channel=desk.keys.wake, headers=HEADERS)
+    )
     ledger = Ledger(desk.keys, "spark", mode)
     assert desk.claim(ledger, limit=3).messages == 3
     return ledger, ids
@@ -32,22 +33,78 @@ def stored(desk, keys=None):
     return desk.redis.hgetall((keys or desk.keys).headers)
 
 
+def send(desk, count):
+    """Send messages with headers; return their ids."""
+    bodies, headers = [b"x"] * count, (b'{"x":"y"}',)
+    return desk.run(messages.send(desk.keys, bodies, delay_ms=0, channel="", headers=headers))
+
+
+def acknowledge(desk, ledger, number, *, count):
+    while desk.run(claims.acknowledge(ledger, number, count=count)):
+        pass
+
+
 @MODES
 def test_messages_that_a_claim_gives_back_have_their_headers(desk, mode):
     ledger, ids = claimed(desk, mode)
-    send = messages.send(desk.keys, [b"x"] * 300, delay_ms=0, channel="", headers=(b'{"x":"y"}',))
-    desk.run(send)  # looks for headers that are left over, too
+    send(desk, 300)  # looks for headers that are left over, too
     desk.run(claims.release(ledger, 1, count=10))
 
     found = {m.id: m.headers for m in desk.receive(303) if m.id in ids}
     assert [found[id] for id in ids] == list(HEADERS)
 
 
-def test_acknowledged_messages_take_their_headers_along(desk):
-    ledger, _ = claimed(desk, "lease")
-    assert desk.run(claims.acknowledge(ledger, 1, count=10)) == 0
+@MODES
+def test_acknowledged_messages_take_their_headers_along(desk, mode):
+    ledger, _ = claimed(desk, mode)
+    acknowledge(desk, ledger, 1, count=10)
 
     assert not stored(desk)
+
+
+@MODES
+def test_claim_is_acknowledged_in_portions(desk, mode):
+    """Two runs, of ids of different lengths; the first call removes one of them."""
+    send(desk, 2)
+    other = b"g73zkl38qz" + b"x" * 21 + b"hd"
+    desk.redis.hset(desk.keys.hash, other, b"from elsewhere")
+    desk.redis.hset(desk.keys.headers, other, b'{"n":"o"}')
+    desk.redis.zadd(desk.keys.zset, {other: 1})
+    ledger = Ledger(desk.keys, "spark", mode)
+    assert desk.claim(ledger, limit=3).messages == 3
+
+    assert desk.run(claims.acknowledge(ledger, 1, count=1)) == 1
+    assert len(stored(desk)) == 2
+    acknowledge(desk, ledger, 1, count=1)
+    assert not stored(desk)
+    assert desk.redis.hgetall(desk.keys.moved) == {}
+
+
+@MODES
+def test_headers_left_over_are_removed_while_a_claim_holds_messages(desk, mode):
+    """Another client deletes what it was sent, and nothing of the claim is lost."""
+    ledger, ids = claimed(desk, mode)
+    for _ in range(20):
+        desk.redis.zrem(desk.keys.zset, *send(desk, 100))
+
+    assert len(stored(desk)) < 400
+    desk.run(claims.release(ledger, 1, count=10))
+    found = {m.id: m.headers for m in desk.receive(100)}
+    assert [found[id] for id in ids] == list(HEADERS)
+
+
+@MODES
+def test_headers_of_released_messages_are_removed_when_they_are_left_over(desk, mode):
+    ledger, ids = claimed(desk, mode)
+    desk.run(claims.release(ledger, 1, count=10))
+    other = Ledger(desk.keys, "other", "move")
+    desk.redis.zrem(desk.keys.zset, *ids)
+    send(desk, 1)
+    assert desk.claim(other, limit=1).messages == 1  # while a claim holds messages
+
+    for _ in range(20):
+        send(desk, 10)
+    assert not {id.encode() for id in ids} & stored(desk).keys()
 
 
 @MODES
@@ -58,4 +115,5 @@ def test_dead_letters_of_a_claim_keep_their_headers(desk, mode):
     assert desk.run(claims.dead_letter(ledger, 1, letters, dead)) == 1
 
     assert stored(desk, dead) == {ids[2].encode(): HEADERS[2]}
-    assert stored(desk) == {ids[0].encode(): HEADERS[0]}
+    mark = b"!" if mode == "move" else b""  # a claim holds the message
+    assert stored(desk) == {ids[0].encode(): mark + HEADERS[0]}

@@ -388,3 +388,22 @@ def test_first_delivery_of_a_released_claim_has_its_own_time(desk, ledger):
 
     (note,) = desk.redis.hvals(desk.keys.deliveries)
     assert note.split()[1] == run.fr
+
+
+def test_claim_with_a_body_that_is_lost_gives_back_what_is_before_it(desk):
+    """A long body of the last run is gone: nothing of that run is taken out of the claim."""
+    ledger = Ledger(desk.keys, "spark", "move")
+    desk.send(20, size=2000)
+    assert desk.claim(ledger, limit=20).messages == 20
+    bodies = desk.keys.moved_bodies(ledger.id, 1) + ":long"
+    assert desk.redis.hdel(bodies, 15) == 1
+
+    with pytest.raises(ClaimLost, match="a claim of it is gone"):
+        while desk.run(claims.release(ledger, 1, count=100, max_bytes=10_000)).left:
+            pass
+
+    messages = desk.size + sum(
+        len(run.split(b"\n", 1)[1]) // 32
+        for run in desk.redis.zrange(desk.keys.claim(ledger.id, 1), 0, -1)
+    )
+    assert messages == 20

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from aiorsmq_ng._common.message_ids import HEADERS_MARK
 from aiorsmq_ng._protocol import scripts
 
 FOLDER = Path(scripts.__file__).parent
@@ -13,8 +14,8 @@ PARTS = [path for path in FILES if path.name.startswith("_")]
 FIELDS = ("KEYS", "ARGV", "Returns", "Errors", "Cost")
 
 #: What a server's Lua offers, as far as scripts use it.
-LIBRARIES = ("redis", "string", "math", "table")
-FUNCTIONS = ("tonumber", "tostring", "type", "unpack", "ipairs", "pairs", "error")
+LIBRARIES = ("redis", "string", "math", "table", "cjson")
+FUNCTIONS = ("tonumber", "tostring", "type", "unpack", "ipairs", "pairs", "next", "error", "pcall")
 KEYWORDS = (
     *("and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in"),
     *("local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while"),
@@ -110,6 +111,13 @@ def test_names_of_nowhere_are_noticed():
     text = "local function f(a)\n  return g(a) + b\nend\nlocal t = {zset = a}\nreturn f(c)\n"
 
     assert unknown_names(text) == {"g", "b", "c"}
+
+
+def test_scripts_and_clients_mark_ids_of_messages_with_headers_alike():
+    mark = f"local HEADERS_MARK = '{HEADERS_MARK.decode()}'\n"
+
+    assert mark in (FOLDER / "shared" / "_headers.lua").read_text()
+    assert len(HEADERS_MARK) == 2  # scripts compare two characters
 
 
 def test_names_are_unique_across_folders():

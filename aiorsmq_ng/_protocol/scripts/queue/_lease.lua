@@ -68,7 +68,7 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
   end)
   if dead then finish_dead_letters(dead) end
 
-  local scores, fields, again, n, served, byte = {}, {}, {}, 0, 0, string.byte
+  local scores, fields, again, n, served = {}, {}, {}, 0, 0
   local now_text = string.format('%.0f', now)
   -- How many of the next count messages a part may get together.
   local function grantable(count)
@@ -96,17 +96,12 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
       -- Leases end one after the other, so that abandoned messages do not all come back at once.
       local step = math.min(10, vt_ms / (10 * count))
       -- unpack() has room for about 7900 values. A table that is made with its values in it need not grow.
-      local reply, flagged = {vt_ms, 0, unpack(taken, from + 1, from + 4 * math.min(count, 1000))}
+      local reply = {vt_ms, 0, unpack(taken, from + 1, from + 4 * math.min(count, 1000))}
       for at = 4001, 4 * count do reply[at + 2] = taken[from + at] end
       for i = 0, count - 1 do
         local id, rc, fr = taken[served + 1], taken[served + 3], taken[served + 4]
         local rc_text, fr_text = '1', now_text
         if fr ~= now then fr_text = string.format('%.0f', fr) end
-        -- As with_headers of _headers.lua does; a call costs more.
-        if byte(id, -1) == 100 and byte(id, -2) == 104 then
-          flagged = flagged or {}
-          flagged[#flagged + 1] = id
-        end
         if rc ~= 1 then
           rc_text = string.format('%.0f', rc)
           -- The first delivery's time is fr; RSMQ stores none for later ones, so a note does.
@@ -127,6 +122,7 @@ local function lease(queue, parts, now, dead, notes, label, has_others)
         served = served + 4
       end
       if known then remark(reply, 1, marks_of(taken, from, served, histories)) end
+      local flagged = with_headers(taken, from + 1, served, 4)
       if flagged then remark(reply, 3, read_headers(zset, flagged)) end
       replies[part] = reply
     else

@@ -3,17 +3,27 @@
 -- store_headers(zset, headers, delay_ms) stores a flat list of id, headers; see _headers.lua. delay_ms: how long the messages
 --   are delayed, or nil. The TTL is 14 days after the last message with headers came, and longer for a longer delay.
 -- Other clients delete messages and do not know the side key. So for one id in eight some headers are looked at, at random,
--- and those whose message does not exist are removed. While a claim holds messages outside of the queue this is left out,
--- because they may come back.
+-- and those whose message is neither in the queue nor held by a claim are removed.
+-- @include headers
 -- @include prune_notes
 local function refused_headers(zset)
-  local key = zset .. ':ng:headers'
+  local key = headers_of(zset)
   local reply = redis.pcall('HLEN', key)
   if type(reply) == 'table' and string.find(reply.err, 'WRONGTYPE', 1, true) then reply = redis.pcall('DEL', key) end
   return type(reply) == 'table' and {'headersRefused', reply.err} or nil
 end
+local function prune_headers(zset, added)
+  local claims = redis.pcall('HLEN', zset .. ':ng:moved')
+  prune_notes(zset, headers_of(zset), added, claims ~= 0 and function(ids)
+    local texts, left = redis.pcall('HMGET', headers_of(zset), unpack(ids)), {}
+    for i = 1, texts.err and 0 or #ids do
+      if texts[i] and string.byte(texts[i]) ~= 33 then left[#left + 1] = ids[i] end
+    end
+    return left
+  end)
+end
 local function store_headers(zset, headers, delay_ms)
-  local key, size, added = zset .. ':ng:headers', #headers, #headers / 2
+  local key, size = headers_of(zset), #headers
   if size == 0 then return end
   for from = 1, size, 4000 do
     -- pcall: a message is worth more than its headers. A send asks refused_headers first.
@@ -24,8 +34,6 @@ local function store_headers(zset, headers, delay_ms)
   if type(left) == 'number' and left < least then
     redis.pcall('EXPIRE', key, least + 86400)
   end
-  for i = 1, added < 8 and size or 0, 2 do
-    if (string.byte(headers[i], -3) or 0) % 8 == 0 then added = added + 8 end
-  end
-  if added >= 8 and redis.pcall('HLEN', zset .. ':ng:moved') == 0 then prune_notes(zset, key, added) end
+  local added = notes_to_prune(headers)
+  if added then prune_headers(zset, added) end
 end

@@ -6,7 +6,7 @@
 -- are_long(bytes, count) -> true if that number of bodies, with these bytes together, belongs in the hash.
 -- store_bodies(list, bodies, count, first, long) stores bodies of consecutive numbers.
 -- moved_bodies(list, part, most, maxsize, bodies) adds the bodies of a part to a list of bodies, up to the message with
---   which they have most bytes -> number of bodies, their bytes.
+--   which they have most bytes -> number of bodies, their bytes; 0 if one is missing.
 -- count_moved(zset, claim, count) adds to the number of messages that a claim holds. The side key ng:moved has this number for
 --   every claim that holds some.
 -- @include bodies
@@ -28,7 +28,10 @@ local function stored_bodies(list, part, from, upto)
   local numbers = {}
   for number = from, upto do numbers[#numbers + 1] = number end
   local found = redis.call('HMGET', long_bodies(list), unpack(numbers))
-  return found[1] and found or {}
+  for i = 1, #found do
+    if not found[i] then return {} end
+  end
+  return found
 end
 local function moved_bodies(list, part, most, maxsize, bodies)
   local size, count, bytes = #bodies, 0, 0

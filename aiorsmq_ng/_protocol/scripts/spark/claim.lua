@@ -16,6 +16,7 @@
 -- @include lean_lease
 -- @include runs
 -- @include moved
+-- @include held_headers
 local zset, hash, deliveries, ledger, claim, list = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local fence, claim_number, limit, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local lease_ms, latest, ttl, moving = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], ARGV[8] == 'move'
@@ -120,8 +121,10 @@ if moving and found > 0 then
         ids[kept], bodies[kept], rcs[kept], frs[kept], notes[kept] = ids[i], bodies[i], rcs[i], frs[i], notes[i]
       end
     end
+    for i = kept + 1, found do ids[i] = nil end
     taken = kept
   end
+  hold_headers(zset, with_headers(ids))
   long = are_long(read, taken)
   for i = 1, taken do fourths[i] = string.format(long and '+%.0f' or '%.0f', read) end
 elseif found > 0 then

@@ -13,10 +13,22 @@ local refused, mode, _, acked = check_fence(ledger, ARGV[1])
 if refused then return refused end
 if tonumber(acked or 0) >= tonumber(ARGV[2]) then return 0 end
 local left, moved = 0, mode == 'move'
-if moved then
+-- pcall: a side key of another type, or out of reach, has no headers.
+if moved and redis.pcall('HLEN', headers_of(zset)) ~= 0 then
+  local parts, ids, count = front_parts(claim, tonumber(ARGV[3])), {}, 0
+  for _, part in ipairs(parts) do ids_of(part, ids) end
+  remove_headers(zset, with_headers(ids))
+  for i = 1, #ids do
+    if not is_mark(ids[i]) then count = count + 1 end
+  end
+  if #parts > 0 then redis.call('ZREMRANGEBYRANK', claim, 0, #parts - 1) end
+  left = redis.call('ZCARD', claim)
+  if left > 0 then count_moved(zset, claim, -count) end
+end
+if moved and left == 0 then
   redis.call('UNLINK', claim, KEYS[6], long_bodies(KEYS[6]))
   redis.call('HDEL', zset .. ':ng:moved', claim)
-else
+elseif not moved then
   local parts = front_parts(claim, tonumber(ARGV[3]))
   local ids, state, complete = examine_held(zset, hash, parts)
   local held = split_held(ids, state)

@@ -3,13 +3,14 @@
 -- KEYS: zset, hash, deliveries, ledger, claim, bodies that were moved.
 -- ARGV: wake-up channel, fence, number of the claim, how many messages, how many bytes of moved bodies.
 -- Returns: {messages returned, runs of messages left}; at 0 left the claim is removed.
--- Errors: queueNotFound, queueCorrupt, fenced, ledgerGone.
+-- Errors: queueNotFound, queueCorrupt, fenced, ledgerGone, claimGone.
 -- Cost: O(messages * log n), at most 2000 messages; in mode move it ends with the message that reaches the bytes.
 -- @include clock
 -- @include read_queue
 -- @include ledger
 -- @include lean_lease
 -- @include moved
+-- @include held_headers
 -- @include delivery_notes
 -- @include prune_notes
 -- @include wake_waiters
@@ -27,7 +28,12 @@ if moved then
   local left, maxsize = tonumber(ARGV[5]), longest_body(hash)
   for i, part in ipairs(parts) do
     local count, bytes = 0, 0
-    if left > 0 then count, bytes = moved_bodies(list, part, left, maxsize, bodies) end
+    if left > 0 then
+      count, bytes = moved_bodies(list, part, left, maxsize, bodies)
+      if count == 0 and i == 1 then return 'claimGone' end
+      -- The next call says so.
+      if count == 0 then left = 0 end
+    end
     parts[i], left = nil, left - bytes
     if count > 0 then
       redis.call('ZREM', claim, part.run)
@@ -74,7 +80,10 @@ for from = 1, #fields, 3000 do
   redis.call('HSET', hash, unpack(fields, from, math.min(#fields, from + 2999)))
 end
 if #held > 0 then
-  if moved then count_moved(zset, claim, -#held) end
+  if moved then
+    count_moved(zset, claim, -#held)
+    free_headers(zset, with_headers(held))
+  end
   for from = 1, #scores, 4000 do
     redis.call('ZADD', zset, unpack(scores, from, math.min(#scores, from + 3999)))
   end
