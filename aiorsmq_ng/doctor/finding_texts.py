@@ -178,7 +178,7 @@ _WORDS: dict[FindingKind, _Words] = {
     ),
     "facts_refused": _Words(
         "warning",
-        "the server refuses INFO, so its eviction, memory and append-only file were not checked ({})",
+        "the server refuses INFO, so eviction, memory and persistence were not checked ({})",
         "allow INFO to this user, or run the doctor as a user that has it",
     ),
     "facts_unknown": _Words(
