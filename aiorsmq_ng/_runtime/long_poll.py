@@ -150,6 +150,8 @@ class LongPoll:
                     with self._receive_in_flight():
                         await self._receive_for_waiters()
             self._leave()
+        except ClientClosed:
+            pass  # closing came between a look and the next one
         finally:
             for waiter in self._waiters:
                 if not waiter.future.done():

@@ -7,8 +7,8 @@ Operations that may share a call (same kind, and same lane of their requests) ga
 
 Rule 1: nothing waits for a timer. A call of a lane is started in the tick in which its first
 operation is submitted, and takes its batch in the next tick, with all that was submitted until
-then. If the client has made one lone operation after the other for a while, the next one that finds
-no call in flight is written in its caller's own step, without a tick in between.
+then. If one task has made one lone operation after the other for a while, its next one that finds
+no call in flight is written in the task's own step, without a tick in between.
 
 Rule 2: a lane has at most two calls in flight. What is submitted meanwhile goes with the next call.
 While the server works on one, the client packs the other or hands out results.
@@ -56,7 +56,8 @@ MAX_SIZE = 1 << 18
 #: server works on one, the client encodes the other, or hands out the replies of the previous one.
 #: Fewer are not enough work for another call.
 SPLIT_FROM = 64
-#: After as many lone calls, the next one is taken for another, and not kept until the next tick.
+#: After as many lone calls of one task, the next one is taken for another, and not kept until the
+#: next tick.
 LONE_CALLS = 8
 #: While two calls of a lane are in flight, the next batch gathers; more gain nothing.
 CALLS_PER_LANE = 2
@@ -134,8 +135,9 @@ class Lanes:
         # Makes first attempts without runners; how many are in flight; True if more are about to.
         self._first: FirstAttempts | None = None
         self._first_in_flight = 0
-        # How many calls in a row had one operation, and no other call beside them.
-        self._lone_calls = 0
+        # How many calls in a row had one operation, and no other call beside them, all of one task;
+        # that task, and the one of the last operation (their ids; 0 if there is none).
+        self._lone_calls = self._lone_task = self._last_task = 0
         self._beginning = False
         self._tasks: TaskGroup | None = None
         self._host: asyncio.Task[Any] | None = None
@@ -199,6 +201,8 @@ class Lanes:
             waiting.fail(never_made())
             return
         operation = waiting.operation
+        task = asyncio.current_task()
+        self._last_task = 0 if task is None else id(task)
         if operation.kind.merge:
             key = (operation.kind, operation.request.lane)
             lane = self._lanes.get(key)
@@ -230,7 +234,9 @@ class Lanes:
         """
         if self._first is None:
             self._wake_runner()
-        elif self._lone_calls >= LONE_CALLS and self.busy == 1:
+        elif (
+            self._lone_calls >= LONE_CALLS and self.busy == 1 and self._last_task == self._lone_task
+        ):
             self._begin_calls()
         elif not self._beginning and self._first_in_flight < self._runners:
             self._beginning = True
@@ -246,13 +252,21 @@ class Lanes:
             lane = self._due.popleft()
             if (call := self._next_call(lane)) is None:
                 continue
-            self._lone_calls = self._lone_calls + 1 if self.busy == len(call.callers) == 1 else 0
+            self._count_lone(call)
             if first is not None and first.begin(call, lane):
                 self._first_in_flight += 1
             else:
                 self._hand_over(call, lane)
         if first is not None:
             first.write()
+
+    def _count_lone(self, call: Call) -> None:
+        if self.busy != 1 or len(call.callers) != 1 or not self._last_task:
+            self._lone_calls = 0
+        elif self._last_task == self._lone_task:
+            self._lone_calls += 1
+        else:
+            self._lone_calls, self._lone_task = 1, self._last_task
 
     def _next_call(self, lane: Lane) -> Call | None:
         """Return the next call of *lane*, unless nothing is left to do."""

@@ -12,8 +12,8 @@ first command and switched back with the last reply.
 
 Rule 3: replies come in the order of the commands, so a queue of futures is all the bookkeeping.
 
-Rule 4: a command that a task asks is written at once, or at the end of the tick if others are in
-flight. First attempts of calls are prepared one by one and written together.
+Rule 4: the first command is written at once. Those that follow while it is in flight are written
+together at the end of the tick.
 
 Rule 5: a future that is cancelled leaves a reply that has no reader. Its caller must close the
 connection, and every other command in flight then loses its reply.
@@ -145,10 +145,16 @@ class PipelinedConnection(ConnectionInUse, asyncio.Protocol):
         )
 
     def prepare(self, packed: bytes, reader: ReplyReader) -> None:
-        """Have a command ready for ``write``; *reader* gets the reply."""
-        if not self._replies:
+        """Write a command, or have it ready for ``write`` behind others; *reader* gets the reply.
+
+        The first one is not kept: the server works on it while the others are encoded. Together
+        they would be answered together, and client and server would wait for each other.
+        """
+        if self._replies:
+            self._unwritten.append(packed)
+        else:
             self._transport.set_protocol(self)
-        self._unwritten.append(packed)
+            self._transport.write(packed)
         self._replies.append(reader)
 
     def data_received(self, data: bytes) -> None:

@@ -124,7 +124,7 @@ async def test_refusals_inside_a_reply_need_no_runner(proxied, ways):
     assert ways.counts == (1, 0)
 
 
-async def test_calls_of_one_tick_are_one_write(proxied, ways, monkeypatch):
+async def test_calls_of_one_tick_are_two_writes(proxied, ways, monkeypatch):
     _, queue, rsmq = proxied
     others = [await rsmq.create_queue(f"q{i}") for i in range(5)]
     writes = []
@@ -138,7 +138,9 @@ async def test_calls_of_one_tick_are_one_write(proxied, ways, monkeypatch):
     await asyncio.gather(queue.send("x"), *(other.send("x") for other in others))
 
     assert ways.counts == (6, 0)
-    assert len(writes) == 1
+    # The server works on the first while the others are encoded.
+    assert len(writes) == 2
+    assert writes[0].count(b"EVALSHA") == 1
 
 
 async def test_lone_call_is_written_in_the_step_of_its_caller(proxied, ways, in_callers_step):
@@ -151,6 +153,24 @@ async def test_lone_call_is_written_in_the_step_of_its_caller(proxied, ways, in_
     await until(future.done)
     with pytest.raises(StopIteration):
         sending.send(None)
+
+
+async def test_operations_of_other_tasks_share_a_call_after_lone_ones(proxied, monkeypatch):
+    monkeypatch.undo()
+    _, queue, rsmq = proxied
+    for _ in range(batching.LONE_CALLS + 2):
+        await queue.send("x")
+    taken, batch = [], batching.Lane.batch
+
+    def watched(lane):
+        taken.append(batch(lane))
+        return taken[-1]
+
+    monkeypatch.setattr(batching.Lane, "batch", watched)
+    await asyncio.gather(*(queue.send("x") for _ in range(40)))
+
+    assert [len(operations) for operations in taken] == [40]
+    assert rsmq._transport._lanes._lone_calls == 0
 
 
 async def test_caller_cancelled_before_the_write(proxied, ways, in_callers_step):
