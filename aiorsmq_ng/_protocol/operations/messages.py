@@ -74,12 +74,21 @@ def send(
 
 
 class BodySize:
-    """How long bodies of a queue are, by the last one that was received."""
+    """How long bodies of a queue are, by the last one that was received.
+
+    It is a note, and all notes are equal: handles of one queue share what is kept by a spec.
+    """
 
     __slots__ = ("bytes",)
 
     def __init__(self) -> None:
         self.bytes = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BodySize)
+
+    def __hash__(self) -> int:
+        return hash(BodySize)
 
 
 class ReceiveSpec(NamedTuple):
