@@ -79,7 +79,7 @@ class ImmediateDriver(Protocol):
     def write_begun(self) -> None:
         """Write all attempts that were begun since the last time."""
 
-    def end(self, connection: Any, now: float) -> bool:
+    def end(self, used: Any, now: float) -> bool:
         """Give back the connection of an attempt that was answered *now*, by the loop's clock.
 
         Return False, and change nothing, if that needs waiting.

@@ -77,6 +77,7 @@ class RedisDriver:
         command.begun, call.begun = call.begun, None
         try:
             is_missing = False
+            reply: Reply = None
             try:
                 reply = await self.execute(command)
             except ScriptMissing:

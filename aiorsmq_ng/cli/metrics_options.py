@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -109,7 +109,6 @@ def measured(address: tuple[str, int] | None, rsmq: RSMQ | None = None) -> Itera
 class _Handler(BaseHTTPRequestHandler):
     """Answers scrapers."""
 
-    server: _Server
     timeout = _ARRIVAL_S
 
     def do_GET(self) -> None:
@@ -119,7 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         headers = self.headers
         try:
-            found = self.server.page(headers.get("accept", ""), headers.get("authorization", ""))
+            page = cast("_Server", self.server).page
+            found = page(headers.get("accept", ""), headers.get("authorization", ""))
         except Exception:
             logger.exception("the page of metrics could not be made")
             found = (500, _TEXT, b"the page of metrics could not be made\n")
@@ -138,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Name no versions."""
         return "rsmqctl"
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *_: object) -> None:
         """Log no requests."""
 
 
@@ -152,7 +152,7 @@ class _Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
 
-    def handle_error(self, *_: object) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """Report nothing: a scraper has gone."""
 
 
