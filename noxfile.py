@@ -116,11 +116,18 @@ def spark(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("pyspark", ["4.3.0", "4.2.1", "4.2.0", "4.1.4", "4.0.1"])
 def spark_versions(session: nox.Session, pyspark: str) -> None:
-    """Play every use of the Spark front once on each supported PySpark; 500 MB for each of them."""
+    """Play every use of the Spark front once on each supported PySpark; 500 MB for each of them.
+
+    ``-- --long`` also runs the example for Delta Lake, on 4.2, whose jars come from Maven Central.
+    """
     if _java() < JAVA:
         session.skip(f"Spark needs Java {JAVA} or later, on the path or by JAVA_HOME")
     session.install("-e", ".[embedded,spark]", f"pyspark=={pyspark}")
     session.run("python", "tests/spark/smoke.py")
+    if "--long" in session.posargs and pyspark.startswith("4.2."):
+        groups = GROUPS(PROJECT, "test", "spark")
+        session.install("-e", ".[all,spark]", *groups, f"pyspark=={pyspark}")
+        session.run("pytest", "--long", "tests/spark/test_examples.py", "-k", "delta")
 
 
 @nox.session

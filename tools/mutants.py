@@ -1370,9 +1370,23 @@ MUTANTS = (
     Mutant(
         "spark: a call sends rows up to its bytes",
         "aiorsmq_ng/spark/writers.py",
-        "if sum(map(len, bodies[:most])) < options.send_bytes:",
+        "if sum(sizes) < options.send_bytes:",
         "if most:",
         ("tests/spark/test_bytes.py",),
+    ),
+    Mutant(
+        "spark: a partition that runs again with fewer rows is refused",
+        "aiorsmq_ng/spark/writers.py",
+        "if rows > 0:\n            raise",
+        "if rows < 0:\n            raise",
+        ("tests/spark/test_batch_write.py",),
+    ),
+    Mutant(
+        "spark: every message of a claim with headers is found",
+        f"{SCRIPTS}/spark/_runs.lua",
+        "at = string.find(part.ids, 'hd', at + 1, true)",
+        "at = nil",
+        ("tests/spark/test_claim_headers.py",),
     ),
     Mutant(
         "spark: a batch that its bytes ended is full",

@@ -14,26 +14,33 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     BinaryType,
+    DataType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
     TimestampType,
 )
 
+from .._common.message_headers import decode_headers
 from .._common.message_ids import ID_LENGTH, PLAUSIBLE_US
 from ..errors import InvalidValue
 
-_TYPES: dict[str, tuple[Any, ...]] = {
-    "id": (StringType,),
-    "queue": (StringType,),
-    "body": (StringType, BinaryType),
-    "sent_at": (TimestampType,),
-    "visible_at": (TimestampType,),
-    "first_received_at": (TimestampType,),
-    "receive_count": (LongType,),
+#: The type of the column ``headers``.
+HEADERS = MapType(StringType(), StringType())
+_TYPES: dict[str, tuple[DataType, ...]] = {
+    "id": (StringType(),),
+    "queue": (StringType(),),
+    "body": (StringType(), BinaryType()),
+    "sent_at": (TimestampType(),),
+    "visible_at": (TimestampType(),),
+    "first_received_at": (TimestampType(),),
+    "receive_count": (LongType(),),
+    "headers": (HEADERS,),
 }
 _DIGIT: Any = np.full(256, -1, dtype=np.int64)
 _DIGIT[np.frombuffer(b"0123456789", dtype=np.uint8)] = np.arange(10)
@@ -52,10 +59,12 @@ _ARROW: dict[Any, pa.DataType] = {
 _UNDECODABLE = (ValueError, EOFError, OSError, zlib.error, msgspec.MsgspecError)
 
 
-def full_schema(body_type: str) -> StructType:
-    """Return all columns, with bodies as text or as bytes."""
+def full_schema(body_type: str, *, headers: bool = False) -> StructType:
+    """Return all columns, with bodies as text or as bytes; ``headers`` only if it is asked for."""
     body = BinaryType() if body_type == "binary" else StringType()
-    kinds = {name: kinds[0]() for name, kinds in _TYPES.items()} | {"body": body}
+    kinds = {name: kinds[0] for name, kinds in _TYPES.items()} | {"body": body}
+    if not headers:
+        del kinds["headers"]
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
@@ -66,11 +75,17 @@ def check_schema(schema: StructType) -> None:
             close = difflib.get_close_matches(column.name, _TYPES, n=1, cutoff=0.4)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_TYPES)}"
             raise InvalidValue(f"there is no column {column.name!r}; {hint}")
-        if not isinstance(column.dataType, _TYPES[column.name]):
-            names = " or ".join(kind().simpleString() for kind in _TYPES[column.name])
-            raise InvalidValue(
-                f"column {column.name!r} is {names}, not {column.dataType.simpleString()}"
-            )
+        check_type(column, _TYPES[column.name])
+
+
+def check_type(column: StructField, kinds: Sequence[DataType]) -> None:
+    """Raise ``InvalidValue`` if a column has none of the types *kinds*."""
+    given = column.dataType
+    if not any(isinstance(given, type(kind)) for kind in kinds) or (
+        HEADERS in kinds and given.simpleString() != HEADERS.simpleString()
+    ):
+        names = " or ".join(kind.simpleString() for kind in kinds)
+        raise InvalidValue(f"column {column.name!r} is {names}, not {given.simpleString()}")
 
 
 class Undecodable(NamedTuple):
@@ -89,7 +104,7 @@ class BatchBuilder:
         self.undecodable: list[Undecodable] = []
         self._codec = codec
         self._schema = pa.schema(
-            [pa.field(f.name, _ARROW[type(f.dataType)], f.nullable) for f in schema.fields]
+            [pa.field(f.name, _arrow_type(f.dataType), f.nullable) for f in schema.fields]
         )
         self._queue = queue
         self._decode = _DECODERS[codec]
@@ -111,6 +126,11 @@ class BatchBuilder:
         """True if the times at which messages become visible must be read."""
         return "visible_at" in self._names
 
+    @property
+    def wants_headers(self) -> bool:
+        """True if headers must be read."""
+        return "headers" in self._names
+
     def build(
         self,
         ids: Ids,
@@ -118,8 +138,12 @@ class BatchBuilder:
         counts: pa.Array,
         firsts: pa.Array,
         visible: pa.Array | None = None,
+        headers: Sequence[bytes] = (),
     ) -> pa.RecordBatch:
-        """Return one batch; rows whose body does not decode may be missing from it."""
+        """Return one batch; rows whose body does not decode may be missing from it.
+
+        *headers* has id and headers, as they are stored, of the messages that have some.
+        """
         self.undecodable = []
         columns: list[pa.Array] = []
         keep: list[bool] | None = None
@@ -138,6 +162,8 @@ class BatchBuilder:
                     columns.append(pa.nulls(len(ids), _TIME) if visible is None else visible)
                 case "first_received_at":
                     columns.append(firsts)
+                case "headers":
+                    columns.append(_headers(ids, headers, column.type))
                 case _:
                     columns.append(counts)
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -266,6 +292,20 @@ def _bytes(values: Sequence[bytes], kind: Any) -> pa.Array:
         # All of it is ASCII, so there is nothing to check.
         return column.view(pa.string())
     return pa.array(values, pa.string())
+
+
+def _headers(ids: Ids, stored: Sequence[bytes], kind: Any) -> pa.Array:
+    """Return headers as a column of maps; null for a message that has none."""
+    if not stored:
+        return pa.nulls(len(ids), kind)
+    texts = dict(zip(stored[0::2], stored[1::2], strict=True))
+    maps = (decode_headers(texts.get(id, b"")) for id in ids.list())
+    return pa.array([list(one.items()) or None for one in maps], kind)
+
+
+def _arrow_type(kind: DataType) -> Any:
+    # Versions of PySpark differ in the type that they expect for a map.
+    return to_arrow_type(kind) if isinstance(kind, MapType) else _ARROW[type(kind)]
 
 
 def _why(codec: str, error: Exception) -> str:

@@ -119,6 +119,7 @@ class SnapshotReader(DataSourceReader):
             bodies=builder.wants_bodies,
             counts=builder.wants_counts,
             max_bytes=self._options.fetch_bytes,
+            headers=builder.wants_headers,
         )
 
     def _batch(self, builder: BatchBuilder, page: snapshots.SnapshotPage) -> Any:
@@ -137,6 +138,7 @@ class SnapshotReader(DataSourceReader):
             numbers(counts, size),
             times(firsts, size),
             times(scores, size) if builder.wants_scores else None,
+            page.headers,
         )
         after, before = self._options.sent_after, self._options.sent_before
         if after is None and before is None:

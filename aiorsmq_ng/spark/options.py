@@ -152,6 +152,8 @@ class _Reading(CommonOptions):
     #: Empty: skip with a pattern, else fail.
     on_missing_queue: str = _one_of("", "fail", "skip")
     body_type: str = _one_of("string", "binary")
+    #: True if readers that name no columns get the column ``headers``, too.
+    include_headers: bool = False
     codec: str = _one_of("plain", "json", "base64", "gzip")
     on_decode_error: str = _one_of("fail", "null", "drop")
     fetch_size: int = _number(500, 1, MAX_FETCH)

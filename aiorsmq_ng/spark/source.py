@@ -40,11 +40,14 @@ class RSMQDataSource(DataSource):
         return "rsmq"
 
     def schema(self) -> StructType:
-        """Return all columns, for readers that name none."""
+        """Return the columns for readers that name none."""
         from .arrow_rows import full_schema  # noqa: PLC0415 - Spark imports this module for discovery
 
         choices.check_queue(self.options)
-        return full_schema(str(self.options.get("bodyType", "string")).lower())
+        return full_schema(
+            str(self.options.get("bodyType", "string")).lower(),
+            headers=str(self.options.get("includeHeaders", "false")).lower() == "true",
+        )
 
     def reader(self, schema: StructType) -> SnapshotReader:
         """Return a reader of a snapshot."""

@@ -142,6 +142,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 stop,
                 bodies=builder.wants_bodies,
                 max_bytes=options.fetch_bytes,
+                headers=builder.wants_headers,
             )
 
         client, at = options.client(), slice.start
@@ -271,4 +272,4 @@ def _batch(builder: BatchBuilder, page: operations.ClaimPage) -> Any:
         ids = Ids(b"".join(run.ids for run in page.runs))
     else:
         ids = Ids(page.held)
-    return builder.build(ids, bodies, counts, firsts)  # type: ignore[arg-type]
+    return builder.build(ids, bodies, counts, firsts, headers=page.headers)  # type: ignore[arg-type]

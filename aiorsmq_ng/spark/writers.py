@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import add
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import (
     BinaryType,
+    DataType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -30,13 +32,14 @@ from pyspark.sql.types import (
 )
 
 from .._common import entropy
-from .._common.message_ids import SUFFIX_LENGTH, suffix, suffixes
+from .._common.message_headers import encode_headers
+from .._common.message_ids import HEADERS_MARK, SUFFIX_LENGTH, mark_headers, suffix
 from .._protocol import argument_checks
 from .._protocol.keys import Namespace, QueueKeys
 from .._protocol.operations import queues
 from .._protocol.operations.spark import bulk_send
 from ..errors import InvalidValue
-from .arrow_rows import ENCODERS
+from .arrow_rows import ENCODERS, HEADERS, check_type
 from .options import WriteOptions
 from .pyspark_versions import (
     DataSourceStreamArrowWriter,  # pyright: ignore[reportAttributeAccessIssue]  # without PySpark
@@ -48,11 +51,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aiorsmq_ng.spark")
 
-_TYPES: dict[str, tuple[Any, ...]] = {
-    "body": (StringType, BinaryType),
-    "queue": (StringType,),
-    "delay": (ShortType, IntegerType, LongType, FloatType, DoubleType),
-    "id": (StringType,),
+_TYPES: dict[str, tuple[DataType, ...]] = {
+    "body": (StringType(), BinaryType()),
+    "queue": (StringType(),),
+    "delay": (ShortType(), IntegerType(), LongType(), FloatType(), DoubleType()),
+    "id": (StringType(),),
+    "headers": (HEADERS,),
 }
 
 
@@ -142,14 +146,10 @@ def _check(options: WriteOptions, schema: StructType, overwrite: bool) -> None:
             close = difflib.get_close_matches(column.name, _TYPES, n=1, cutoff=0.6)
             hint = f"did you mean {close[0]!r}, or " if close else ""
             raise InvalidValue(
-                f"column {column.name!r} is none of body, queue, delay, id; {hint}do the rows "
-                "belong into the body: df.selectExpr('to_json(struct(*)) AS body')"
+                f"column {column.name!r} is none of body, queue, delay, id, headers; {hint}do "
+                "the rows belong into the body: df.selectExpr('to_json(struct(*)) AS body')"
             )
-        if not isinstance(column.dataType, _TYPES[column.name]):
-            kinds = " or ".join(kind().simpleString() for kind in _TYPES[column.name])
-            raise InvalidValue(
-                f"column {column.name!r} is {kinds}, not {column.dataType.simpleString()}"
-            )
+        check_type(column, _TYPES[column.name])
     if "body" not in names:
         raise InvalidValue("there is no column 'body', which is what is sent")
     if not options.queue and "queue" not in names:
@@ -171,19 +171,25 @@ class _Digest:
     """A digest of the rows of a partition so far, by which a retry with other rows is noticed.
 
     If it did not notice them, rows would be lost and others doubled. So it is a hash without known
-    collisions, and no checksum. Bodies and their lengths are hashed apart: the same rows give the
-    same digest, however they are divided into lots, and no others do.
+    collisions, and no checksum. Bodies, their lengths and headers are hashed apart: the same rows
+    give the same digest, however they are divided into lots, and no others do.
     """
 
     def __init__(self) -> None:
-        self._bodies, self._lengths = blake2b(digest_size=16), blake2b(digest_size=16)
+        self._hashes = [blake2b(digest_size=16) for _ in range(3)]
+        self._count = 0
 
     def after(self, rows: bulk_send.Rows) -> bytes:
         """Add *rows* and return the digest."""
-        self._bodies.update(b"".join(rows.bodies))
-        self._lengths.update(array("Q", map(len, rows.bodies)).tobytes())
-        parts = self._bodies.digest() + self._lengths.digest()
-        return blake2b(parts, digest_size=16).hexdigest().encode()
+        bodies, lengths, headers = self._hashes
+        bodies.update(b"".join(rows.bodies))
+        lengths.update(array("Q", map(len, rows.bodies)).tobytes())
+        for number, text in enumerate(rows.headers, self._count):
+            if text:
+                headers.update(b"%d %d %s" % (number, len(text), text))
+        self._count += rows.count
+        together = b"".join(part.digest() for part in self._hashes)
+        return blake2b(together, digest_size=16).hexdigest().encode()
 
 
 def _deliver(
@@ -286,7 +292,7 @@ def _lots(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[
                 waiting[queue].extend(rows)
             else:
                 waiting[queue] = rows
-            while full := _full(options, waiting[queue].bodies):
+            while full := _full(options, waiting[queue]):
                 first, waiting[queue] = waiting[queue].split(full)
                 yield lot(queue, first)
     for queue, rows in waiting.items():
@@ -302,13 +308,16 @@ def _sliced(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Iterato
         yield from (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
 
 
-def _full(options: WriteOptions, bodies: list[bytes]) -> int:
+def _full(options: WriteOptions, rows: bulk_send.Rows) -> int:
     """Return how many rows are the first full lot; 0 if all rows are less than a lot."""
     most, size = options.send_size, 0
-    if sum(map(len, bodies[:most])) < options.send_bytes:
-        return most if len(bodies) >= most else 0
-    for count, body in enumerate(bodies, 1):
-        size += len(body)
+    sizes = [len(body) for body in rows.bodies[:most]]
+    if rows.headers:
+        sizes = list(map(add, sizes, map(len, rows.headers)))
+    if sum(sizes) < options.send_bytes:
+        return most if len(sizes) >= most else 0
+    for count, one in enumerate(sizes, 1):
+        size += one
         if size >= options.send_bytes:
             return count
     return 0
@@ -343,20 +352,33 @@ def _rows(options: WriteOptions, batch: pa.RecordBatch) -> bulk_send.Rows:
             bodies = [encode(body) for body in bodies]
         except msgspec.MsgspecError as error:
             raise InvalidValue(f"a body is not JSON: {error}") from None
-    ids: list[bytes] | bytes = suffix(entropy.take(SUFFIX_LENGTH * size))
+    fresh = suffix(entropy.take(SUFFIX_LENGTH * size))
+    rows = bulk_send.Rows(fresh, -1, bodies)
+    if "headers" in names and batch.column("headers").null_count < size:
+        texts = [encode_headers(dict(pairs or ())) for pairs in batch["headers"].to_pylist()]
+        if any(texts):
+            rows.ids, rows.headers = mark_headers(fresh, texts), texts
     if "id" in names:
-        fresh = suffixes(entropy.take(SUFFIX_LENGTH * size))
         given = batch.column("id").to_pylist()
-        ids = [
-            new if id is None else bulk_send.kept(argument_checks.check_id(id))
-            for new, id in zip(fresh, given, strict=True)
+        rows.ids = [
+            new if id is None else _kept(id, headers)
+            for new, id, headers in zip(rows.each_id(), given, rows.each_headers(), strict=True)
         ]
-    delays: list[int] | int = -1
     if "delay" in names:
-        delays = [
+        rows.delays_ms = [
             argument_checks.optional_ms("delay", d) for d in batch.column("delay").to_pylist()
         ]
-    return bulk_send.Rows(ids, delays, bodies)
+    return rows
+
+
+def _kept(id: str, headers: bytes) -> bytes:
+    """Return the entry for a row whose message gets the id that the row names."""
+    if headers and not argument_checks.check_id(id).endswith(HEADERS_MARK.decode()):
+        raise InvalidValue(
+            f"a row has headers, and the id {id!r} of a message without: ids of messages with "
+            f"headers end in {HEADERS_MARK.decode()!r}; leave out the id or the headers"
+        )
+    return bulk_send.kept(argument_checks.check_id(id))
 
 
 def _commit(

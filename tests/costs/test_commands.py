@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from aiorsmq_ng import RSMQ, Options, Worker
 from aiorsmq_ng._protocol import scripts
-from aiorsmq_ng._protocol.operations.spark import claims
+from aiorsmq_ng._protocol.operations.spark import bulk_send, claims
 from aiorsmq_ng.telemetry.opentelemetry_traces import OpenTelemetryTraces
 from aiorsmq_ng.testing import PrivateServer
 from tools.lab import Faults, simulate
@@ -304,6 +304,30 @@ async def test_traces_cost_commands_only_for_sampled_sends(server, raw, queue, s
     assert sending.inside <= 8 + more
     assert receiving.inside <= 10 + (more > 0)
     assert acking.inside <= 5 + (more > 0)
+
+
+@pytest.mark.parametrize(("header", "more_written", "more_read"), [(b"", 0, 0), (b"{}", 7, 1)])
+async def test_spark_pays_for_headers_only_if_there_are_some(
+    queue, raw, header, more_written, more_read
+):
+    """Asked for or not, the column costs no command on a queue without headers."""
+    keys, run = queue._context.keys, queue._context.transport.run
+    ids = [bulk_send.kept(f"{n:030}" + ("hd" if header else "kk")) for n in range(10)]
+    rows = bulk_send.Rows(ids, -1, [b"x"] * 10, [header] * 10 if header else [])
+    place = bulk_send.Place("job", "0")
+    ledger = claims.Ledger(keys, "spark", "lease")
+    terms = claims.Terms(10, 100, 60_000, 600)
+    async with billed(raw) as writing:
+        await run(bulk_send.send(keys, rows, place, ttl_s=60, oversize="fail"))
+    await run(claims.claim(ledger, 1, terms, create=True))
+    read = {}
+    for asked in (False, True):
+        async with billed(raw) as read[asked]:
+            await run(claims.read(ledger, 1, 0, 10, bodies=True, headers=asked))
+
+    # Ten ids that are kept are looked for one by one.
+    assert writing.inside <= 10 + 11 + more_written
+    assert read[False].inside == read[True].inside - more_read
 
 
 async def test_concurrent_calls_of_a_warm_client_share_few_script_calls(queue, raw):

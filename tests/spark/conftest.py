@@ -32,6 +32,7 @@ WITHOUT_SPARK = {
     "test_snapshots.py",
     "test_claims.py",
     "test_claim_dead_letters.py",
+    "test_claim_headers.py",
     "test_lean_claims.py",
     "test_claim_model.py",
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -44,7 +44,9 @@ class Smoke:
         return sorted(int(row.body) for row in reader.load(queue).collect())
 
     def batch_write(self) -> None:
-        rows = self.spark.range(ROWS).selectExpr("string(id) AS body")
+        rows = self.spark.range(ROWS).selectExpr(
+            "string(id) AS body", "IF(id % 2 = 0, map('n', string(id)), NULL) AS headers"
+        )
         for _ in range(2):  # the second one sends nothing, because of its name
             (
                 rows.write.format("rsmq")
@@ -54,11 +56,16 @@ class Smoke:
             )
 
     def batch_read(self) -> None:
-        reader = self.spark.read.format("rsmq").option("url", self.url)
+        reader = self.spark.read.format("rsmq").options(url=self.url, includeHeaders="true")
         rows = reader.load("written").orderBy("sent_at", "id").collect()
+        self.check_headers(rows)
         assert sorted(int(row.body) for row in rows) == list(range(ROWS))
         assert {(row.queue, row.receive_count) for row in rows} == {("written", 0)}
         assert all(row.sent_at.year >= 2025 for row in rows)
+
+    def check_headers(self, rows: list[Row]) -> None:
+        for row in rows:
+            assert row.headers == (None if int(row.body) % 2 else {"n": row.body}), row
 
     def stream_sink(self) -> None:
         lines, checkpoint = self.folder / "lines", str(self.folder / "sink")
@@ -81,7 +88,7 @@ class Smoke:
         out = str(self.folder / "out")
         query = (
             self.spark.readStream.format("rsmq")
-            .options(url=self.url, maxMessagesPerTrigger="40")
+            .options(url=self.url, maxMessagesPerTrigger="40", includeHeaders="true")
             .load("written")
             .writeStream.format("parquet")
             .options(path=out, checkpointLocation=str(self.folder / "source"))
@@ -90,6 +97,7 @@ class Smoke:
         )
         query.awaitTermination()
         rows = self.spark.read.parquet(out).collect()
+        self.check_headers(rows)
         assert sorted(int(row.body) for row in rows) == list(range(ROWS))
         assert self.bodies("written") == []
 

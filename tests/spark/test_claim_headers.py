@@ -3,7 +3,7 @@
 import pytest
 
 from aiorsmq_ng._protocol.operations import messages
-from aiorsmq_ng._protocol.operations.spark import claims
+from aiorsmq_ng._protocol.operations.spark import bulk_send, claims
 from aiorsmq_ng._protocol.operations.spark.claims import DeadLetter, Ledger
 
 from .claim_desk import Desk
@@ -117,3 +117,33 @@ def test_dead_letters_of_a_claim_keep_their_headers(desk, mode):
     assert stored(desk, dead) == {ids[2].encode(): HEADERS[2]}
     mark = b"!" if mode == "move" else b""  # a claim holds the message
     assert stored(desk) == {ids[0].encode(): mark + HEADERS[0]}
+
+
+@MODES
+def test_page_of_a_claim_has_headers_if_they_are_asked_for(desk, mode):
+    ledger, ids = claimed(desk, mode)
+
+    read = claims.read(ledger, 1, 0, 3, bodies=True, headers=True)
+    assert list(desk.run(read).headers) == [
+        ids[0].encode(),
+        HEADERS[0],
+        ids[2].encode(),
+        HEADERS[2],
+    ]
+    assert not desk.read(ledger, 3).headers
+
+
+@pytest.mark.parametrize("length", [22, 32, 33])
+def test_headers_are_looked_for_by_the_ids_that_end_in_the_mark(desk, length):
+    plain, marked = "hd" * 9 + "k" * (length - 18), "k" * (length - 2) + "hd"
+    rows = bulk_send.Rows([bulk_send.kept(plain), bulk_send.kept(marked)], -1, [b"x", b"y"])
+    place = bulk_send.Place("job", "0")
+    desk.run(bulk_send.send(desk.keys, rows, place, ttl_s=60, oversize="fail"))
+    desk.redis.hset(desk.keys.headers, plain, "of another message")
+    desk.redis.hset(desk.keys.headers, marked, HEADERS[0])
+    ledger = Ledger(desk.keys, "spark", "lease")
+    assert desk.claim(ledger, limit=3).messages == 2
+
+    page = desk.run(claims.read(ledger, 1, 0, 2, bodies=True, headers=True))
+
+    assert list(page.headers) == [marked.encode(), HEADERS[0]]

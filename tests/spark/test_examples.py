@@ -5,6 +5,7 @@ import subprocess
 import sys
 import uuid
 
+import pyspark
 import pytest
 
 from aiorsmq_ng._protocol.keys import Namespace
@@ -60,3 +61,13 @@ def test_example_runs_by_itself(example, server_url):
 
     assert result.returncode == 0, result.stderr[-3000:]
     assert result.stdout.splitlines()[-1] == promised(example)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    not pyspark.__version__.startswith("4.2."),
+    reason=f"Delta Lake 4.4.0 runs on PySpark 4.2, this is {pyspark.__version__}",
+)
+def test_example_of_delta_lake_runs_by_itself(server_url):
+    """Spark gets the jars from Maven Central."""
+    test_example_runs_by_itself(ROOT / "examples" / "spark" / "delta.py", server_url)

@@ -21,22 +21,25 @@ from ..operations.spark.bulk_send import (
     StageRequest,
 )
 from .codec import Codec
-from .send import check_size
+from .send import check_refusal
 
 
 def flat(rows: Rows) -> list[Argument]:
-    """Return id, delay and body of each row in turn."""
+    """Return id, delay and body of each row in turn; headers follow the id in its value."""
     args: list[Argument] = [b""] * (3 * rows.count)
-    args[0::3], args[1::3], args[2::3] = rows.each_id(), rows.each_delay(), rows.bodies
+    ids = rows.each_id()
+    if rows.headers:
+        ids = [id + headers for id, headers in zip(ids, rows.headers, strict=True)]
+    args[0::3], args[1::3], args[2::3] = ids, rows.each_delay(), rows.bodies
     return args
 
 
 def packed(rows: Rows) -> list[Argument]:
     """Return random characters and delay of all rows, then the bodies.
 
-    If the rows have ids or delays of their own: two empty arguments, then ``flat(rows)``.
+    If the rows have ids, delays or headers of their own: two empty arguments, then ``flat(rows)``.
     """
-    if isinstance(rows.ids, bytes) and isinstance(rows.delays_ms, int):
+    if isinstance(rows.ids, bytes) and isinstance(rows.delays_ms, int) and not rows.headers:
         return [rows.ids, rows.delays_ms, *rows.bodies]
     return ["", "", *flat(rows)]
 
@@ -48,7 +51,7 @@ def _send_args(request: BulkSendRequest) -> Sequence[Argument]:
 
 
 def _decode_sent(request: BulkSendRequest, reply: Reply) -> BulkSent:
-    check_size(request.keys, reply)
+    check_refusal(request.keys, reply)
     return BulkSent(*reply)
 
 
@@ -60,7 +63,7 @@ def _send_failure(request: BulkSendRequest, code: str) -> RSMQError:
 
 
 def _decode_staged(request: StageRequest, reply: Reply) -> Staged:
-    check_size(request.keys, reply)
+    check_refusal(request.keys, reply)
     return Staged(*reply)
 
 
@@ -75,7 +78,7 @@ SEND: Codec[BulkSendRequest, BulkSent] = Codec(
 STAGE: Codec[StageRequest, Staged] = Codec(
     kind=bulk_send.STAGE,
     script="stage",
-    keys=lambda r: (r.keys.hash, r.keys.staged(r.id)),
+    keys=lambda r: (r.keys.zset, r.keys.hash, r.keys.staged(r.id)),
     args=lambda r: (r.before, r.ttl_s, r.oversize, *flat(r.rows)),
     decode=_decode_staged,
 )

@@ -102,7 +102,7 @@ def _dead_letter_args(request: DeadLetterRequest) -> Sequence[Argument]:
 
 
 def _decode_page(_: ReadRequest, reply: Reply) -> ClaimPage:
-    return ClaimPage(reply[0], reply[1], list(map(Run.of, reply[2])), reply[3])
+    return ClaimPage(reply[0], reply[1], list(map(Run.of, reply[2])), *reply[3:])
 
 
 CLAIM: Codec[ClaimRequest, Claimed] = Codec(
@@ -140,7 +140,7 @@ READ: Codec[ReadRequest, ClaimPage] = Codec(
     kind=claims.READ,
     script="claim_read",
     keys=lambda r: (r.keys.zset, r.keys.hash, *_claim(r)),
-    args=lambda r: (r.start, r.stop, int(r.bodies), r.ledger.mode, r.max_bytes),
+    args=lambda r: (r.start, r.stop, int(r.bodies), r.ledger.mode, r.max_bytes, int(r.headers)),
     decode=_decode_page,
     fail=_failure,
 )

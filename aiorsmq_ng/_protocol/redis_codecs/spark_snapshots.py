@@ -38,7 +38,11 @@ def _decode_snapshot(request: SnapshotRequest, reply: Reply) -> SnapshotState:
 def _read_keys(request: ReadSnapshotRequest) -> Sequence[str]:
     keys, part = request.keys, request.part
     others = (page for page in range(part.pages) if page != part.page)
-    return (keys.hash, *(keys.snapshot(part.snapshot, page) for page in (part.page, *others)))
+    return (
+        keys.zset,
+        keys.hash,
+        *(keys.snapshot(part.snapshot, page) for page in (part.page, *others)),
+    )
 
 
 def _read_failure(request: ReadSnapshotRequest, code: str) -> RSMQError:
@@ -63,7 +67,7 @@ READ_SNAPSHOT: Codec[ReadSnapshotRequest, SnapshotPage] = Codec(
     keys=_read_keys,
     args=lambda r: (
         *(r.part.start, r.part.stop, r.ttl_s),
-        *(int(r.bodies), int(r.counts), r.max_bytes),
+        *(int(r.bodies), int(r.counts), r.max_bytes, int(r.headers)),
     ),
     decode=lambda _, reply: SnapshotPage(*reply),
     fail=_read_failure,

@@ -50,7 +50,12 @@ def archive(
     of them exists.
     """
     names = list(dict.fromkeys(queues))
-    given = {"onMissingQueue": "skip", **(options or {}), "queues": ",".join(names)}
+    given = {
+        "onMissingQueue": "skip",
+        "includeHeaders": "true",
+        **(options or {}),
+        "queues": ",".join(names),
+    }
     parsed = parse(StreamReadOptions, given)
     missing = _missing(parsed)
     if set(missing) == set(names) or (missing and not parsed.skips_missing):
@@ -72,8 +77,20 @@ def archive(
 
 
 def read_archive(spark: SparkSession, target: str) -> DataFrame:
-    """Return what was archived under *target*."""
-    return spark.read.option("basePath", target).parquet(f"{target}/queue=*")
+    """Return what was archived under *target*; ``headers`` is null in files without it."""
+    return read_files(spark, f"{target}/queue=*", target)
+
+
+def read_files(spark: SparkSession, path: str, base: str | None = None) -> DataFrame:
+    """Return Parquet files of messages, of which some may have no column ``headers``."""
+    from ..arrow_rows import HEADERS  # noqa: PLC0415 - this module is imported without Spark
+
+    reader = spark.read.options(**({"basePath": base} if base else {}))
+    found = reader.parquet(path)
+    if "headers" in found.columns:
+        return found
+    # Spark takes the columns from one file. Files of another column of this name are not read.
+    return reader.schema(found.schema.add("headers", HEADERS)).parquet(path)
 
 
 class _BatchWriter:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidValue
+from .archive import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,8 +46,8 @@ def replay(
 
     *source* is what ``archive`` wrote, the name of a table, or a DataFrame with a column ``body``;
     *where* is a condition in SQL. With *keep_ids* messages get their old ids, and those that are
-    still in the queue are left alone. All or nothing is sent. With ``jobId`` in *options*, a job
-    that runs again sends nothing twice.
+    still in the queue are left alone. Headers are sent if there is a column of them. All or nothing
+    is sent. With ``jobId`` in *options*, a job that runs again sends nothing twice.
     """
     frame = _read(spark, source)
     if where:
@@ -56,6 +57,8 @@ def replay(
     if missing:
         raise InvalidValue(f"the source has no column {', '.join(sorted(missing))}")
     names = ["body", *(["id"] if keep_ids else []), *([] if queue else ["queue"])]
+    if dict(frame.dtypes).get("headers") == "map<string,string>":
+        names.append("headers")
     order = [name for name in ("sent_at", "id") if name in frame.columns] or ["body"]
     paced = _paced(frame, pace, order)
     home = queue
@@ -106,7 +109,7 @@ def _read(spark: SparkSession, source: str | DataFrame) -> DataFrame:
         return source
     if "/" not in source and spark.catalog.tableExists(source):
         return spark.table(source)
-    return spark.read.parquet(source)
+    return read_files(spark, source)
 
 
 def _paced(frame: DataFrame, pace: Pace, order: list[str]) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ...._common.message_ids import SUFFIX_LENGTH
@@ -28,6 +28,9 @@ class Rows:
     #: Delay per row in milliseconds, -1 for the queue's; or one delay for all rows.
     delays_ms: list[int] | int
     bodies: list[bytes]
+    #: Headers per row as they are stored, empty for a row without; an empty list if no row has any.
+    #: The id of a row with headers ends in their mark.
+    headers: list[bytes] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -42,6 +45,8 @@ class Rows:
             self.ids = self.each_id() + more.each_id()
         if not (isinstance(self.delays_ms, int) and self.delays_ms == more.delays_ms):
             self.delays_ms = self.each_delay() + more.each_delay()
+        if self.headers or more.headers:
+            self.headers = self.each_headers() + more.each_headers()
         self.bodies += more.bodies
 
     def split(self, count: int) -> tuple[Rows, Rows]:
@@ -52,8 +57,8 @@ class Rows:
             (delays, delays) if isinstance(delays, int) else (delays[:count], delays[count:])
         )
         return (
-            Rows(self.ids[:cut], first, self.bodies[:count]),
-            Rows(self.ids[cut:], rest, self.bodies[count:]),
+            Rows(self.ids[:cut], first, self.bodies[:count], self.headers[:count]),
+            Rows(self.ids[cut:], rest, self.bodies[count:], self.headers[count:]),
         )
 
     def choose(self, places: list[int]) -> Rows:
@@ -63,6 +68,7 @@ class Rows:
             [ids[at] for at in places],
             delays if isinstance(delays, int) else [delays[at] for at in places],
             [self.bodies[at] for at in places],
+            [self.headers[at] for at in places] if self.headers else [],
         )
 
     def each_id(self) -> list[bytes]:
@@ -70,6 +76,10 @@ class Rows:
         if isinstance(self.ids, list):
             return self.ids
         return [self.ids[at : at + SUFFIX_LENGTH] for at in range(0, len(self.ids), SUFFIX_LENGTH)]
+
+    def each_headers(self) -> list[bytes]:
+        """Return the headers of each row."""
+        return self.headers or [b""] * self.count
 
     def each_delay(self) -> list[int]:
         """Return the delay of each row."""

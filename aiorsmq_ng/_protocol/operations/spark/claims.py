@@ -127,6 +127,8 @@ class ClaimPage(NamedTuple):
     #: One per message; ``None`` for messages that the reader no longer holds. Without bodies in the
     #: request: empty if it holds all of them, else a number or ``None`` for each.
     bodies: list[bytes | None]
+    #: Id and headers as they are stored, in turn, of the messages that have some.
+    headers: Sequence[bytes] = ()
 
     @property
     def size(self) -> int:
@@ -240,6 +242,7 @@ class ReadRequest(LedgerRequest, frozen=True):
     stop: int
     bodies: bool
     max_bytes: int
+    headers: bool
 
 
 class RenewRequest(LedgerRequest, frozen=True):
@@ -324,12 +327,13 @@ def read(
     *,
     bodies: bool,
     max_bytes: int = READ_BYTES,
+    headers: bool = False,
 ) -> Operation[ClaimPage]:
     """Read the messages from *start* up to *stop* of a claim, those that are still held.
 
     The page ends with the message that reaches *max_bytes*.
     """
-    return Operation(READ, ReadRequest(ledger, number, start, stop, bodies, max_bytes))
+    return Operation(READ, ReadRequest(ledger, number, start, stop, bodies, max_bytes, headers))
 
 
 def renew(

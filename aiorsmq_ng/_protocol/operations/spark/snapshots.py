@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from ...keys import QueueKeys
@@ -45,6 +46,8 @@ class SnapshotPage(NamedTuple):
     firsts: list[bytes | None]
     #: How many ranks of the snapshot it covers, also those of members that are no messages.
     size: int
+    #: Id and headers as they are stored, in turn, of the messages that have some.
+    headers: Sequence[bytes] = ()
 
 
 class SnapshotRequest(QueueRequest, frozen=True):
@@ -65,6 +68,7 @@ class ReadSnapshotRequest(QueueRequest, frozen=True):
     bodies: bool
     counts: bool
     max_bytes: int
+    headers: bool
 
 
 SNAPSHOT: Kind[SnapshotState] = Kind(name="snapshot", repeatable=True)
@@ -92,8 +96,9 @@ def read_snapshot(
     bodies: bool,
     counts: bool,
     max_bytes: int = READ_BYTES,
+    headers: bool = False,
 ) -> Operation[SnapshotPage]:
     """Read the messages in a range of a snapshot."""
     return Operation(
-        READ_SNAPSHOT, ReadSnapshotRequest(keys, part, ttl_s, bodies, counts, max_bytes)
+        READ_SNAPSHOT, ReadSnapshotRequest(keys, part, ttl_s, bodies, counts, max_bytes, headers)
     )

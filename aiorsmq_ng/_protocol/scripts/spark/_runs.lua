@@ -15,6 +15,7 @@
 -- parts_between(claim, from, upto) -> the messages of the claim with these numbers, and how many these are.
 -- front_parts(claim, most) -> the first runs, as parts, that have at least this number of messages.
 -- ids_of(part, ids) adds the ids of a part to a list.
+-- marked_ids(parts) -> the ids that may have headers (_headers.lua), or nil.
 -- is_mark(id) -> true if it is the mark of a message that was dead-lettered.
 local function runs_of(ids, rcs, frs, fourths, notes, count)
   local runs, sizes, from = {}, {}, 1
@@ -76,5 +77,20 @@ local function ids_of(part, ids)
   for n = 0, part.count - 1 do
     ids[size + n + 1] = string.sub(text, n * width + 1, n * width + width)
   end
+end
+local function marked_ids(parts)
+  local found
+  for _, part in ipairs(parts) do
+    -- Few of all texts have these two characters anywhere, and of these one in 32 at the end of an id.
+    local at = string.find(part.ids, 'hd', 1, true)
+    while at do
+      if (at + 1) % part.width == 0 then
+        found = found or {}
+        found[#found + 1] = string.sub(part.ids, at + 2 - part.width, at + 1)
+      end
+      at = string.find(part.ids, 'hd', at + 1, true)
+    end
+  end
+  return found
 end
 local function is_mark(id) return string.byte(id) == 33 end

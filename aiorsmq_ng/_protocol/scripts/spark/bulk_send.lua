@@ -4,10 +4,10 @@
 -- KEYS: zset, hash, marks.
 -- ARGV: wake-up channel, partition, number of the first row, digest of the rows up to the last one, TTL of the mark (s), what
 --   to do with rows over maxsize (fail or drop), then the suffixes of all ids in one text, the delay of all rows (ms, -1 =
---   the queue's) and per row its body; or two empty values and per row: suffix or = and an id, delay (ms), body.
+--   the queue's) and per row its body; or two empty values and per row: suffix or = and an id (headers may follow: _row_headers.lua), delay (ms), body.
 -- Returns: {rows sent before, from the first one of the call on, also beyond its last one; stored, too long and dropped, in the
---   queue already}, or {messageTooLong, bytes, maxsize}, and
---   then nothing was stored.
+--   queue already}, or {messageTooLong, bytes, maxsize}, or {headersRefused, error of the server}, and then
+--   nothing was stored.
 -- Errors: queueNotFound, queueCorrupt, rowsDiffer.
 -- Cost: O(rows * log n), at most 2000 rows.
 -- @include clock
@@ -30,6 +30,8 @@ end
 local skipped = math.max(0, mark - from)
 local rows, from_row, upto_row, dropped = check_size(ARGV, 9 + width * skipped, width, maxsize, ARGV[6] == 'drop')
 if not rows then return from_row end
+local no_headers = not suffixes and refused_row_headers(zset, rows, from_row, upto_row)
+if no_headers then return no_headers end
 redis.call('HSET', marks, partition, string.format('%.0f %s', from + count, ARGV[4]))
 redis.call('EXPIRE', marks, ARGV[5])
 local stored, existing = store_rows({zset = zset, hash = hash, channel = ARGV[1], now = now, micros = micros,

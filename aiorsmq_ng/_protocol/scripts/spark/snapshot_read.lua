@@ -1,17 +1,19 @@
 -- Read messages that a snapshot names. Bodies and counts are the present ones.
--- KEYS: hash, page of the snapshot, its other pages.
+-- KEYS: zset, hash, page of the snapshot, its other pages.
 -- ARGV: first rank, rank after the last, TTL of all pages from now on (s), with bodies (0 or 1), with counts (0 or 1),
---   bytes of bodies.
--- Returns: {ids and scores in turn, bodies, rc, fr, number of ranks that these cover}, all but the last a list; a message
+--   bytes of bodies, with headers (0 or 1).
+-- Returns: {ids and scores in turn, bodies, rc, fr, number of ranks that these cover, all but the last a list, and if there are
+--   any headers, a list of id, headers}; a message
 --   that is gone has no body. The last message is the one with which the bodies reach the bytes, if there are that many.
 --   rc and fr are empty if no message was received yet.
 -- Errors: snapshotGone.
 -- Cost: O(log n + messages + bytes), at most 7000 messages.
 -- @include is_id
 -- @include bodies
-local hash, page = KEYS[1], KEYS[2]
+-- @include headers
+local zset, hash, page = KEYS[1], KEYS[2], KEYS[3]
 if redis.call('EXPIRE', page, ARGV[3]) == 0 then return 'snapshotGone' end
-for i = 3, #KEYS do redis.call('EXPIRE', KEYS[i], ARGV[3]) end
+for i = 4, #KEYS do redis.call('EXPIRE', KEYS[i], ARGV[3]) end
 local members = redis.call('ZRANGE', page, ARGV[1], ARGV[2] - 1, 'WITHSCORES')
 local ids, range, ranks, covered, bodies, counts, firsts = {}, {}, {}, #members / 2, {}, {}, {}
 for i = 1, #members, 2 do
@@ -44,4 +46,5 @@ if #ids > 0 and ARGV[5] == '1' then
     counts = {}
   end
 end
-return {range, bodies, counts, firsts, covered}
+local headers = ARGV[7] == '1' and read_headers(zset, with_headers(ids)) or {}
+return {range, bodies, counts, firsts, covered, #headers > 0 and headers or nil}
