@@ -48,7 +48,7 @@ from .models import DoctorReport, ServerStatus
 from .options import Options
 from .queue import Queue
 from .retry import Retry
-from .telemetry.environment import from_environment
+from .telemetry.environment import outlets_of
 from .telemetry.hooks import Telemetry
 from .topic import Topic
 
@@ -83,8 +83,8 @@ class RSMQ(RSMQVerbs):
         options: limits and pacing of the client.
         token: the token for a broker (``grpc://``, ``grpcs://``); by default that in
             ``RSMQ_TOKEN``.
-        telemetry: outlets for metrics and traces, such as ``telemetry.PrometheusMetrics()``;
-            by default those that ``RSMQ_TELEMETRY`` names, or none.
+        telemetry: outlets for metrics and traces, such as ``telemetry.PrometheusMetrics()``.
+            Those that ``RSMQ_TELEMETRY`` names are added, unless this is an empty list.
     """
 
     def __init__(  # noqa: PLR0913 - one per setting
@@ -110,7 +110,7 @@ class RSMQ(RSMQVerbs):
         self._codec: Codec = codec or JSON
         self._transport = make_transport(self._connect, self._options, self._address)
         self._recorder: Recorder | None = None
-        if outlets := from_environment() if telemetry is None else telemetry:
+        if outlets := outlets_of(telemetry):
             self._recorder = Recorder(outlets, self._transport, self._shards.name)
             self._transport.observe(self._recorder)
         self._notifier = Notifier(self._transport)

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from aiorsmq_ng import RSMQ, InvalidValue, QueueNotFound, RSMQError
+from aiorsmq_ng import RSMQ, InvalidValue, RSMQError
 
 from ..rpc import v1_pb2, v1_pb2_grpc
 from ..rpc.forks import use_grpc
@@ -233,9 +233,7 @@ class Broker:
     async def _redis_answers(self) -> bool:
         try:
             async with asyncio.timeout(_PROBE_S):
-                await self._rsmq.queue("health").attributes()
-        except QueueNotFound:
-            return True
+                await self._rsmq.queue("health").exists()
         except (RSMQError, TimeoutError):
             return False
         return True

@@ -1,4 +1,4 @@
-"""The outlets of clients that are given none: those that the environment names."""
+"""The outlets of a client: those of the program, and those that the environment names."""
 
 from __future__ import annotations
 
@@ -20,13 +20,29 @@ _OUTLETS = {
 }
 
 
-def from_environment() -> Sequence[Telemetry]:
-    """Return the outlets that ``RSMQ_TELEMETRY`` names; ``InvalidValue`` for an unknown name.
+def outlets_of(given: Sequence[Telemetry] | None) -> Sequence[Telemetry]:
+    """Return *given*, and the outlets that ``RSMQ_TELEMETRY`` names beside them.
 
-    The clients of a process share them.
+    Of a class that the program has given there is no second one, and an empty list stays empty.
+    The clients of a process share outlets that the environment names. ``InvalidValue`` for an
+    unknown name, and for what is no list of outlets.
     """
-    names = os.environ.get(VARIABLE)
-    return [_outlet(name.strip()) for name in names.split(",")] if names else ()
+    if given is None:
+        found: list[Telemetry] = []
+    elif isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidValue(f"telemetry must be a list of outlets, not {given!r}")
+    elif not given:
+        return ()
+    else:
+        found = list(given)
+    for one in found:
+        if not isinstance(one, Telemetry):
+            raise InvalidValue(f"an outlet of telemetry must be a Telemetry object, not {one!r}")
+    for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
+        outlet = _outlet(name)
+        if not any(isinstance(one, type(outlet)) for one in found):
+            found.append(outlet)
+    return found
 
 
 def outlet_class(name: str) -> type[Telemetry]:
@@ -46,5 +62,5 @@ def outlet_class(name: str) -> type[Telemetry]:
 def _outlet(name: str) -> Telemetry:
     if name not in _OUTLETS:
         known = ", ".join(_OUTLETS)
-        raise InvalidValue(f"{VARIABLE} names outlets of telemetry ({known}), and not {name!r}")
+        raise InvalidValue(f"outlet {name!r} of {VARIABLE} is not known; the outlets are {known}")
     return outlet_class(name)()

@@ -209,10 +209,28 @@ async def test_the_environment_names_outlets(monkeypatch):
     assert RSMQ("redis://127.0.0.1:1")._recorder.outlets == outlets
     assert RSMQ("redis://127.0.0.1:1", telemetry=())._recorder is None
     monkeypatch.setenv(VARIABLE, "statsd")
-    with pytest.raises(InvalidValue, match=r"\(prometheus, otel, otel-traces\), and not 'statsd'"):
+    with pytest.raises(InvalidValue, match=r"'statsd' .* are prometheus, otel, otel-traces"):
         RSMQ("redis://127.0.0.1:1")
     monkeypatch.delenv(VARIABLE)
     assert RSMQ("redis://127.0.0.1:1")._recorder is None
+
+
+async def test_the_environment_adds_outlets_to_those_of_the_program(monkeypatch, registry):
+    monkeypatch.setenv(VARIABLE, "prometheus,otel")
+    own = PrometheusMetrics(registry)
+    outlets = RSMQ("redis://127.0.0.1:1", telemetry=[own])._recorder.outlets
+    assert outlets[0] is own
+    assert [type(o) for o in outlets] == [PrometheusMetrics, OpenTelemetryMetrics]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["prometheus", ["prometheus"], Telemetry(), [Telemetry]],
+    ids=["a name", "names", "no list", "classes"],
+)
+def test_what_is_no_list_of_outlets_is_refused(wrong):
+    with pytest.raises(InvalidValue, match="telemetry must be"):
+        RSMQ("redis://127.0.0.1:1", telemetry=wrong)
 
 
 class Broken(Telemetry):
