@@ -70,9 +70,13 @@ class Caller:
     means none. Without roles it may see figures, and nothing else.
     """
 
+    #: Its name, as audit logs show it.
     identity: str
+    #: What it may do: ``producer``, ``consumer``, ``admin``.
     roles: frozenset[str]
+    #: Names or patterns of the queues that it may use.
     queues: tuple[str, ...]
+    #: Names or patterns of the topics that it may use.
     topics: tuple[str, ...]
     #: Consumers whose subscriptions to those topics it may use.
     consumers: tuple[str, ...]
