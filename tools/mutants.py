@@ -1047,7 +1047,7 @@ MUTANTS = (
     Mutant(
         "topics: what is kept is that of the last first subscription",
         f"{SCRIPTS}/topic/_retain_backlog.lua",
-        "redis.call('UNLINK', kept[1], kept[2], headers_of(kept[1]))",
+        "redis.call('UNLINK', kept[1], kept[2])",
         "",
         KEPT,
     ),
@@ -1110,15 +1110,15 @@ MUTANTS = (
     Mutant(
         "suspects: what is known of deliveries is renamed with a queue",
         f"{SCRIPTS}/topic/_merge_queues.lua",
-        "for i = 1, 4 do",
+        "for i = 1, 3 do",
         "for i = 1, 2 do",
         ("tests/contract/test_topic_peers.py",),
     ),
     Mutant(
         "headers: are renamed with a queue",
         f"{SCRIPTS}/topic/_merge_queues.lua",
-        "for i = 1, 4 do",
-        "for i = 1, 3 do",
+        "  rename_headers(from[1], to[1])\n",
+        "",
         HEADERS,
     ),
     Mutant(
@@ -1144,7 +1144,7 @@ MUTANTS = (
     ),
     Mutant(
         "headers: a longer delay prolongs them, and a shorter one does not end them sooner",
-        f"{SCRIPTS}/shared/_store_headers.lua",
+        f"{SCRIPTS}/shared/_keep_headers.lua",
         "left < least then",
         "true then",
         HEADERS,
@@ -1169,6 +1169,20 @@ MUTANTS = (
         "    free_headers(zset, with_headers(held))\n",
         "",
         ("tests/spark/test_claim_headers.py",),
+    ),
+    Mutant(
+        "headers: a message that is deferred keeps them",
+        f"{SCRIPTS}/queue/visibility.lua",
+        "if longest_ms > 0 then keep_headers(zset, longest_ms) end\n",
+        "",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: dead letters keep them",
+        f"{SCRIPTS}/queue/move.lua",
+        "keep and DEAD_LETTERS_MS or delay_ms",
+        "delay_ms",
+        HEADERS,
     ),
     Mutant(
         "headers: a repeated receive brings them again",

@@ -16,6 +16,8 @@ MAX_HEADER_BYTES = 8192
 HEADERS_TTL_S = 14 * 86400
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+#: What no value has: a program may put values into the headers of another protocol, or on a screen.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -68,13 +70,23 @@ def add_headers(texts: Sequence[bytes], added: Mapping[str, str]) -> Sequence[by
 
 
 def decode_headers(stored: bytes) -> dict[str, str]:
-    """Return the headers in a stored text; none if another program has stored something else."""
+    """Return the headers in a stored text, as far as a sender may store them.
+
+    Another program may have stored something else: names or values that are not allowed are left
+    out, and headers that are too long altogether are none.
+    """
     if not stored:
         return {}
     try:
-        return _decode(stored)
+        found = _decode(stored)
     except (msgspec.DecodeError, RecursionError):
         return {}
+    allowed = {
+        name: value
+        for name, value in found.items()
+        if _NAME.fullmatch(name) and not _CONTROL.search(value)
+    }
+    return allowed if header_bytes(allowed) <= MAX_HEADER_BYTES else {}
 
 
 def check_headers(headers: Any) -> dict[str, str]:
@@ -91,6 +103,12 @@ def check_headers(headers: Any) -> dict[str, str]:
             )
         if not isinstance(value, str):
             raise InvalidValue(f"header {name!r} must be a text, not {_kind(value)}")
+        if control := _CONTROL.search(value):
+            raise InvalidValue(
+                f"header {name!r} has the control character {control[0]!r}; "
+                "put texts of several lines into the body",
+                code="invalidFormat",
+            )
         checked[name] = value
     if (size := header_bytes(checked)) > MAX_HEADER_BYTES:
         raise InvalidValue(
@@ -105,7 +123,7 @@ def header_bytes(headers: Mapping[str, str]) -> int:
     size = 0
     for name, value in headers.items():
         try:
-            size += len(name) + len(value.encode())
+            size += len(name.encode()) + len(value.encode())
         except UnicodeEncodeError:
             raise InvalidValue(
                 f"header {name!r} is not valid text: it has a lone surrogate"

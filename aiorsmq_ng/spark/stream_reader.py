@@ -181,7 +181,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for lot in _lots(letters, options.claim_bytes):
             options.client().run(operations.dead_letter(slice.ledger, slice.claim, lot, dead))
         logger.warning(
-            "%d messages of queue %r do not decode and go to queue %r; the first one %s",
+            "%d messages of queue %r do not decode; those still held go to %r; the first one %s",
             *(len(letters), keys.queue, dead.queue, letters[0].why),
         )
 

@@ -351,9 +351,11 @@ def test_pages_are_cut_by_number_and_by_bytes() -> None:
     """What one call carries is bounded, and nothing is lost at the cuts."""
     small = [(n, Entry(b"x", None)) for n in range(2001)]
     large = [(n, Entry(b"x" * 600_000, None)) for n in range(3)]
+    headed = [(n, Entry(b"x", None, {"n": "x" * 8000})) for n in range(260)]
 
     assert [len(page) for page in _cut(small)] == [1000, 1000, 1]
     assert [len(page) for page in _cut(large)] == [1, 1, 1]
+    assert [len(page) for page in _cut(headed)] == [131, 129]
     assert [entry for page in _cut(small) for entry in page] == small
     assert list(_cut([])) == []
 

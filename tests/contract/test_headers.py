@@ -1,5 +1,7 @@
 """Headers: names and texts beside the body, from the sender to the last holder of the message."""
 
+import json
+
 import pytest
 
 from aiorsmq_ng import Delivery, InvalidValue, Retry, Worker
@@ -203,6 +205,28 @@ async def test_headers_have_a_time_to_live_that_a_long_delay_prolongs(queue, raw
     assert 114 * day <= await raw.ttl(f"{ns}:jobs:ng:headers") <= 115 * day
 
 
+async def test_deferring_a_message_prolongs_headers(queue, raw, ns):
+    day = 86400
+    await queue.send("a", headers=ONE)
+    message = await queue.receive()
+    await message.release(delay=100 * day)
+    assert 114 * day <= await raw.ttl(f"{ns}:jobs:ng:headers") <= 115 * day
+
+
+async def test_dead_letters_keep_headers_for_a_year(rsmq, queue, raw, ns):
+    year = 365 * 86400
+    await queue.send("a", headers=ONE)
+    await (await queue.receive()).reject("is bad")
+    assert await raw.ttl(f"{ns}:jobs-dead:ng:headers") >= year
+
+    await rsmq.queue("jobs-dead").purge()
+    limited = rsmq.queue("jobs", retry=Retry(max_receives=1))
+    await queue.send("b", headers=ONE)
+    await (await queue.receive()).release()
+    await limited.receive()
+    assert await raw.ttl(f"{ns}:jobs-dead:ng:headers") >= year
+
+
 async def test_headers_that_other_clients_leave_behind_are_removed_little_by_little(queue, raw, ns):
     """Another client deletes messages, and knows nothing of headers."""
     for _ in range(20):
@@ -230,6 +254,24 @@ async def test_damaged_headers_are_none(queue, raw, ns):
 
 
 @pytest.mark.parametrize(
+    ("found", "seen"),
+    [
+        ({"a\r\nX: 1": "x", "n": "1"}, {"n": "1"}),
+        ({"n" * 129: "x", "n": "1"}, {"n": "1"}),
+        ({"x": "a\nb", "y": "\x1b[2J", "n": "1"}, {"n": "1"}),
+        ({"n": "x" * MAX_HEADER_BYTES}, {}),
+        ({"n": "x" * (MAX_HEADER_BYTES - 1)}, {"n": "x" * (MAX_HEADER_BYTES - 1)}),
+    ],
+)
+async def test_headers_that_no_sender_may_write_are_not_shown(queue, raw, ns, found, seen):
+    """Another program with rights on the side key has stored them."""
+    id = await queue.send("a", headers=ONE)
+    await raw.hset(f"{ns}:jobs:ng:headers", id, json.dumps(found))
+
+    assert (await queue.receive()).headers == seen
+
+
+@pytest.mark.parametrize(
     ("headers", "says"),
     [
         ({"a b": "x"}, "header name 'a b' is not allowed"),
@@ -237,6 +279,9 @@ async def test_damaged_headers_are_none(queue, raw, ns):
         ({"n" * 129: "x"}, "is not allowed"),
         ({"n": 1}, "header 'n' must be a text, not int"),
         ({"n": "\ud800"}, "header 'n' is not valid text"),
+        ({"n": "a\r\nX: 1"}, "header 'n' has the control character '\\r'"),
+        ({"n": "\x1b[2J"}, "has the control character"),
+        ({"n": "\x85"}, "has the control character"),
         ({"n": "x" * MAX_HEADER_BYTES}, "headers have 8193 bytes"),
         ("n=x", "headers must be a mapping of names to texts, not str"),
     ],

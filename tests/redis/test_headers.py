@@ -33,6 +33,24 @@ async def test_headers_of_a_user_without_rights_on_the_side_key_are_refused(serv
         assert (await queue.receive()).text == "plain"
 
 
+async def test_user_without_rights_on_the_side_key_uses_topics(server_url, raw, ns):
+    """Its user may use all keys that do not end in "rs", and those of waiters."""
+    rules = ["on", ">secret", "~*[^s]", "~*[^r]s", "~*:ng:waiters", "&*", "+@all"]
+    await raw.execute_command("ACL", "SETUSER", f"{ns}-user", *rules)
+    url = server_url.replace("://", f"://{ns}-user:secret@")
+    async with RSMQ(url, ns=ns) as rsmq:
+        topic = rsmq.topic("news", keep_backlog=60)
+        await topic.publish("early")
+        first = await topic.subscribe("first")
+        second = await topic.subscribe("second")
+        assert [(await one.receive()).text for one in (first, second)] == ["early", "early"]
+        await topic.unsubscribe("first", discard=True)
+        await topic.delete()
+
+    for kind in ("", ":Q"):
+        assert not await raw.exists(f"{ns}:{first.name}{kind}", f"{ns}:{second.name}{kind}")
+
+
 async def test_id_that_another_client_drew_may_end_as_those_with_headers_do(queue, raw, ns):
     id = "g73zkl38qz" + "x" * 20 + "hd"
     await raw.zadd(f"{ns}:jobs", {id: 1})

@@ -29,7 +29,7 @@ Send = Callable[[list[bytes], float | None, Headers], Awaitable[list[str]]]
 #: Returns the function that sends, and the largest body (-1: no limit).
 Aim = Callable[[aiorsmq_ng.RSMQ], Awaitable[tuple[Send, int]]]
 
-#: Maximum messages and bytes of bodies in one call.
+#: Maximum messages, and bytes of bodies and headers, in one call.
 _PAGE, _PAGE_BYTES = 1000, 1 << 20
 #: Lines that are parsed, or messages that are written, before yielding to the event loop.
 _SLICE = 100
@@ -366,10 +366,10 @@ def _cut(entries: Sequence[tuple[int, Entry]]) -> Iterator[Sequence[tuple[int, E
     """Split entries into pages that fit into one call."""
     start = size = 0
     for at, (_, entry) in enumerate(entries):
-        if at - start == _PAGE or (size and size + len(entry.body) > _PAGE_BYTES):
+        if at - start == _PAGE or (size and size + entry.size > _PAGE_BYTES):
             yield entries[start:at]
             start, size = at, 0
-        size += len(entry.body)
+        size += entry.size
     if start < len(entries):
         yield entries[start:]
 

@@ -13,7 +13,7 @@ import msgspec
 
 import aiorsmq_ng
 
-from ..._common.message_headers import check_headers
+from ..._common.message_headers import check_headers, header_bytes
 from ..._common.queue_defaults import MAX_SECONDS
 
 #: Headers of a line; a message without headers has no such field.
@@ -27,6 +27,11 @@ class Entry(NamedTuple):
     #: Its own delay in seconds; ``None`` for the queue's.
     delay: float | None
     headers: Mapping[str, str] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body and headers."""
+        return len(self.body) + header_bytes(self.headers or {})
 
 
 class Text(msgspec.Struct):

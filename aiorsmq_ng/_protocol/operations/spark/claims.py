@@ -360,7 +360,8 @@ def dead_letter(
 ) -> Operation[int]:
     """Move messages of a claim, in its order, to the dead-letter queue *dead* of its namespace.
 
-    The result is how many were still held and are moved. They are no messages of the claim then.
+    The result is how many this attempt moved, of those that were still held; an earlier one whose
+    reply was lost may have moved the others. They are no messages of the claim then.
     """
     return Operation(DEAD_LETTER, DeadLetterRequest(ledger, number, letters, dead))
 

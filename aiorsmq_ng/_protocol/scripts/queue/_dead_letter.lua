@@ -45,7 +45,7 @@ local function store_dead_letter(dead, id, body, rc, fr, maxsize, note)
   dead.added = dead.added + 1
   store_notes(dead.deliveries, {id, note})
   local headers = read_headers(dead.source, with_headers({id}))
-  store_headers(dead.zset, headers)
+  store_headers(dead.zset, headers, DEAD_LETTERS_MS)
   for i = 1, #headers do dead.headers[#dead.headers + 1] = headers[i] end
 end
 local function dead_letter(dead, id, body, rc, fr, maxsize, history)

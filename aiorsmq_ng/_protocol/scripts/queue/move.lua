@@ -51,7 +51,8 @@ if keep then
   local note = rc ~= '1' and string.match(read_notes(deliveries, {id})[1] or '', '^[^\n]*')
   store_notes(KEYS[8], {id, note_of_return(note, tonumber(rc), tonumber(fr), 'r', now)})
 end
-copy_headers(zset, target_zset, {id})
+-- What is kept so is a dead letter.
+copy_headers(zset, target_zset, {id}, keep and DEAD_LETTERS_MS or delay_ms)
 if ARGV[8] ~= '' then redis.call('SET', reason, fr .. ' ' .. ARGV[8], 'EX', ARGV[9]) end
 remove_messages(zset, hash, deliveries, {id})
 redis.pcall('PUBLISH', channel, redis.call('ZCARD', target_zset))

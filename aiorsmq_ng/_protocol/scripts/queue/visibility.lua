@@ -12,6 +12,7 @@
 -- @include check_receipt
 -- @include delivery_notes
 -- @include prune_notes
+-- @include keep_headers
 -- @include wake_waiters
 -- @include allow_writes_when_full
 -- @include side_key
@@ -36,6 +37,7 @@ end
 local places = {}
 for at = 4, #ARGV, 5 do places[#places + 1] = at end
 local held, replies, changes, sooner, over = check_receipts(zset, hash, ARGV, places), {}, {}, false, {}
+local longest_ms = -1
 for n = 1, #held do
   local id, vt_ms, how = ARGV[places[n]], tonumber(ARGV[5 * n + 2]), ARGV[5 * n + 3]
   if held[n] == 'gone' then
@@ -50,11 +52,13 @@ for n = 1, #held do
     changes[#changes + 1] = string.format('%.0f', math.floor(now + vt_ms + spread))
     changes[#changes + 1] = id
     if how ~= '' then over[#over + 1] = n end
+    if vt_ms > longest_ms and with_headers({id}) then longest_ms = vt_ms end
   end
 end
 for from = 1, #changes, 4000 do
   redis.call('ZADD', zset, unpack(changes, from, math.min(#changes, from + 3999)))
 end
+if longest_ms > 0 then keep_headers(zset, longest_ms) end
 local notes = {}
 for i = 1, #over do
   local n = over[i]

@@ -10,6 +10,7 @@
 -- read_headers(zset, ids) -> a flat list of id, headers of those that have some. ids may be nil.
 -- remove_headers(zset, ids). ids may be nil.
 -- drop_headers(zset) removes those of all messages.
+-- rename_headers(from, to) makes those of one queue those of another, which loses its own.
 local HEADERS_MARK = 'hd'
 local function headers_of(zset) return zset .. ':ng:headers' end
 local function with_headers(ids, first, last, step)
@@ -42,5 +43,9 @@ local function remove_headers(zset, ids)
     redis.pcall('HDEL', headers_of(zset), unpack(ids, from, math.min(#ids, from + 999)))
   end
 end
--- pcall: a user may have no rights on the side key.
+-- pcall: a user may have rights on the other keys only.
 local function drop_headers(zset) redis.pcall('UNLINK', headers_of(zset)) end
+local function rename_headers(from, to)
+  drop_headers(to)
+  if redis.pcall('EXISTS', headers_of(from)) == 1 then redis.pcall('RENAME', headers_of(from), headers_of(to)) end
+end

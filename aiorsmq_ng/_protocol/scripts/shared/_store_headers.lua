@@ -1,10 +1,11 @@
 -- refused_headers(zset) -> {headersRefused, error of the server} if headers cannot be stored, else nil. A side key of another
 --   type is replaced.
--- store_headers(zset, headers, delay_ms) stores a flat list of id, headers; see _headers.lua. delay_ms: how long the messages
---   are delayed, or nil. The TTL is 14 days after the last message with headers came, and longer for a longer delay.
+-- store_headers(zset, headers, delay_ms) stores a flat list of id, headers; see _headers.lua and _keep_headers.lua. delay_ms:
+--   how long the messages are delayed, or nil.
 -- Other clients delete messages and do not know the side key. So for one id in eight some headers are looked at, at random,
 -- and those whose message is neither in the queue nor held by a claim are removed.
 -- @include headers
+-- @include keep_headers
 -- @include prune_notes
 local function refused_headers(zset)
   local key = headers_of(zset)
@@ -29,11 +30,7 @@ local function store_headers(zset, headers, delay_ms)
     -- pcall: a message is worth more than its headers. A send asks refused_headers first.
     redis.pcall('HSET', key, unpack(headers, from, math.min(size, from + 3999)))
   end
-  local least, left = 1209600 + math.ceil((delay_ms or 0) / 1000), redis.pcall('TTL', key)
-  -- Extended by one day more, so that most calls need not write it.
-  if type(left) == 'number' and left < least then
-    redis.pcall('EXPIRE', key, least + 86400)
-  end
+  keep_headers(zset, delay_ms or 0)
   local added = notes_to_prune(headers)
   if added then prune_headers(zset, added) end
 end

@@ -63,11 +63,11 @@ local function rename_queue(from, to, arrived)
     end
     if old[i] then back[#back + 1], back[#back + 2] = QUEUE_FIELDS[i], old[i] end
   end
-  local old_keys, new_keys = {from[1], from[2], from[3], headers_of(from[1])}, {to[1], to[2], to[3], headers_of(to[1])}
-  redis.call('UNLINK', unpack(new_keys))
-  for i = 1, 4 do
-    if redis.call('EXISTS', old_keys[i]) == 1 then redis.call('RENAME', old_keys[i], new_keys[i]) end
+  redis.call('UNLINK', to[1], to[2], to[3])
+  for i = 1, 3 do
+    if redis.call('EXISTS', from[i]) == 1 then redis.call('RENAME', from[i], to[i]) end
   end
+  rename_headers(from[1], to[1])
   redis.call('HDEL', to[2], unpack(QUEUE_FIELDS))
   if #pairs_kept > 0 then redis.call('HSET', to[2], unpack(pairs_kept)) end
   redis.pcall('HINCRBY', to[2], 'totalsent', arrived)

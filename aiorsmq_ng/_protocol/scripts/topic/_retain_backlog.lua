@@ -10,13 +10,15 @@ local function retain_backlog(own, kept, consumer, ttl)
   if ttl == 0 or not oldest or redis.call('ZCARD', own[1]) > 10000 then return true end
   -- A later step of moving a long queue finds it retained.
   if not redis.call('ZSCORE', kept[1], oldest) then
-    redis.call('UNLINK', kept[1], kept[2], headers_of(kept[1]))
+    redis.call('UNLINK', kept[1], kept[2])
+    drop_headers(kept[1])
     transfer(own, kept, redis.call('ZRANGE', own[1], 0, -1), true)
     redis.call('HSET', kept[2], 'to:' .. consumer, 1)
   end
   redis.call('PEXPIRE', kept[1], ttl)
   redis.call('PEXPIRE', kept[2], ttl)
-  redis.call('PEXPIRE', headers_of(kept[1]), ttl)
+  -- pcall: a user may have no rights on the side key.
+  redis.pcall('PEXPIRE', headers_of(kept[1]), ttl)
   return true
 end
 local function copy_retained(kept, to, consumer)

@@ -47,7 +47,8 @@ if present > before then
 end
 if state == 'on' then remember_dead_peer(gone, ARGV[3], now) end
 if done then
-  redis.call('UNLINK', from[1], from[2], from[3], headers_of(from[1]))
+  redis.call('UNLINK', from[1], from[2], from[3])
+  drop_headers(from[1])
   redis.call('SREM', index, ARGV[3])
   redis.call('HDEL', topic, 'q:' .. ARGV[3])
   redis.call('HDEL', heard, ARGV[3])

@@ -12,7 +12,7 @@ if not version_is(topic, ARGV[1]) then return 'topicChanged' end
 local found = redis.call('SREM', KEYS[4], ARGV[2])
 for i = 3, #ARGV do found = found + redis.call('SREM', KEYS[5], ARGV[i]) end
 for i = 6, #KEYS do redis.call('UNLINK', KEYS[i]) end
-for i = 6, #KEYS - 2, 3 do redis.call('UNLINK', headers_of(KEYS[i])) end
-redis.call('UNLINK', headers_of(KEYS[#KEYS - 1]))
+for i = 6, #KEYS - 2, 3 do drop_headers(KEYS[i]) end
+drop_headers(KEYS[#KEYS - 1])
 found = found + redis.call('UNLINK', topic, KEYS[2], KEYS[3])
 return found > 0 and 1 or 0

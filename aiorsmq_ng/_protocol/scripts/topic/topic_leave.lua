@@ -24,7 +24,8 @@ for i = 1, count do
   local queue, delete, sign = ARGV[3 + 3 * i], ARGV[4 + 3 * i], ARGV[5 + 3 * i]
   local present = redis.call('ZCARD', KEYS[2 + 3 * i])
   if ARGV[3] == '1' or delete == '1' or present == 0 then
-    redis.call('UNLINK', KEYS[2 + 3 * i], KEYS[3 + 3 * i], KEYS[4 + 3 * i], headers_of(KEYS[2 + 3 * i]))
+    redis.call('UNLINK', KEYS[2 + 3 * i], KEYS[3 + 3 * i], KEYS[4 + 3 * i])
+    drop_headers(KEYS[2 + 3 * i])
     redis.call('SREM', index, queue)
     redis.call('HDEL', topic, 'q:' .. queue)
     redis.call('HDEL', heard, queue)
