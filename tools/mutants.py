@@ -1171,6 +1171,27 @@ MUTANTS = (
         ("tests/spark/test_claim_headers.py",),
     ),
     Mutant(
+        "spark: a body that is missing is noticed before the first write",
+        f"{SCRIPTS}/spark/_moved.lua",
+        "    if not found[i] then return {} end\n",
+        "",
+        ("tests/spark/test_claims.py",),
+    ),
+    Mutant(
+        "headers: are removed by users with rights on the other keys only",
+        f"{SCRIPTS}/shared/_headers.lua",
+        "redis.pcall('UNLINK', headers_of(zset))",
+        "redis.call('UNLINK', headers_of(zset))",
+        HEADERS,
+    ),
+    Mutant(
+        "headers: names that no sender may write are left out",
+        "aiorsmq_ng/_common/message_headers.py",
+        "if _NAME.fullmatch(name) and not",
+        "if not",
+        HEADERS,
+    ),
+    Mutant(
         "headers: a message that is deferred keeps them",
         f"{SCRIPTS}/queue/visibility.lua",
         "if longest_ms > 0 then keep_headers(zset, longest_ms) end\n",

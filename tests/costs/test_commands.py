@@ -248,6 +248,7 @@ PATHS = [
     (one_of_ten_with_headers, receive_10, 1, 10 + 1),
     (ten_with_headers_leased, ack, 1, 5 + 1),
     (ten_with_headers_leased, ack_10_at_once, 1, 5 + 1),
+    (ten_with_headers_leased, extend_10_at_once, 1, 7 + 1),
     (ten_with_headers, pop_10, 1, 9 + 2),
     (ten, receive, 1, 10),
     (ten, receive_10, 1, 10),
