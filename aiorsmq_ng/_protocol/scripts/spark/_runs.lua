@@ -17,6 +17,7 @@
 -- ids_of(part, ids) adds the ids of a part to a list.
 -- marked_ids(parts) -> the ids that may have headers (_headers.lua), or nil.
 -- is_mark(id) -> true if it is the mark of a message that was dead-lettered.
+-- @include headers
 local function runs_of(ids, rcs, frs, fourths, notes, count)
   local runs, sizes, from = {}, {}, 1
   while from <= count do
@@ -82,13 +83,13 @@ local function marked_ids(parts)
   local found
   for _, part in ipairs(parts) do
     -- Few of all texts have these two characters anywhere, and of these one in 32 at the end of an id.
-    local at = string.find(part.ids, 'hd', 1, true)
+    local at = string.find(part.ids, HEADERS_MARK, 1, true)
     while at do
       if (at + 1) % part.width == 0 then
         found = found or {}
         found[#found + 1] = string.sub(part.ids, at + 2 - part.width, at + 1)
       end
-      at = string.find(part.ids, 'hd', at + 1, true)
+      at = string.find(part.ids, HEADERS_MARK, at + 1, true)
     end
   end
   return found
