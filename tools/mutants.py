@@ -1750,7 +1750,7 @@ MUTANTS = (
     Mutant(
         "consumer: collected in any thread, ended by the event loop",
         "aiorsmq_ng/_transport/loop_guard.py",
-        "self._loop.call_soon_threadsafe(function)",
+        "self._loop.call_soon_threadsafe(function, context=Context())",
         "function()",
         ("tests/storms/test_leaving.py",),
     ),

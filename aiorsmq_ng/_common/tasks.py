@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from types import TracebackType
 from typing import Any, Self
 
@@ -60,6 +61,18 @@ class TaskGroup:
         finally:
             for coroutine in filter(_has_not_begun, self._new):
                 coroutine.close()
+
+
+class BackgroundTasks(TaskGroup):
+    """A group whose tasks serve the whole client.
+
+    Each begins with an empty context: context variables of the caller that started it, such as the
+    current span, say nothing about what it does for other callers.
+    """
+
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
+        """Run ``function(*args)`` as a task of the group."""
+        Context().run(super().start_soon, function, *args)
 
 
 def _has_not_begun(coroutine: Coroutine[Any, Any, Any]) -> bool:

@@ -25,6 +25,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from contextvars import Context
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -123,7 +124,13 @@ class BackgroundAcks(Generic[M]):
             await self._until_open_at_most(WINDOW // 2)
 
     def send(self) -> None:
-        """Send the acks of all messages handed over so far."""
+        """Send the acks of all messages handed over so far.
+
+        They may be those of several callers, so the context is none of theirs, but an empty one.
+        """
+        Context().run(self._send)
+
+    def _send(self) -> None:
         handed_over, self._handed_over = self._handed_over, []
         lane_of = self._rules.lane
         lanes: dict[Hashable, list[M]] = {}

@@ -7,6 +7,7 @@ import os
 from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from weakref import WeakSet
 
 from ..errors import WrongContext
@@ -62,10 +63,13 @@ class LoopGuard:
         return WrongContext(f"the client belongs to {gone}; create one client per event loop")
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Have the event loop call *function*; from any thread, and not at all if it is gone."""
+        """Have the event loop call *function* in an empty context; from any thread.
+
+        Nothing happens if the event loop is gone.
+        """
         if self._loop is not None and self.here is self._loop:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(function)
+                self._loop.call_soon_threadsafe(function, context=Context())
 
 
 def _forked() -> None:

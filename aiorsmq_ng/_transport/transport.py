@@ -13,13 +13,14 @@ import logging
 from asyncio import _get_running_loop as running_loop
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 
 from .._common.durability import Durability
-from .._common.tasks import TaskGroup
+from .._common.tasks import BackgroundTasks
 from .._protocol.operation import Operation
 from ..errors import ClientClosed, SendToken, Unavailable, WrongContext
 from ..models import ServerStatus
@@ -71,7 +72,7 @@ class Transport:
         self._driver: Driver | None = None
         self._checked = False
         self._connecting: anyio.Lock | None = None
-        self._tasks: TaskGroup | None = None
+        self._tasks: BackgroundTasks | None = None
         self._host: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
@@ -115,7 +116,9 @@ class Transport:
             ready = asyncio.Event()
             # The task group lives in a task of its own, so that open and close may be called
             # from different tasks (fixtures and frameworks do).
-            self._host = asyncio.create_task(self._serve(ready), name="aiorsmq-ng transport")
+            self._host = asyncio.create_task(
+                self._serve(ready), name="aiorsmq-ng transport", context=Context()
+            )
             self._ready = ready
         await self._ready.wait()
 
@@ -200,7 +203,7 @@ class Transport:
         return await self._calls.tokens.resume(token)
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, Any]], *args: object) -> None:
-        """Run a background task that ends with the transport."""
+        """Run a background task that ends with the transport, in an empty context."""
         if self._tasks is None or self._closed:
             raise ClientClosed
         self._tasks.start_soon(function, *args)
@@ -309,7 +312,7 @@ class Transport:
 
     async def _serve(self, ready: asyncio.Event) -> None:
         try:
-            async with TaskGroup() as tasks:
+            async with BackgroundTasks() as tasks:
                 self._tasks = tasks
                 self._lanes.open(tasks)
                 ready.set()
@@ -340,7 +343,7 @@ class Transport:
         host = asyncio.current_task()
         while host is not None and host.uncancel():
             pass
-        async with TaskGroup() as tasks:
+        async with BackgroundTasks() as tasks:
             self._tasks = tasks
             self._lanes.open(tasks)
             with anyio.move_on_after(CLOSE_S):

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
 from typing import Any, Literal, TypeVar
 
 from .._common.durations import Duration, Seconds, at_least_0, in_seconds
@@ -346,6 +347,7 @@ class Worker:
 
     async def _run(self) -> None:
         self._state, began_at = "running", time.monotonic()
+        self._run_context = copy_context()
         self.rsmq.add_close_hook(self._client_closes)
         try:
             queues = [handler.queue for handler in self._handlers]
@@ -487,6 +489,8 @@ class Worker:
             task = asyncio.create_task(
                 call_dead_letter_hooks(letter, self._on_dead_letter),
                 name="aiorsmq-ng dead letter",
+                # A receive runs in the background, for all callers.
+                context=self._run_context.copy() if letter.by_receive else None,
             )
             self._hook_tasks.add(task)
             task.add_done_callback(self._hook_tasks.discard)
