@@ -62,6 +62,21 @@ class Gateway:
         wait = not deliveries and next_visible_ms >= 0
         return deliveries, next_visible_ms / 1000 if wait else None
 
+    async def receive_ahead(
+        self, names: Sequence[str | Queue], count: int, *, wait: Seconds = 0
+    ) -> list[Delivery]:
+        """Lease messages ahead of time, as ``RSMQ.receive_many`` does.
+
+        Telemetry does not report it as a receive: nothing has asked for these messages yet.
+
+        Args:
+            names: queues in the order of their priority, by name or handle.
+            count: how many messages at most.
+            wait: seconds to wait for the first message; 0 returns at once.
+        """
+        wait_s = argument_checks.seconds_to_ms("wait", wait) / 1000
+        return (await self._receive(names, count, None, wait_s))[0]
+
     async def recover_page(
         self,
         queue: Queue,

@@ -92,7 +92,8 @@ class Subscription(Queue):
         argument_checks.check_count(count)
         vt_ms = argument_checks.optional_ms("vt", vt)
         wait_s = argument_checks.seconds_to_ms("wait", wait) / 1000
-        return await self._receive(count, vt_ms, wait_s)
+        receiving = self._receive(count, vt_ms, wait_s)
+        return await self._context.receiving((self.name,), count, wait_s, receiving)
 
     async def keep_alive(self) -> bool:
         """Give a sign of life of this peer; return True if it is subscribed.

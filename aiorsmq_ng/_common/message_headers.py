@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -55,18 +56,20 @@ def header_texts(headers: object, count: int = 1) -> Sequence[bytes]:
 def add_headers(texts: Sequence[bytes], added: Mapping[str, str]) -> Sequence[bytes]:
     """Return stored texts of headers, each with those of *added* put before its own.
 
-    A message keeps its own as they are if it has one of these names already, or would have too
-    much.
+    What cannot be stored beside its own is left out: ``baggage``, which may be long, or all. A
+    message that has one of these names already keeps its own as they are.
     """
-    if not texts:
-        return [encode_headers(added)]
-    found: list[bytes] = []
-    for text in texts:
-        own = decode_headers(text)
-        together = {**added, **own}
-        fits = header_bytes(together) <= MAX_HEADER_BYTES and not own.keys() & added.keys()
-        found.append(encode_headers(together) if fits else text)
-    return found
+    found = [_with_added(text, added) for text in texts or (b"",)]
+    return found if any(found) else ()
+
+
+def _with_added(text: bytes, added: Mapping[str, str]) -> bytes:
+    own = decode_headers(text)
+    if not own.keys() & added.keys():
+        for part in (added, {name: added[name] for name in added if name != "baggage"}):
+            with suppress(InvalidValue):
+                return encode_headers({**part, **own})
+    return text
 
 
 def decode_headers(stored: bytes) -> dict[str, str]:

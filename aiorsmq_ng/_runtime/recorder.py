@@ -2,7 +2,7 @@
 
 There is one for each client that has outlets, and none for a client without: every place that
 reports asks ``if recorder is not None``. A recorder knows what operations mean; outlets do not.
-What an outlet raises is logged once, and never reaches the program.
+Errors of an outlet never reach the program; they are logged once for each client, outlet and type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,8 +49,8 @@ logger = logging.getLogger("aiorsmq_ng.telemetry")
 
 #: Kinds of operations that have another name as a verb.
 _VERBS = {"receive_first": "receive", "ack_many": "ack", "delete_leased": "delete"}
-#: True in a receive that the program has not asked for.
-_AHEAD: ContextVar[bool] = ContextVar("aiorsmq_ng.leasing_ahead", default=False)
+#: A function to call at the end, and the outlet that it is of.
+_After = tuple[Telemetry, After]
 #: Lost leases that are remembered, so that each is reported once.
 _LOST = 10_000
 
@@ -64,8 +63,10 @@ class Recorder:
         self._transport = transport
         self._namespace = namespace
         self._lost: BoundedDict[tuple[Any, ...], None] = BoundedDict(_LOST)
+        #: What has been logged: an outlet that failed, or the recorder, and the type of the error.
+        self._faults: set[tuple[int, type[Exception]]] = set()
         for outlet in self.outlets:
-            self._report(outlet.on_client, self)
+            self._report(outlet, outlet.on_client, self)
 
     @property
     def namespace(self) -> str:
@@ -89,13 +90,14 @@ class Recorder:
         self, operation: Operation[Any]
     ) -> tuple[Operation[Any], Callable[[asyncio.Future[Any]], object]]:
         """Report that *operation* begins; return it, and what is to be called at its end."""
-        call = _describe(operation)
+        call = self._report(self, _describe, operation)
+        if call is None:
+            return operation, lambda _: None
         afters = self._begin(Telemetry.on_call.__name__, call)
         if call.headers and call.type == "send":
             request = operation.request
-            texts = self._report(add_headers, request.headers, call.headers)
-            if texts is not None:
-                operation = Operation(operation.kind, replace(request, headers=texts))
+            texts = add_headers(request.headers, call.headers)
+            operation = Operation(operation.kind, replace(request, headers=texts))
         return operation, partial(self._end, operation, call, afters, time.perf_counter())
 
     def retried(self, operation: Operation[Any]) -> None:
@@ -103,7 +105,7 @@ class Recorder:
         keys = operation.request.keys
         verb = _verb(operation)
         for outlet in self.outlets:
-            self._report(outlet.on_retry, verb, keys.namespace.name, keys.queue)
+            self._report(outlet, outlet.on_retry, verb, keys.namespace.name, keys.queue)
 
     def lease_lost(self, namespace: str, queue: str, receipt: Any) -> None:
         """Report a lost lease, once."""
@@ -111,13 +113,13 @@ class Recorder:
         if key not in self._lost:
             self._lost[key] = None
             for outlet in self.outlets:
-                self._report(outlet.on_lease_lost, namespace, queue)
+                self._report(outlet, outlet.on_lease_lost, namespace, queue)
 
     def _end(
         self,
         operation: Operation[Any],
         call: ClientCall,
-        afters: Sequence[After],
+        afters: Sequence[_After],
         began: float,
         future: asyncio.Future[Any],
     ) -> None:
@@ -129,7 +131,7 @@ class Recorder:
             if isinstance(error, LeaseLost):
                 self._note_lost(operation, [error])
         else:
-            self._read(operation, call, future.result())
+            self._report(self, self._read, operation, call, future.result())
         self._finish(afters)
 
     def _read(self, operation: Operation[Any], call: ClientCall, result: Any) -> None:
@@ -185,8 +187,6 @@ class Recorder:
         receiving: Awaitable[list[M]],
     ) -> list[M]:
         """Await *receiving*, by which the program asks for messages, and report it."""
-        if _AHEAD.get():
-            return await receiving
         receive = Receive(
             operation="receive", namespace=namespace, queues=queues, count=count, wait=wait_s
         )
@@ -215,9 +215,9 @@ class Recorder:
         began = time.perf_counter()
         with ExitStack() as contexts:
             for outlet in self.outlets:
-                context = self._report(outlet.on_process, process)
+                context = self._report(outlet, outlet.on_process, process)
                 if context is not None:
-                    contexts.enter_context(self._guarded(context))
+                    contexts.enter_context(self._guarded(outlet, context))
             try:
                 yield process
             except BaseException as error:
@@ -230,7 +230,7 @@ class Recorder:
         """Report what became of messages."""
         handled = Handled(namespace=namespace, queue=queue, outcome=outcome, count=count)
         for outlet in self.outlets:
-            self._report(outlet.on_handled, handled)
+            self._report(outlet, outlet.on_handled, handled)
 
     @contextmanager
     def working(self, worker: ObservedWorker) -> Iterator[None]:
@@ -241,51 +241,56 @@ class Recorder:
         finally:
             self._finish(afters)
 
-    def _begin(self, method: str, report: object) -> list[After]:
+    def _begin(self, method: str, report: object) -> list[_After]:
         afters = []
         for outlet in self.outlets:
-            after = self._report(getattr(outlet, method), report)
+            after = self._report(outlet, getattr(outlet, method), report)
             if after is not None:
-                afters.append(after)
+                afters.append((outlet, after))
         return afters
 
-    def _finish(self, afters: Sequence[After]) -> None:
-        for after in afters:
-            self._report(after)
+    def _finish(self, afters: Sequence[_After]) -> None:
+        for outlet, after in afters:
+            self._report(outlet, after)
 
-    def _report(self, report: Callable[..., Any], *values: object) -> Any:
+    def _report(
+        self, part: Telemetry | Recorder, report: Callable[..., Any], *values: object
+    ) -> Any:
+        """Call *report*, of an outlet or of the recorder; return ``None`` if it raises."""
         try:
             return report(*values)
-        except Exception:
-            _log_fault()
+        except Exception as error:
+            self._log_fault(part, error)
             return None
 
     @contextmanager
-    def _guarded(self, context: Any) -> Iterator[None]:
+    def _guarded(self, outlet: Telemetry, context: Any) -> Iterator[None]:
         """Enter and leave a context of an outlet; the program sees only its own errors."""
-        entered = self._report(context.__enter__)
-        del entered
+        if not self._report(outlet, _enter, context):
+            yield
+            return
         try:
             yield
         except BaseException as error:
-            self._report(context.__exit__, type(error), error, error.__traceback__)
+            self._report(outlet, context.__exit__, type(error), error, error.__traceback__)
             raise
         else:
-            self._report(context.__exit__, None, None, None)
+            self._report(outlet, context.__exit__, None, None, None)
+
+    def _log_fault(self, part: Telemetry | Recorder, error: Exception) -> None:
+        """Log *error*, unless this part has raised one of its type before."""
+        fault = (id(part), type(error))
+        if fault not in self._faults:
+            self._faults.add(fault)
+            logger.error(
+                "telemetry: %s failed, and what it was to count or trace is missing; further "
+                "errors of type %s are not logged", type(part).__name__, type(error).__name__,
+                exc_info=error,
+            )  # fmt: skip
 
 
 #: Return the recorder of a client; ``None`` without telemetry. For other modules of this package.
 recorder_of: Callable[[Any], Recorder | None] = attrgetter("_recorder")
-
-
-@contextmanager
-def leasing_ahead() -> Iterator[None]:
-    """Do not report receives of the block as such: a worker leases messages ahead."""
-    token = _AHEAD.set(True)
-    try:
-        yield
-    finally:
-        _AHEAD.reset(token)
 
 
 def code_of(error: BaseException) -> str:
@@ -295,8 +300,9 @@ def code_of(error: BaseException) -> str:
     return CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
 
 
-def _log_fault() -> None:
-    logger.exception("an outlet of telemetry failed; what it was to count or trace is missing")
+def _enter(context: Any) -> bool:
+    context.__enter__()
+    return True
 
 
 def _describe(operation: Operation[Any]) -> ClientCall:

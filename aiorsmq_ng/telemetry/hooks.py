@@ -1,7 +1,8 @@
 """What a client reports to its outlets: the base class of outlets, and the values that they get.
 
-An outlet turns these reports into metrics or spans. The library has two, for Prometheus and for the
-OpenTelemetry API. Both are built on ``Telemetry``, and so can be an outlet of your own.
+An outlet is an object that a client reports to. It turns the reports into metrics or spans. The
+library has ``PrometheusMetrics``, ``OpenTelemetryMetrics`` and ``OpenTelemetryTraces``. All are
+built on ``Telemetry``, and so can be an outlet of your own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ OPERATION_TYPES: dict[str, OperationType] = {
 
 #: What became of a message that a handler was called for, or would have been.
 #: ``failed``: given back for a retry. ``released``: given back by the handler itself, or because
-#: the worker ended. ``lost``: it could not be settled, so it is delivered again.
+#: the worker ended. ``lost``: it is delivered again without that, because its lease was lost, its
+#: settlement failed, or its handler did not end with the worker.
 HandledOutcome = Literal["acked", "forwarded", "failed", "rejected", "released", "lost"]
 
 #: The error of a call whose caller did not wait for the reply. The server may have done it.
@@ -68,16 +70,21 @@ class ClientCall(Struct, eq=False, kw_only=True):
     headers: dict[str, str] = field(default_factory=dict)
     #: True if the program has given headers to one of the messages.
     has_headers: bool = False
-    #: Known at the end: seconds, the code of the error, and messages received, by queue.
+    #: Known at the end: seconds, the code of the error, and the number of messages received, by
+    #: queue.
     duration: float = 0.0
     error: str | None = None
     received: Mapping[str, int] = field(default_factory=dict)
-    #: Messages that were popped or taken over; those of a receive are in ``Receive``.
+    #: The messages themselves, of a pop or a recover only; those of a receive are in ``Receive``.
     found: Sequence[Message] = ()
 
 
 class Receive(Struct, eq=False, kw_only=True):
-    """A receive as the program asks for it: with the wait, and for several queues at once."""
+    """A receive as the program asks for it: with the wait, and for several queues at once.
+
+    Not what a worker or a consumer leases ahead. The round trips of a receive are a ``ClientCall``
+    each.
+    """
 
     #: ``receive`` or ``pop``.
     operation: str
@@ -107,7 +114,7 @@ class Process(Struct, eq=False, kw_only=True):
 
 
 class Handled(Struct, frozen=True, kw_only=True):
-    """What became of messages that a worker has handled."""
+    """What became of messages that a worker has handled; each delivery is counted once."""
 
     namespace: str
     queue: str
@@ -164,13 +171,15 @@ class ObservedWorker(Protocol):
 
 
 class Telemetry:
-    """Base of outlets: what a client with ``RSMQ(telemetry=[...])`` reports.
+    """One outlet: an object that a client with ``RSMQ(telemetry=[outlet, ...])`` reports to.
 
-    Each method of it does nothing, so an outlet overrides those that it needs.
+    It is the base class of all outlets. Each method of it does nothing, so an outlet overrides
+    those that it needs.
 
-    Methods are called in the event loop of the client, and must not block. What they raise is
-    logged; it never fails a call. Methods that return a function are called when something begins,
-    in the context of the program that began it, and the function is called when it ends.
+    Methods are called in the event loop of the client, and must not block. What they raise never
+    fails a call; the first error of each type is logged. Methods that return a function are called
+    when something begins, in the context of the program that began it (an empty one for what the
+    client does in the background, such as renewals), and the function is called when it ends.
     """
 
     def on_client(self, client: ObservedClient) -> None:

@@ -56,7 +56,7 @@ class Execution:
     3. A task that other code cancels, such as ``asyncio.run`` at its end, ends as cancelled. The
        messages are released, and no failure is counted.
     4. The worker may leave it behind at its end: nothing awaits the task any more, and it settles
-       nothing.
+       nothing. Its messages count as lost, also if rule 3 releases them later.
     """
 
     def __init__(
@@ -146,7 +146,9 @@ class Execution:
             await self._failed(error, called=False)
             return
         # Checked late: other handlers may have blocked the event loop since this one was chosen.
+        taken = len(self._batch)
         self._batch[:] = still_leased(self._batch)
+        self._counters.released += taken - len(self._batch)
         if not self._batch:
             return  # given back: it was too late to begin
         if self.handler.size:
@@ -259,7 +261,8 @@ class Execution:
         """Start to release unsettled messages, without waiting; a closed client cannot."""
         for delivery in self._batch:
             if not delivery.settled:
-                self._count("released", 1)
+                if not self._left_behind:  # counted as lost then
+                    self._count("released", 1)
                 with suppress(ClientClosed, WrongContext):
                     delivery.release_nowait()
 

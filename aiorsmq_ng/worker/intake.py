@@ -31,7 +31,6 @@ from .._common.tasks import TaskGroup
 from .._protocol.argument_checks import MAX_SECONDS
 from .._runtime.prefetch import Prefetch, give_back
 from .._runtime.queue_context import context_of
-from .._runtime.recorder import leasing_ahead
 from ..client import RSMQ
 from ..delivery import Delivery
 from ..errors import RSMQError
@@ -154,14 +153,12 @@ class Intake:
             if self._order == "weighted" and len(group) > 1:
                 # Sorting by u ** (1 / weight) draws an order: heavier ones tend to be first.
                 drawn = sorted(group, key=lambda h: -(random.random() ** (1 / h.weight)))  # noqa: S311
-                with leasing_ahead():
-                    found = await self._rsmq.receive_many([h.queue for h in drawn], count)
-                if found:
+                queues = [handler.queue for handler in drawn]
+                if found := await self._rsmq.gateway.receive_ahead(queues, count):
                     return found
             # There is no message, so the order does not matter: all wait with the same one.
             queues = [handler.queue for handler in group]
-            with leasing_ahead():
-                return await self._rsmq.receive_many(queues, count, wait=MAX_SECONDS)
+            return await self._rsmq.gateway.receive_ahead(queues, count, wait=MAX_SECONDS)
         except RSMQError as error:
             self._executions.counters.note(error)
             raise

@@ -18,7 +18,7 @@ async def dispatch(handler: RmqHandler, executions: Executions, prefetch: int) -
     ahead = executions.concurrency + max(prefetch, handler.size)
 
     def count_rejected(_payload: bytes) -> None:
-        executions.counters.rejected += 1
+        executions.counters.handled(handler.ns, handler.queue.name, "rejected", 1)
 
     async with handler.queue.consume(prefetch=ahead, on_malformed=count_rejected) as consumer:
         while True:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -14,6 +15,7 @@ from aiorsmq_ng.telemetry.environment import VARIABLE
 from aiorsmq_ng.telemetry.instruments import ATTRIBUTES, DURATIONS, Process, instruments
 from aiorsmq_ng.telemetry.measurements import MAX_QUEUES, OTHER
 from aiorsmq_ng.testing import FaultProxy
+from aiorsmq_ng.worker import handler_execution
 
 from ..support.waiting import until
 
@@ -238,14 +240,110 @@ class Broken(Telemetry):
         raise ZeroDivisionError
 
     def on_process(self, process):
-        raise ZeroDivisionError
+        return self
+
+    def __enter__(self):
+        raise LookupError
+
+    def __exit__(self, *_):
+        raise AssertionError("its block was not entered")
 
 
 async def test_faults_of_outlets_do_not_reach_the_program(server_url, ns, caplog):
     async with RSMQ(server_url, ns=ns, telemetry=[Broken()]) as rsmq:
         queue = await rsmq.create_queue("jobs")
-        await queue.send("x")
-        async with await queue.receive():
-            pass
+        for _ in range(2):
+            await queue.send("x")
+            async with await queue.receive():
+                pass
         assert (await queue.attributes()).msgs == 0
-    assert "an outlet of telemetry failed" in caplog.text
+    logged = [r for r in caplog.records if r.name == "aiorsmq_ng.telemetry"]
+    assert [r.exc_info[0] for r in logged] == [ZeroDivisionError, LookupError]
+    assert "telemetry: Broken failed" in caplog.text
+
+
+class Receives(Telemetry):
+    def __init__(self):
+        self.queues = []
+
+    def on_receive(self, receive):
+        self.queues.append(tuple(receive.queues))
+
+
+async def test_every_receive_of_the_program_is_reported_once(server_url, ns):
+    outlet = Receives()
+    async with RSMQ(server_url, ns=ns, telemetry=[outlet]) as rsmq:
+        queue, topic = await rsmq.create_queue("jobs"), rsmq.topic("news")
+        shared = await topic.subscribe("mail")
+        peer = await topic.subscribe("screens", mode="broadcast", peer="a")
+        for receive, *args in (
+            (queue.receive,), (queue.receive_many, 2),
+            (rsmq.receive, "jobs"), (rsmq.receive_many, ["jobs"], 2),
+            (shared.receive,), (shared.receive_many, 2), (shared.observe, 2),
+            (peer.receive,), (peer.receive_many, 2), (peer.observe, 2),
+        ):  # fmt: skip
+            outlet.queues.clear()
+            await receive(*args)
+            assert outlet.queues == [(getattr(receive.__self__, "name", "jobs"),)], receive
+
+
+async def test_what_a_worker_leases_ahead_is_not_reported_but_receives_of_its_handlers_are(
+    server_url, ns
+):
+    outlet = Receives()
+    async with RSMQ(server_url, ns=ns, telemetry=[outlet]) as rsmq:
+        queue, other = await rsmq.create_queue("jobs"), await rsmq.create_queue("other")
+        worker, done = Worker(rsmq), asyncio.Event()
+
+        @worker.on_dead_letter
+        async def look(letter) -> None:
+            await other.receive()
+            done.set()
+
+        @worker.handler("jobs", retry=Retry(1))
+        async def handle(body: str) -> None:
+            raise LookupError(body)
+
+        await queue.send("x")
+        # Delivered once already, so the receive of the worker moves it to the dead letters.
+        await (await queue.receive()).release()
+        outlet.queues.clear()
+        running = asyncio.create_task(worker.run(signals=False))
+        async with asyncio.timeout(20):
+            await done.wait()
+        worker.stop()
+        await running
+    assert outlet.queues == [("other",)]
+
+
+async def test_messages_of_a_handler_that_is_left_behind_are_counted_once(
+    server_url, ns, registry, monkeypatch
+):
+    monkeypatch.setattr(handler_execution, "_ABANDON_S", 0.05)
+    monkeypatch.setattr(handler_execution, "_CANCEL_S", 0.05)
+    began, leave = asyncio.Event(), asyncio.Event()
+    async with RSMQ(server_url, ns=ns, telemetry=[PrometheusMetrics(registry)]) as rsmq:
+        worker = Worker(rsmq, grace=0.05)
+
+        @worker.handler("jobs")
+        async def handle(body: str) -> None:
+            began.set()
+            while not leave.is_set():
+                with suppress(asyncio.CancelledError):
+                    await leave.wait()
+            await asyncio.Event().wait()
+
+        queue = await rsmq.create_queue("jobs")
+        await queue.send("x")
+        running = asyncio.create_task(worker.run(signals=False))
+        await began.wait()
+        (execution,) = worker._executions.running
+        worker.stop()
+        await running
+        # As asyncio.run does at its end.
+        leave.set()
+        await asyncio.sleep(0)
+        execution.task.cancel()
+        await asyncio.wait([execution.task])
+        assert execution.task.cancelled()
+    assert by_prometheus(registry, Process.handled) == {(ns, "jobs", "lost"): 1}

@@ -196,6 +196,37 @@ async def test_block_links_to_its_sender_and_its_verbs_are_inside(rsmq, exporter
     assert one(exporter, "ack jobs").parent.span_id == process.context.span_id
 
 
+async def test_renewals_are_spans_of_their_work_and_not_of_the_first_request(
+    rsmq, exporter, provider
+):
+    queue = await rsmq.create_queue("jobs")
+    await queue.send_many(["a", "b"])
+    tracer = provider.get_tracer("app")
+    with tracer.start_as_current_span("first request"):
+        async with await queue.receive(vt=0.5):
+            await until(lambda: bool(spans(exporter, "extend jobs")))
+    # The keeper of leases may still have the task that the first block has started.
+    exporter.clear()
+    with tracer.start_as_current_span("second request"):
+        async with await queue.receive(vt=0.5):
+            await until(lambda: bool(spans(exporter, "extend jobs")))
+
+    work = one(exporter, "process jobs").context
+    for renewal in spans(exporter, "extend jobs"):
+        assert (renewal.context.trace_id, renewal.parent.span_id) == (work.trace_id, work.span_id)
+
+
+async def test_acks_in_the_background_are_spans_of_their_work(rsmq, exporter, provider):
+    queue = await rsmq.create_queue("jobs")
+    await queue.send("a")
+    with provider.get_tracer("app").start_as_current_span("request"):
+        async with queue.consume(settle="background") as consumer, await anext(consumer):
+            pass
+
+    work = one(exporter, "process jobs").context
+    assert one(exporter, "ack jobs").parent.span_id == work.span_id
+
+
 async def test_pop_and_takeover_link_to_their_senders(rsmq, exporter):
     queue = await rsmq.create_queue("jobs")
     await queue.send("a")
@@ -253,6 +284,22 @@ async def test_nothing_is_put_beside_a_context_of_the_program(rsmq):
 
     assert first.headers == own
     assert second.headers.keys() == {"traceparent", "baggage", "tenant"}
+
+
+async def test_baggage_that_is_too_large_is_left_out_and_the_trace_goes_on(rsmq):
+    queue = await rsmq.create_queue("jobs")
+    token = attach(set_baggage("k", "v" * 8100))
+    try:
+        await queue.send("a")
+        await queue.send("b", headers={"tenant": "acme"})
+        await queue.send("c", headers={"n": "x" * 8191})
+    finally:
+        detach(token)
+    first, second, third = await queue.receive_many(3)
+
+    assert first.headers.keys() == {"traceparent"}
+    assert second.headers.keys() == {"traceparent", "tenant"}
+    assert third.headers.keys() == {"n"}
 
 
 async def test_headers_of_the_largest_size_stay_as_they_are(rsmq):
