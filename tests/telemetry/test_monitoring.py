@@ -71,6 +71,14 @@ def test_queries_of_the_grafana_dashboard(query):
     check(query)
 
 
+def test_query_of_the_autoscaler():
+    manifest = ROOT / "examples" / "kubernetes" / "scale-prometheus.yaml"
+    (trigger,) = yaml.safe_load(manifest.read_text())["spec"]["triggers"]
+    check(trigger["metadata"]["query"])
+    guide = (ROOT / "docs" / "guides" / "probes-and-autoscaling.md").read_text()
+    assert trigger["metadata"]["query"] in guide
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_alert_rules(rule):
     check(rule["expr"])
