@@ -222,7 +222,7 @@ def parsed(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_every_command_of_rsmqctl_on_a_page_is_one(page, monkeypatch):
     shown = "".join(block for kind in ("sh", "console") for block in blocks(page, kind))
-    for command in COMMAND.findall(shown):
+    for command in COMMAND.findall(shown.replace("\\\n", " ")):
         parsed(command, monkeypatch)
     for command in MENTION.findall(page.read_text()):
         if "..." not in command:  # named, not shown with all that it needs
