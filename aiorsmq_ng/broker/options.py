@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from dataclasses import dataclass, field, fields
 
 from aiorsmq_ng import InvalidValue
 
 from .._common.durations import Duration
+from .._common.listening import cannot_listen
 
 #: GOMQ's port, on this machine only.
 DEFAULT_LISTEN = "127.0.0.1:10001"
@@ -114,6 +116,21 @@ class BrokerOptions:
                     f"{missing} {'are' if missing != 'a certificate' else 'is'} missing; "
                     "--insecure allows it without them"
                 )
+
+
+def check_free(address: str) -> None:
+    """Raise ``InvalidValue`` if the system does not allow listening on *address*."""
+    try:
+        if address.startswith("unix:"):
+            with socket.socket(socket.AF_UNIX) as trial:
+                trial.bind(address.removeprefix("unix:").removeprefix("//"))
+            return
+        host, _, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, int(port)), family=family).close()
+    except OSError as error:
+        raise cannot_listen(address, error) from error
 
 
 def is_local(address: str) -> bool:

@@ -26,7 +26,7 @@ from .extra_service import Service
 from .idempotency import IdempotentCalls
 from .inspection import InspectionCalls
 from .interceptor import BrokerInterceptor
-from .options import BrokerOptions, is_local
+from .options import BrokerOptions, check_free, is_local
 from .receipts import ReceiptSigner
 from .receive import BoundedReceiver, ReceiveCalls
 from .send import SendCalls
@@ -205,10 +205,8 @@ class Broker:
         except (RuntimeError, ValueError):
             port = 0
         if port == 0:
-            raise InvalidValue(
-                f"address {address!r} cannot be listened on: it is in use, not of this machine, or "
-                "certificate and key do not match"
-            )
+            check_free(address)  # gRPC does not say why
+            raise InvalidValue(f"cannot listen on {address}: certificate and key do not match")
         if not local:
             return f"{address.rpartition(':')[0]}:{port}"
         with suppress(OSError):  # an abstract one has no file

@@ -116,6 +116,9 @@ def _report(error: Exception) -> int:
         case click.Abort():
             complain("interrupted")
             return INTERRUPTED
+        case aiorsmq_ng.InvalidValue(__cause__=OSError()):
+            complain(str(error))  # as of a port in use
+            return FAILED
         case aiorsmq_ng.RSMQError():
             complain(_explain(error))
             return EXIT_STATUS.get(error.code, FAILED)

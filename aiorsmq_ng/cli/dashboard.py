@@ -13,7 +13,7 @@ from .broker import check_pair, reached, read_tokens, stop_signals
 from .global_options import current_settings, examples, global_options, wait_for_server
 from .health import health_options, probed_service
 from .log_format import log_format_option
-from .metrics_options import address_of, is_loopback
+from .metrics_options import address_of, is_loopback, not_listening
 from .session import DAEMON_LOG, finish, start_log
 
 if TYPE_CHECKING:
@@ -228,5 +228,4 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise click.ClickException(f"cannot listen on {host}:{port}: {reason}") from None
+        raise not_listening(host, port, error) from None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from .global_options import examples, global_options
 
@@ -40,7 +41,7 @@ def health_options(function: F) -> F:
             "--health-listen",
             envvar=VARIABLE,
             metavar="ADDRESS",
-            help=f"Serve the probes on HOST:PORT or unix:/path; also by {VARIABLE}.",
+            help=f"Serve the probes on HOST:PORT, unix:/path or a port; also by {VARIABLE}.",
         ),
         click.option(
             "--health-port",
@@ -53,6 +54,14 @@ def health_options(function: F) -> F:
     return function
 
 
+def check_one_address(what: str) -> None:
+    """Refuse ``--WHAT-port`` and ``--WHAT-listen`` together; an option replaces the variable."""
+    context = click.get_current_context()
+    options = [f"{what}_port", f"{what}_listen"]
+    if all(context.get_parameter_source(o) is ParameterSource.COMMANDLINE for o in options):
+        raise click.UsageError(f"give --{what}-port or --{what}-listen, not both")
+
+
 @asynccontextmanager
 async def probed(
     probes: Callable[[], Probes], port: int | None, listen: str | None
@@ -63,10 +72,18 @@ async def probed(
         return
     import logging
 
+    from aiorsmq_ng import InvalidValue
     from aiorsmq_ng.probes import ProbeServer
 
-    async with ProbeServer(probes(), port if port is not None else str(listen)) as server:
-        logging.getLogger("aiorsmq_ng.probes").info("probes are on %s", server.address)
+    check_one_address("health")
+    serving = ProbeServer(probes(), port if port is not None else str(listen))
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(serving)
+        except InvalidValue as error:
+            named = "--health-port" if port is not None else f"--health-listen or {VARIABLE}"
+            raise InvalidValue(f"{named}: {error}") from error.__cause__
+        logging.getLogger("aiorsmq_ng.probes").info("probes are on %s", serving.address)
         yield
 
 

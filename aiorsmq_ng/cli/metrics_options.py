@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from .health import check_one_address
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -59,6 +61,7 @@ def metrics_address(given: dict[str, Any]) -> tuple[str, int] | None:
 
     Clients that are made after this call report to Prometheus.
     """
+    check_one_address("metrics")
     if given["metrics_port"] is not None:
         address = ("", given["metrics_port"])
     elif given["metrics_listen"] is not None:
@@ -163,8 +166,7 @@ def serving(address: tuple[str, int], page: Page) -> Iterator[str]:
     try:
         server = _Server(address, page)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise click.ClickException(f"cannot listen on {host}:{port}: {reason}") from None
+        raise not_listening(host, port, error) from None
     thread = threading.Thread(target=server.serve_forever, name="rsmqctl metrics", daemon=True)
     thread.start()
     shown = f"[{host}]" if ":" in host else host or "*"
@@ -200,9 +202,19 @@ def queue_page(
 def address_of(option: str, text: str) -> tuple[str, int]:
     """Return host and port of *text*, the value of *option*."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal():
+    if not host or not (port.isascii() and port.isdecimal() and int(port) < 65536):
         raise click.UsageError(f"{option} {text!r} is not of the form HOST:PORT")
     return host.strip("[]"), int(port)
+
+
+def not_listening(host: str, port: int, error: Exception) -> click.ClickException:
+    """Return the error of an address on which the system does not allow to listen."""
+    number = getattr(error, "errno", None)
+    known = isinstance(number, int) and not isinstance(error, socket.gaierror)
+    # Python's own text repeats the address.
+    reason = os.strerror(number) if known and number else str(error)
+    shown = f"[{host}]" if ":" in host else host
+    return click.ClickException(f"cannot listen on {shown}:{port}: {reason.lower()}")
 
 
 def is_loopback(host: str) -> bool:

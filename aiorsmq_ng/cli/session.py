@@ -47,6 +47,8 @@ def finish(session: Callable[[], Awaitable[R]], *, patient: bool = False, fast: 
         uvloop = fast and find_spec("uvloop") is not None
         return anyio.run(session, backend_options={"use_uvloop": uvloop})
     except aiorsmq_ng.InvalidValue as error:
+        if isinstance(error.__cause__, OSError):  # as of a port in use: nothing is wrong in itself
+            raise click.ClickException(str(error)) from error
         raise click.UsageError(str(error), click.get_current_context()) from error
     finally:
         outages.setLevel(before)

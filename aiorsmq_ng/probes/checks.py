@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,12 +16,14 @@ from ..client import RSMQ
 from ..errors import AccessDenied, QueueNotFound, RSMQError
 from ..models import ServerStatus
 
+logger = logging.getLogger("aiorsmq_ng.probes")
+
 ProbeName = Literal["livez", "readyz", "startupz"]
 NAMES: tuple[ProbeName, ...] = ("livez", "readyz", "startupz")
 ProgramState = Literal["starting", "running", "paused", "stopping", "stopped"]
 
 #: Seconds within which the server must answer a readiness probe.
-SERVER_S = 1.0
+SERVER_S = 0.5
 #: Seconds for which an answer about the server is used again: probes cost it two calls per second.
 _REUSED_S = 0.5
 #: Pause before leases that are late are looked at again: their task may have its turn only now.
@@ -106,40 +109,40 @@ class Probes:
 
     async def livez(self) -> ProbeAnswer:
         """Return whether the program works; if not, it should be started again."""
-        reasons = self.failures()
+        reasons = self._failures()
         if (problem := await self._lease_problem()) is not None:
             reasons.append(problem)
         return self._answer("livez", reasons)
 
     async def readyz(self) -> ProbeAnswer:
-        """Return whether the program runs, and its server answers within a second."""
+        """Return whether the program runs, and its server answers within half a second."""
         if self._state() not in ("running", "paused"):
-            return self._answer("readyz", self.failures() or [self._not_running()])
+            return self._answer("readyz", self._failures() or [self._not_running()])
         # Shielded: another probe may wait for the same reply.
         problem = await asyncio.shield(self._server())
         return self._answer("readyz", [problem] if problem else [])
 
     async def startupz(self) -> ProbeAnswer:
         """Return whether the program has started."""
-        reasons = self.failures()
+        reasons = self._failures()
         if self._state() == "starting":
             reasons.append(self._not_running())
         return self._answer("startupz", reasons)
 
-    def failures(self) -> list[str]:
+    def _failures(self) -> list[str]:
         """Return why the program has to be started again, apart from its leases."""
         return []
 
-    def figures(self) -> dict[str, float]:
+    def _figures(self) -> dict[str, float]:
         """Return figures for every answer."""
         return {}
 
     @property
-    def server_status(self) -> ServerStatus:
+    def _server_status(self) -> ServerStatus:
         """What is known of the server."""
         return self.rsmq.server_status
 
-    async def reach(self) -> None:
+    async def _ask_server(self) -> None:
         """Ask the server; raises an error if the program cannot use it."""
         if not self._queues:
             with suppress(AccessDenied):  # a token or user for other queues
@@ -150,10 +153,10 @@ class Probes:
                 raise QueueNotFound(name, self.rsmq.ns)
 
     def _answer(self, probe: ProbeName, reasons: list[str]) -> ProbeAnswer:
-        return ProbeAnswer(probe, self._state(), tuple(reasons), self.figures())
+        return ProbeAnswer(probe, self._state(), tuple(reasons), self._figures())
 
     def _not_running(self) -> str:
-        error = self.server_status.error
+        error = self._server_status.error
         if self._state() == "starting" and error is not None:
             return f"the program waits for its server: {error}"
         return f"the program is {self._state()}"
@@ -177,11 +180,14 @@ class Probes:
         """Return why the server cannot be used; ``None`` if it answers."""
         try:
             async with asyncio.timeout(SERVER_S):
-                await self.reach()
+                await self._ask_server()
         except TimeoutError:
-            error = self.server_status.error
+            error = self._server_status.error
             because = f": {error}" if error else ""
             return f"the server has not answered within {SERVER_S:g} s{because}"
         except RSMQError as error:
             return str(error)
+        except Exception as error:  # its text may be that of a program
+            logger.exception("a probe could not ask the server")
+            return f"the server cannot be asked: {type(error).__name__}"
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import threading
@@ -12,20 +13,24 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
+from .._common.listening import cannot_listen
 from ..errors import InvalidValue
 from .checks import NAMES, SERVER_S, ProbeAnswer, ProbeName, Probes
 
+logger = logging.getLogger("aiorsmq_ng.probes")
+
 #: Pause between two looks at the event loop.
 _LOOK_S = 1.0
-#: Seconds that the event loop has to answer: more than a blocked one may use without harm, and
-#: less than the timeout of a prober, which is a second if it is not given.
-_LOOP_S = 0.5
-#: Seconds for a request to arrive, and the longest one.
-_ARRIVAL_S, _LONGEST = 5.0, 8192
-#: Requests that are answered at a time; more are refused by closing their connections.
+#: Seconds that the event loop has to answer: more than a blocked one may use without harm.
+#: Together with ``SERVER_S`` less than the timeout of a prober, which is a second if not given.
+_LOOP_S = 0.4
+#: Seconds for a request to arrive, for its reply to be taken, and the longest request.
+_ARRIVAL_S, _DRAIN_S, _LONGEST = 1.0, 5.0, 8192
+#: Connections at a time. One more closes the oldest that has not sent its request: idle ones must
+#: not silence the probes.
 _AT_ONCE = 100
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed",
-            503: "Service Unavailable"}  # fmt: skip
+            500: "Internal Server Error", 503: "Service Unavailable"}  # fmt: skip
 
 
 class ProbeServer:
@@ -36,7 +41,8 @@ class ProbeServer:
 
     Args:
         probes: the probes; their event loop is the one that runs.
-        listen: ``host:port`` (0: any free port), ``unix:/path``, or a port on all addresses.
+        listen: ``host:port`` (0: any free port), ``unix:/path``, or a port, as a number or text, on
+            all addresses.
     """
 
     def __init__(self, probes: Probes, listen: str | int) -> None:
@@ -44,11 +50,14 @@ class ProbeServer:
         self._listen = listen
         #: The address that it listens on, with the actual port.
         self.address = ""
-        self._started = threading.Event()
+        self._started, self._ended = asyncio.Event(), asyncio.Event()
+        self._fault: Exception | None = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-        self._requests = 0
+        self._connections = 0
+        # Those that have not sent their request, oldest first.
+        self._arriving: dict[asyncio.StreamWriter, None] = {}
         # When the event loop of the program was asked for a sign; None once it has given it.
         self._asked_at: float | None = None
 
@@ -58,12 +67,15 @@ class ProbeServer:
         self.address = _address(listening)
         program = asyncio.get_running_loop()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve(listening, program)),
+            target=lambda: self._run(listening, program),
             name="aiorsmq-ng probes",
             daemon=True,
         )
         self._thread.start()
-        await asyncio.to_thread(self._started.wait)
+        # No thread of the program's pool waits for it: handlers may have filled it.
+        await self._started.wait()
+        if self._fault is not None:
+            raise self._fault
         return self
 
     async def __aexit__(
@@ -74,13 +86,27 @@ class ProbeServer:
     ) -> None:
         if self._thread is not None and self._loop is not None and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
-            await asyncio.shield(asyncio.to_thread(self._thread.join))
+            await self._ended.wait()
+            self._thread.join()  # it has nothing left to do
 
     @property
     def blocked_s(self) -> float:
         """Seconds for which the event loop of the program has not answered; 0 if it does."""
         asked_at = self._asked_at
         return 0.0 if asked_at is None else time.monotonic() - asked_at
+
+    def _run(self, listening: socket.socket, program: asyncio.AbstractEventLoop) -> None:
+        """Run the thread; an error before it listens is raised by ``__aenter__``."""
+        try:
+            asyncio.run(self._serve(listening, program))
+        except Exception as error:
+            logger.exception("the thread of the probes has ended")
+            self._fault = error
+        finally:
+            listening.close()
+            with suppress(RuntimeError):  # the program has ended
+                program.call_soon_threadsafe(self._started.set)
+                program.call_soon_threadsafe(self._ended.set)
 
     async def _serve(self, listening: socket.socket, program: asyncio.AbstractEventLoop) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -90,7 +116,7 @@ class ProbeServer:
             limit=_LONGEST,
         )
         watching = asyncio.create_task(self._watch(program))
-        self._started.set()
+        program.call_soon_threadsafe(self._started.set)
         try:
             await self._stop.wait()
         finally:
@@ -118,13 +144,21 @@ class ProbeServer:
         writer: asyncio.StreamWriter,
         program: asyncio.AbstractEventLoop,
     ) -> None:
-        self._requests += 1
+        self._connections += 1
+        self._arriving[writer] = None
+        if self._connections > _AT_ONCE:
+            oldest = next(iter(self._arriving))
+            del self._arriving[oldest]
+            oldest.transport.abort()
         try:
-            if self._requests > _AT_ONCE:
-                return
             async with asyncio.timeout(_ARRIVAL_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-            status, body = await self._answered(head, program)
+            self._arriving.pop(writer, None)
+            try:
+                status, body = await self._answered(head, program)
+            except Exception as error:
+                logger.exception("a probe could not be answered")
+                status, body = _refusal(500, f"the probe has failed with {type(error).__name__}")
             lines = (
                 f"HTTP/1.1 {status} {_REASONS[status]}",
                 "content-type: application/json",
@@ -134,12 +168,13 @@ class ProbeServer:
             )
             shown = b"" if head.startswith(b"HEAD ") else body
             writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + shown)
-            async with asyncio.timeout(_ARRIVAL_S):
+            async with asyncio.timeout(_DRAIN_S):
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # not a request, or its client is gone
         finally:
-            self._requests -= 1
+            self._connections -= 1
+            self._arriving.pop(writer, None)
             writer.close()
 
     async def _answered(self, head: bytes, program: asyncio.AbstractEventLoop) -> tuple[int, bytes]:
@@ -190,22 +225,18 @@ def _bind(listen: str | int) -> socket.socket:
     try:
         if isinstance(listen, str) and listen.startswith("unix:"):
             return _bind_file(listen.removeprefix("unix:"))
-        host, port = "", listen
-        if isinstance(listen, str):
-            host, colon, given = listen.rpartition(":")
-            if not (colon and host and given.isascii() and given.isdecimal()):
-                raise InvalidValue(f"address {listen!r} is not of the form host:port or unix:/path")
-            port = int(given)
-            host = host.removeprefix("[").removesuffix("]")
+        host, colon, port = str(listen).rpartition(":")
+        if (colon and not host) or not (port.isascii() and port.isdecimal() and int(port) < 65536):
+            raise InvalidValue(f"address {listen!r} is not a port, host:port or unix:/path")
+        host = host.removeprefix("[").removesuffix("]")
         if not host and socket.has_dualstack_ipv6():
             return socket.create_server(
                 ("", int(port)), family=socket.AF_INET6, dualstack_ipv6=True
             )
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, int(port)), family=family)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidValue(f"probes cannot listen on {listen!r}: {reason.lower()}") from None
+    except OSError as error:
+        raise cannot_listen(listen, error) from error
 
 
 def _bind_file(path: str) -> socket.socket:

@@ -23,7 +23,7 @@ class WorkerProbes(Probes):
 
     ``livez`` fails if its ``run`` has ended with an error, leases are not renewed, or a handler has
     ignored its cancellation for too long. ``readyz`` fails unless it runs (or is paused), its
-    server answers within a second, and its queues exist.
+    server answers within half a second, and its queues exist.
 
     Args:
         worker: the worker; it need not run yet.
@@ -41,11 +41,11 @@ class WorkerProbes(Probes):
         self._stuck_limit = in_seconds("stuck_limit", stuck_limit)
 
     @property
-    def server_status(self) -> ServerStatus:
+    def _server_status(self) -> ServerStatus:
         """What is known of the server."""
         return self._worker.server_status
 
-    def failures(self) -> list[str]:
+    def _failures(self) -> list[str]:
         """Return why the worker has to be started again, apart from its leases."""
         health = self._worker.health
         found = []
@@ -56,12 +56,12 @@ class WorkerProbes(Probes):
             found.append(f"a handler has ignored its cancellation for {health.stuck_for:.1f} s")
         return found
 
-    def figures(self) -> dict[str, float]:
+    def _figures(self) -> dict[str, float]:
         """Return how many handlers run, and what was done with messages."""
         health = self._worker.health
         names = ("running", "stuck", "done", "failed", "rejected")
         return {name: getattr(health, name) for name in names}
 
-    async def reach(self) -> None:
+    async def _ask_server(self) -> None:
         """Ask the servers for the queues of the handlers."""
-        await self._worker.reach()
+        await self._worker.check_queues()

@@ -50,7 +50,7 @@ async def open_rmq_queues(queues: Sequence[RmqQueue], limit_s: float | None) -> 
     return True
 
 
-async def reach(queues: Sequence[Queue], rmqs: Iterable[Rmq]) -> None:
+async def check_queues(queues: Sequence[Queue], rmqs: Iterable[Rmq]) -> None:
     """Ask the servers for *queues*, and each client of rmq for its own.
 
     Raises ``QueueNotFound`` if a queue is missing.

@@ -41,7 +41,7 @@ from .health import State, WorkerHealth
 from .intake import Intake
 from .shutdown import first_of, run_to_completion
 from .signals import stopped_by_signals
-from .startup import find_queues, open_rmq_queues, reach
+from .startup import check_queues, find_queues, open_rmq_queues
 
 R = TypeVar("R")
 
@@ -289,10 +289,10 @@ class Worker:
         rmq_only = self._rmq_handlers and not self._handlers
         return (self._rmq_handlers[0].queue.rmq if rmq_only else self.rsmq).server_status
 
-    async def reach(self) -> None:
+    async def check_queues(self) -> None:
         """Ask the server for the queues of all handlers; ``QueueNotFound`` if one is missing."""
         rmqs = {handler.queue.rmq for handler in self._rmq_handlers}
-        await reach([handler.queue for handler in self._handlers], rmqs)
+        await check_queues([handler.queue for handler in self._handlers], rmqs)
 
     def pause(self) -> None:
         """Stop receiving, and give back messages that no handler works on; handlers go on."""

@@ -350,12 +350,12 @@ def test_insecure_must_be_said(rsmq):
 async def test_an_address_in_use_is_said_in_one_sentence(rsmq):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(InvalidValue, match="cannot be listened on"):
+        with pytest.raises(InvalidValue, match=f"^cannot listen on .*:{port}: address already in"):
             await Broker(rsmq, BrokerOptions(listen=(f"127.0.0.1:{port}",))).start()
 
 
 async def test_a_socket_that_cannot_be_made_is_said_in_one_sentence(rsmq, tmp_path):
-    with pytest.raises(InvalidValue, match="cannot be listened on"):
+    with pytest.raises(InvalidValue, match=r"^cannot listen on unix:.*: no such file or"):
         await Broker(rsmq, BrokerOptions(listen=(f"unix:{tmp_path}/missing/socket",))).start()
 
 

@@ -130,3 +130,38 @@ async def test_address_that_cannot_be_meant_is_wrong_usage(health, monkeypatch, 
     status, text = await health(*words)
 
     assert (status, sentence in text) == (2, True)
+
+
+SERVICES = {
+    "probes": ("grpc", "--listen", "127.0.0.1:0", "--health-listen"),
+    "broker": ("grpc", "--listen"),
+    "dashboard": ("dashboard", "--listen"),
+    "metrics": ("metrics", "--listen"),
+}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_address_in_use_is_said_by_all_in_the_same_words(capsys, server_url, service):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = ["-r", server_url, "serve", *SERVICES[service], address]
+        status = main(words)
+
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert (status, last.endswith(f"cannot listen on {address}: address already in use")) == (
+        1,
+        True,
+    ), last
+
+
+@pytest.mark.parametrize("what", ["health", "metrics"])
+def test_two_addresses_for_the_same_are_refused(tmp_path, capsys, monkeypatch, what):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two_addresses.py").write_text(
+        "import aiorsmq_ng\nworker = aiorsmq_ng.Worker('memory://')\n"
+    )
+    words = [f"--{what}-port", "0", f"--{what}-listen", "127.0.0.1:0"]
+    status = main(["worker", "run", "two_addresses:worker", *words])
+
+    assert status == 2
+    assert f"give --{what}-port or --{what}-listen, not both" in capsys.readouterr().err

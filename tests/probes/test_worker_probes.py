@@ -129,7 +129,7 @@ async def test_server_that_is_silent_is_not_waited_for(work):
         await running
 
     (reason,) = answer.reasons
-    assert reason.startswith("the server has not answered within 1 s")
+    assert reason.startswith("the server has not answered within 0.5 s")
 
 
 async def test_queue_that_is_missing_makes_the_worker_unready(rsmq, queue):
@@ -255,7 +255,7 @@ async def test_answer_about_the_server_serves_several_probes(rsmq, queue, monkey
     async def reach():
         calls.append(1)
 
-    monkeypatch.setattr(probes, "reach", reach)
+    monkeypatch.setattr(probes, "_ask_server", reach)
     await asyncio.gather(*(probes.readyz() for _ in range(50)))
 
     assert calls == [1]
@@ -328,6 +328,41 @@ async def test_server_of_the_probes_answers_every_probe_and_nothing_else(work):
         await asked(server, "livez")
 
 
+async def test_idle_connections_do_not_silence_the_probes(rsmq):
+    async with ProbeServer(Probes(rsmq, lambda: "running"), ANY) as server:
+        host, _, port = server.address.rpartition(":")
+        idle = [await asyncio.open_connection(host, int(port)) for _ in range(150)]
+        assert (await asked(server, "livez"))[0] == 200
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_error_that_is_not_of_the_library_is_an_answer(rsmq, monkeypatch):
+    probes = Probes(rsmq, lambda: "running")
+
+    async def fail(*_):
+        raise OSError("secret")
+
+    async with ProbeServer(probes, ANY) as server:
+        monkeypatch.setattr(probes, "_ask_server", fail)
+        status, answer = await asked(server, "readyz")
+        assert (status, answer["reasons"]) == (503, ["the server cannot be asked: OSError"])
+        monkeypatch.setattr(probes, "check", fail)
+        status, answer = await asked(server, "livez")
+        assert (status, answer) == (500, {"error": "the probe has failed with OSError"})
+
+
+async def test_error_of_the_thread_is_raised_at_the_start(rsmq, monkeypatch):
+    server = ProbeServer(Probes(rsmq, lambda: "running"), ANY)
+
+    async def fail(*_):
+        raise RuntimeError("no loop")
+
+    monkeypatch.setattr(server, "_serve", fail)
+    with pytest.raises(RuntimeError, match="no loop"):
+        await server.__aenter__()
+
+
 async def test_socket_of_a_process_that_has_died_is_replaced(rsmq, tmp_path):
     probes, path = Probes(rsmq, lambda: "running"), tmp_path / "probes.sock"
     with socket.socket(socket.AF_UNIX) as left:
@@ -342,15 +377,20 @@ async def test_socket_of_a_process_that_has_died_is_replaced(rsmq, tmp_path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1:", ":8080", "192.0.2.1:8080", "[::1]:x"])
+@pytest.mark.parametrize(
+    "listen", ["nowhere", "127.0.0.1:", ":8080", "192.0.2.1:8080", "[::1]:x", "127.0.0.1:99999"]
+)
 async def test_address_that_cannot_be_listened_on_is_refused(rsmq, listen):
-    with pytest.raises(InvalidValue, match=r"not of the form host:port|cannot listen on"):
+    with pytest.raises(
+        InvalidValue, match=r"is not a port, host:port or unix:/path$|^cannot listen on"
+    ):
         async with ProbeServer(Probes(rsmq, lambda: "running"), listen):
             pass
 
 
-async def test_port_alone_means_every_address(rsmq):
-    async with ProbeServer(Probes(rsmq, lambda: "running"), 0) as server:
+@pytest.mark.parametrize("listen", [0, "0"])
+async def test_port_alone_means_every_address(rsmq, listen):
+    async with ProbeServer(Probes(rsmq, lambda: "running"), listen) as server:
         port = server.address.rpartition(":")[2]
         assert (await asyncio.to_thread(ask, port, "livez", 10))[0] == 200
         assert (await asyncio.to_thread(ask, server.address, "livez", 10))[0] == 200
