@@ -8,13 +8,18 @@ import time
 from msgspec import Struct
 
 from ._common.durations import Seconds, at_least_0
+from ._protocol.operations import inspection
+from ._runtime.queue_context import context_of
 from .errors import InvalidValue
 from .queue import Queue
 
 #: Seconds before a delayed message is due at which it counts.
 DUE_S = 10.0
-#: Hidden messages that are looked at to count those that are due soon.
-_LOOKED_AT = 20
+#: Delayed messages that are due soon are counted up to this number, and hidden ones are looked at
+#: up to the other: leases that end before are among them.
+_COUNTED, _LOOKED_AT = 20, 1000
+#: Messages that one call looks at.
+_PAGE = 100
 
 
 class Scale(Struct, kw_only=True):
@@ -23,7 +28,7 @@ class Scale(Struct, kw_only=True):
     ready: int
     leased: int
     delayed: int
-    #: Delayed messages that are due soon; of the next 20 hidden messages.
+    #: Delayed messages that are due soon, 20 at most; of the next 1000 hidden messages.
     due_soon: int
     #: Ready and leased: what workers have to do.
     backlog: int
@@ -42,11 +47,7 @@ async def scale_of(queue: Queue, *, target: float | None = None, due: Seconds = 
     check_target(target)
     due_s = at_least_0("due", due)
     found = await queue.attributes()
-    due_soon = 0
-    if found.delayed and due_s:
-        before = (time.time() + due_s) * 1000
-        async for message in queue.scan(found.ready, _LOOKED_AT):
-            due_soon += message.state == "delayed" and message.score <= before
+    due_soon = await _due_soon(queue, found.ready, due_s) if found.delayed and due_s else 0
     backlog = found.ready + found.leased
     return Scale(
         ready=found.ready,
@@ -57,6 +58,23 @@ async def scale_of(queue: Queue, *, target: float | None = None, due: Seconds = 
         oldest_age=found.oldest_age,
         desired=None if target is None else math.ceil(backlog / target),
     )
+
+
+async def _due_soon(queue: Queue, ready: int, due_s: float) -> int:
+    """Return how many delayed messages are due within *due_s*, by the server's clock."""
+    context = context_of(queue)
+    place: inspection.Place | None = (ready,)
+    counted = looked_at = 0
+    while place is not None and counted < _COUNTED and looked_at < _LOOKED_AT:
+        page = await context.transport.run(inspection.scan(context.keys, _PAGE, at=place))
+        now_ms = time.time() * 1000 if page.now_ms is None else page.now_ms
+        before = now_ms + due_s * 1000
+        counted += sum(m.state == "delayed" and m.score <= before for m in page.messages)
+        if page.messages and page.messages[-1].score > before:
+            break
+        looked_at += len(page.messages)
+        place = page.next
+    return min(counted, _COUNTED)
 
 
 def check_target(target: float | None) -> None:

@@ -1,7 +1,10 @@
 """The endpoint for autoscalers: how much work a queue has, and how many replicas that makes."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from aiorsmq_ng import scaling
 from aiorsmq_ng.broker import Tokens
 
 API = "/api/v1/queues/jobs/scale"
@@ -21,6 +24,21 @@ async def test_states_of_the_queue_are_counted(web, queue):
     }  # fmt: skip
     assert (await web.get(API, params={"due": "0"})).json()["due_soon"] == 0
     assert (await web.get(API, params={"due": "7200"})).json()["due_soon"] == 2
+
+
+async def test_messages_that_are_leased_do_not_hide_one_that_is_due_soon(web, queue):
+    await queue.send_many([str(number) for number in range(150)])
+    assert len(await queue.receive_many(150, vt=60)) == 150
+    await queue.send("soon", delay=600)
+
+    assert (await web.get(API, params={"due": "3600"})).json()["due_soon"] == 1
+
+
+async def test_due_soon_goes_by_the_clock_of_the_server(web, queue, monkeypatch):
+    await queue.send("soon", delay=600)
+    monkeypatch.setattr(scaling, "time", SimpleNamespace(time=lambda: 0.0))
+
+    assert (await web.get(API, params={"due": "3600"})).json()["due_soon"] == 1
 
 
 async def test_empty_queue_needs_no_replicas(web, queue):

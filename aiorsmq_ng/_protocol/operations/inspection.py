@@ -56,6 +56,8 @@ class ScanPage(NamedTuple):
 
     messages: list[ScannedMessage]
     next: Place | None
+    #: The server's clock; ``None`` if a broker has answered, which does not say.
+    now_ms: float | None = None
 
 
 class FindRequest(QueueRequest, frozen=True):

@@ -44,7 +44,7 @@ def _decode_scan(_: ScanRequest | FindRequest, reply: Reply) -> ScanPage:
             read_id(raw_id), body, rc, fr, kept, visible_at=visible_at, state=state
         )
         messages.append(row)
-    return ScanPage(messages, (score, id) if score else None)
+    return ScanPage(messages, (score, id) if score else None, now)
 
 
 REASON: Codec[ReasonRequest, str | None] = Codec(
