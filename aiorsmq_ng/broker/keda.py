@@ -64,12 +64,7 @@ class Trigger:
 
     @classmethod
     def read(cls, metadata: Mapping[str, str]) -> Trigger:
-        """Return the trigger; ``InvalidValue`` names a key that is missing, wrong or unknown."""
-        unknown = sorted(set(metadata) - {*_OURS, *_KEDAS})
-        if unknown:
-            raise InvalidValue(
-                f"the trigger has the unknown key {unknown[0]!r}; known are {', '.join(_OURS)}"
-            )
+        """Return the trigger; ``InvalidValue`` names a key that is missing or wrong."""
         if not metadata.get("queue"):
             raise InvalidValue("the trigger names no queue; add 'queue' to its metadata")
         counted = tuple(metadata.get("count", _COUNT).replace(" ", "").split("+"))
@@ -194,6 +189,12 @@ class ScalerService:
     async def GetMetricSpec(self, request: pb.ScaledObjectRef, _: Any) -> pb.GetMetricSpecResponse:
         """Return how many messages one replica may have."""
         trigger = self._trigger(request)
+        # Once for each start of a trigger. No error: a release of KEDA may pass on another key.
+        if unknown := sorted(set(request.scalerMetadata) - {*_OURS, *_KEDAS}):
+            logger.warning(
+                "the trigger of queue %r has the unknown key %r, which is ignored; known are %s",
+                *(trigger.queue, unknown[0], ", ".join(_OURS)),
+            )
         await self._scale(trigger)  # a queue that does not exist is said here, too
         spec = pb.MetricSpec(
             metricName=trigger.metric,

@@ -106,6 +106,11 @@ def serve() -> None:
     show_default=True,
     help="Mode of GOMQ clients: every peer of a consumer gets its own copy, or they share one.",
 )
+@click.option(
+    "--keda",
+    is_flag=True,
+    help="Serve KEDA's external scaler, too. Its tokens are in the metadata of triggers.",
+)
 @click.option("--max-message-bytes", type=click.IntRange(min=1024), help="Largest request.")
 @click.option("--max-batch", type=click.IntRange(min=1), help="Maximum messages in a request.")
 @click.option("--max-calls", type=click.IntRange(min=1), help="Maximum calls in flight.")
@@ -172,7 +177,7 @@ def grpc(**given: Any) -> None:
         options, tokens = read_options(given), read_tokens(given["tokens"])
         address = metrics_address(given)
         rsmq, signals = _client(settings), stop_signals()
-        services: list[Service] = [Keda()]
+        services: list[Service] = [Keda()] if given["keda"] else []
         if given["gomq"] != "off":
             services.append(Gomq(given["gomq"]))
         broker = Broker(rsmq, options, tokens, services)
