@@ -27,9 +27,10 @@ def outlets_of(given: Sequence[Telemetry] | None) -> Sequence[Telemetry]:
     The clients of a process share outlets that the environment names. ``InvalidValue`` for an
     unknown name, and for what is no list of outlets.
     """
+    listed: object = given
     if given is None:
         found: list[Telemetry] = []
-    elif isinstance(given, str) or not isinstance(given, Sequence):
+    elif not isinstance(listed, list | tuple):
         raise InvalidValue(f"telemetry must be a list of outlets, not {given!r}")
     elif not given:
         return ()
