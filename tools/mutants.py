@@ -1419,7 +1419,7 @@ MUTANTS = (
     Mutant(
         "spark: every message of a claim with headers is found",
         f"{SCRIPTS}/spark/_runs.lua",
-        "at = string.find(part.ids, 'hd', at + 1, true)",
+        "at = string.find(part.ids, HEADERS_MARK, at + 1, true)",
         "at = nil",
         ("tests/spark/test_claim_headers.py",),
     ),
