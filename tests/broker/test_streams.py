@@ -18,7 +18,7 @@ from aiorsmq_ng.broker.caller_limits import Admission
 from aiorsmq_ng.broker.idempotency import IdempotentCalls
 from aiorsmq_ng.broker.receipts import ReceiptSigner
 from aiorsmq_ng.broker.receive import BoundedReceiver
-from aiorsmq_ng.broker.streams import Stream, _run_until_stop
+from aiorsmq_ng.broker.streams import Stream, run_until_stop
 from aiorsmq_ng.broker.tokens import CALLER, ROLES, Caller
 from aiorsmq_ng.rpc import v1_pb2 as pb
 from aiorsmq_ng.rpc.v1_pb2_grpc import QueuesStub, TopicsStub
@@ -500,7 +500,7 @@ async def test_a_stream_that_fails_after_its_client_is_gone_fails_in_peace():
         finally:
             raise OSError("the client is gone")
 
-    calling = asyncio.ensure_future(_run_until_stop(work(), asyncio.Event()))
+    calling = asyncio.ensure_future(run_until_stop(work(), asyncio.Event()))
     await began.wait()
     calling.cancel()
     await asyncio.wait([calling])

@@ -67,7 +67,7 @@ async def test_messages_go_both_ways_in_order_as_they_are(rmq, redis, jobs, far_
 @pytest.mark.parametrize("near", [True, False], ids=["one-server", "two-servers"])
 async def test_headers_of_rsmq_become_headers_of_rmq(rmq, redis, url, jobs, far_jobs, near):
     queue, things = jobs if near else far_jobs, await rmq.queue("things")
-    many = {"traceparent": "00-1", "x-TEXT": 'ä"/\n<', "a": "1", "A": "2"}
+    many = {"traceparent": "00-1", "x-TEXT": 'ä"/<', "a": "1", "A": "2"}
     await queue.send("plain")
     await queue.send(HEADED)
     await queue.send("a", headers=many)
@@ -84,7 +84,7 @@ async def test_headers_of_rsmq_become_headers_of_rmq(rmq, redis, url, jobs, far_
                 got.append((delivery.body, delivery.headers, delivery.header("TRACEPARENT")))
     assert got[:2] == [(b"plain", {}, None), (b"body", {"Traceparent": ["00-1"]}, "00-1")]
     assert got[2][1].pop("A") in (["1", "2"], ["2", "1"])
-    assert got[2] == (b"a", {"Traceparent": ["00-1"], "X-Text": ['ä"/\n<']}, "00-1")
+    assert got[2] == (b"a", {"Traceparent": ["00-1"], "X-Text": ['ä"/<']}, "00-1")
     assert got[3] == (HEADED, {"Tenant": ["x"]}, None)
     if near:
         assert await redis.exists("rsmq:jobs:ng:headers") == 0

@@ -183,6 +183,8 @@ async def worker_members(worker: Worker) -> None:
     assert_type(worker.rsmq, RSMQ)
     assert_type(worker.health, WorkerHealth)
     assert_type(worker.wait_for_server, float | None)
+    assert_type(worker.server_status, ServerStatus)
+    await worker.check_queues()
     worker.wait_for_server = MINUTE
     worker.alone = MINUTE
     await worker.run(signals=False)
@@ -275,6 +277,7 @@ async def gateway_members(gateway: Gateway, queue: Queue) -> None:
         await gateway.recover_page(queue, 3, MINUTE, vt=30, after=RecoverPlace(0, 0)),
         tuple[list[Delivery], RecoverPlace],
     )
+    assert_type(await gateway.receive_ahead([queue, "a"], 3, wait=MINUTE), list[Delivery])
     assert_type(await gateway.purge_page(queue, 1000), PurgedPage)
     assert_type(await gateway.move_page(queue, queue, ["id"]), int)
     await gateway.announce(queue, "name", 1, ["id"])
