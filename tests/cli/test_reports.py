@@ -57,7 +57,7 @@ def takes_a_name(path: tuple[str, ...]) -> bool:
 
 
 def test_the_table_holds_every_command_with_a_name() -> None:
-    """So that a new one is tried, too. Names of rmq are tried in tests/rmq; metrics take patterns."""
+    """So that a new one is tried, too. Those of rmq are in tests/rmq; metrics have patterns."""
     named = {" ".join(path) for path in commands() if takes_a_name(path)} - {"serve metrics"}
 
     assert {name for name in named if not name.startswith(("pipeline", "rmq "))} == {*MORE, *MAKERS}

@@ -156,7 +156,12 @@ def test_missing_queue_is_made_if_asked(spark, bench):
     ("select", "options", "mode", "sentence"),
     [
         ("'x' AS body", {"queue": "nowhere"}, "append", "queue 'nowhere' does not exist"),
-        ("'x' AS boody", {}, "append", "column 'boody' is none of body, queue, delay, id; did you"),
+        (
+            "'x' AS boody",
+            {},
+            "append",
+            "column 'boody' is none of body, queue, delay, id, headers; ",
+        ),
         ("'x' AS body, 'short' AS id", {}, "append", "message id 'short' is not allowed"),
         ("'x' AS body, -1 AS delay", {}, "append", "delay must be between 0 and"),
         ("cast(NULL AS string) AS body", {}, "append", "a row has no body"),
